@@ -1,0 +1,34 @@
+"""Connections, through asyncio's own protocol classes so that one code serves sockets and the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+
+
+class Listener(Protocol):
+    """A bound, listening address."""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port as bound (the real port where 0 was asked for)."""
+        ...
+
+    def close(self) -> None:
+        """Stops accepting; established connections stay."""
+        ...
+
+
+class Network(Protocol):
+    async def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Listener:
+        """Listens on an address; OSError (EADDRINUSE) when it is taken."""
+        ...
+
+    async def connect(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+        """Connects; OSError when refused or unreachable."""
+        ...
