@@ -1,0 +1,66 @@
+# Every task of the project. `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+BUILD_INPUTS := pyproject.toml setup.py src/tidelog/records/_kernel.pyx
+
+.PHONY: help venv demo test lint unit vectors fuzz conformance bench reference clean
+
+help: ## List the tasks.
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tidelog needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+
+# One stamp for what the demo needs, one for what development needs: a second run finds them and needs no network.
+$(VENV)/.demo: $(BIN)/python $(BUILD_INPUTS)
+	@echo "Installing tidelog and what the demo needs into $(VENV) (once; PySpark is the largest part)..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: $(BIN)/python $(BUILD_INPUTS)
+	@echo "Installing tidelog and what development needs into $(VENV) (once)..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all]' --group dev
+	@touch $@ $(VENV)/.demo
+
+venv: $(VENV)/.dev ## Install everything that development needs into .venv.
+
+demo: $(VENV)/.demo ## Run the main job on real data: clients -> tidelog -> Spark -> Delta -> a picture.
+	@exec $(BIN)/python -m tidelog.pipeline.demo
+
+test: venv lint unit vectors ## Lint, types, import contracts, all tests, the golden vectors.
+
+lint: venv ## ruff, mypy --strict and the import contracts.
+	@ruff check src sim tests bench setup.py
+	@ruff format --check src sim tests bench setup.py
+	@mypy
+	@lint-imports --no-logo
+
+unit: venv ## The tests alone, in parallel; T='-k name' selects.
+	@python -m pytest -n 2 --dist loadgroup -q $(T)
+
+vectors: venv ## Kafka's golden vectors; TIDELOG_VECTORS=DIR judges those in DIR.
+	@python -m tests.vectors.run
+
+fuzz: venv ## Mutated bytes into every parser; SECONDS=n sets the time for each parser family.
+	@python -m tests.property.fuzz $(or $(SECONDS),60)
+
+conformance: venv ## Kafka's own tools, kcat and Apache Kafka as peers (fetches them from Maven Central and Debian).
+	@tests/conformance/run
+
+bench: venv ## Speed and memory beside the C sink, Apache Kafka and the official Spark connector.
+	@bench/run
+
+reference: venv ## Regenerate docs/configuration.md and the message stubs.
+	@python -m tidelog.config.reference > docs/configuration.md
+	@python -m tidelog.protocol.stubs
+
+clean: ## Remove what was built; keeps .venv.
+	@rm -rf build dist src/*.egg-info src/tidelog/records/_kernel.c src/tidelog/records/*.so

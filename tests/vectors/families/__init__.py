@@ -1,0 +1,1 @@
+"""One module a family of golden vectors: `FILES` and `check(case)`, or `cases(directory)`."""
