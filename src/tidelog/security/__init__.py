@@ -1,0 +1,1 @@
+"""Principals, authentication mechanisms, access decisions, quotas. Pure."""

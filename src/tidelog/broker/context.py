@@ -1,0 +1,65 @@
+"""What a handler knows about a request besides its body: who asks, through which door, and until when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.security.access import ANONYMOUS
+
+if TYPE_CHECKING:
+    from tidelog.security.access import Operation, Principal, ResourceType
+
+
+class RequestContext:
+    """One request's surroundings. Made for every request, hence slots and positional arguments, not a dataclass."""
+
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "client_address",
+        "client_id",
+        "connection_id",
+        "correlation_id",
+        "listener",
+        "principal",
+        "received_ms",
+    )
+
+    def __init__(
+        self,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        received_ms: int,
+        listener: str = "PLAINTEXT",
+        client_address: str = "",
+        connection_id: int = 0,
+        principal: Principal = ANONYMOUS,
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        """As the client named itself, at most 32767 bytes; None when it did not."""
+        self.received_ms = received_ms
+        """Monotonic milliseconds when the frame was complete; deadlines count from here."""
+        self.listener = listener
+        """Name of the listener that was asked; Metadata answers with the addresses advertised for it."""
+        self.client_address = client_address
+        """Host of the peer, without port."""
+        self.connection_id = connection_id
+        """Unique among the connections of this broker's life."""
+        self.principal = principal
+
+    def deadline_ms(self, timeout_ms: int) -> int:
+        """Monotonic time at which a request that may take `timeout_ms` must have been answered."""
+        return self.received_ms + max(timeout_ms, 0)
+
+
+def authorize(context: RequestContext, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    """Whether the principal may do `operation` to the resource `name`.
+
+    Every handler asks, for every resource it touches. There is no authorizer yet, and without one Kafka allows all.
+    """
+    return context.principal is not None

@@ -1,0 +1,106 @@
+"""An answer that comes later, without an event loop.
+
+A handler returns its response, or a `Deferred` of it when the answer waits for something: more bytes for a long poll,
+the high watermark for acks=all, the controller for an admin call. It is deliberately less than a future: no loop, no
+cancellation, callbacks run at once on the thread that completes it, so that a node works the same on a socket's loop
+and in a simulator's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar, cast
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Deferred(Generic[T]):
+    """A value of type `T`, or an exception, now or later; completed once."""
+
+    __slots__ = ("_callbacks", "_error", "_value", "done")
+
+    def __init__(self) -> None:
+        self.done = False
+        self._value: T | None = None
+        self._error: Exception | None = None
+        self._callbacks: list[Callable[[Deferred[T]], object]] = []
+
+    @staticmethod
+    def of(value: U) -> Deferred[U]:
+        """A deferred that is complete already."""
+        deferred: Deferred[U] = Deferred()
+        deferred.complete(value)
+        return deferred
+
+    def complete(self, value: T) -> None:
+        """Hands over the value and runs the callbacks; RuntimeError when completed before."""
+        self._settle(value, None)
+
+    def fail(self, error: Exception) -> None:
+        """Hands over an exception, a `KafkaError` as a rule; `result` raises it."""
+        self._settle(None, error)
+
+    def result(self) -> T:
+        """The value; raises the exception of `fail`, or RuntimeError while neither is known."""
+        if not self.done:
+            raise RuntimeError("The deferred is not complete.")
+        if self._error is not None:
+            raise self._error
+        return cast(T, self._value)
+
+    def on_complete(self, callback: Callable[[Deferred[T]], object]) -> None:
+        """Calls `callback(self)` when there is a result, at once if there is one; ask `result()` in it."""
+        if self.done:
+            callback(self)
+        else:
+            self._callbacks.append(callback)
+
+    def then(self, function: Callable[[T], U]) -> Deferred[U]:
+        """A deferred of `function(value)`; a failure, also one that `function` raises, is passed on."""
+        following: Deferred[U] = Deferred()
+
+        def proceed(settled: Deferred[T]) -> None:
+            try:
+                value = function(settled.result())
+            except Exception as error:
+                following.fail(error)
+            else:
+                following.complete(value)
+
+        self.on_complete(proceed)
+        return following
+
+    def _settle(self, value: T | None, error: Exception | None) -> None:
+        if self.done:
+            raise RuntimeError("The deferred is complete already.")
+        self.done = True
+        self._value = value
+        self._error = error
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)
+
+
+def gather(deferreds: list[Deferred[T]]) -> Deferred[list[T]]:
+    """All values in the order of `deferreds`; fails with the first failure that is seen once all are done."""
+    gathered: Deferred[list[T]] = Deferred()
+    remaining = len(deferreds)
+    if not remaining:
+        gathered.complete([])
+
+    def count(_: Deferred[T]) -> None:
+        nonlocal remaining
+        remaining -= 1
+        if remaining:
+            return
+        try:
+            values = [deferred.result() for deferred in deferreds]
+        except Exception as error:
+            gathered.fail(error)
+        else:
+            gathered.complete(values)
+
+    for deferred in deferreds:
+        deferred.on_complete(count)
+    return gathered
