@@ -1,0 +1,400 @@
+"""What the controller is asked and told, what it answers, and what it wants done.
+
+Requests carry the type of their answer: `Request[R]` is answered by an `R`. Answers are per item, each with its own error
+code and sentence, as the admin APIs have them; a request as a whole is refused only by KafkaError (NOT_CONTROLLER,
+STALE_BROKER_EPOCH, REQUEST_TIMED_OUT).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from tidelog.metadata.image import BrokerRegistration, ConfigResource
+from tidelog.metadata.operations import Operation
+from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import (
+    NO_LEADER,
+    ZERO_TOPIC_ID,
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    ProducerId,
+    TopicId,
+    TopicPartition,
+)
+
+R = TypeVar("R")
+
+
+class Request(Generic[R]):
+    """Something asked of the controller; the answer is an R."""
+
+    __slots__ = ()
+
+
+# Topics.
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """One topic of a CreateTopics."""
+
+    name: str
+    partitions: int = -1
+    """-1: num.partitions, or as the assignment has."""
+    replication_factor: int = -1
+    """-1: default.replication.factor, or as the assignment has."""
+    assignment: Sequence[tuple[int, Sequence[int]]] = ()
+    """(partition, replicas) chosen by the caller; empty: the controller places."""
+    configs: Sequence[tuple[str, str | None]] = ()
+    """(setting, value) as they came, so that duplicates are seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """The answer for one topic; the fields after the error hold where there is none (also when only validated)."""
+
+    name: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    topic_id: TopicId = ZERO_TOPIC_ID
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+    """The overrides, as stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopics(Request[Sequence[CreatedTopic]]):
+    """Answered in the order of `topics` once they are durable and the brokers were told."""
+
+    topics: Sequence[NewTopic]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReference:
+    """A topic by name or by id, never both."""
+
+    name: str | None = None
+    topic_id: TopicId = ZERO_TOPIC_ID
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedTopic:
+    """The answer for one topic. The name is None where an unknown id was given."""
+
+    name: str | None
+    topic_id: TopicId = ZERO_TOPIC_ID
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopics(Request[Sequence[DeletedTopic]]):
+    """Answered once the topics are gone from the store: after every live replica was stopped."""
+
+    topics: Sequence[TopicReference]
+
+
+@dataclass(frozen=True, slots=True)
+class MorePartitions:
+    """One topic of a CreatePartitions."""
+
+    name: str
+    count: int
+    """Partitions in total, afterwards."""
+    assignments: Sequence[Sequence[int]] | None = None
+    """Replicas of each new partition; None: the controller places."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOutcome:
+    name: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitions(Request[Sequence[TopicOutcome]]):
+    topics: Sequence[MorePartitions]
+    validate_only: bool = False
+
+
+# Settings.
+
+
+class AlterOperation(IntEnum):
+    """Of IncrementalAlterConfigs; Kafka's numbers."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One step of an incremental change. The value is ignored by DELETE."""
+
+    name: str
+    operation: AlterOperation
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceConfigs:
+    """All settings of a resource anew (AlterConfigs): what is not named goes back to its default."""
+
+    resource: ConfigResource
+    values: Sequence[tuple[str, str | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeConfigs:
+    """Some settings of a resource (IncrementalAlterConfigs)."""
+
+    resource: ConfigResource
+    changes: Sequence[ConfigChange]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigOutcome:
+    resource: ConfigResource
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfigs(Request[Sequence[ConfigOutcome]]):
+    """Answered in the order of `resources` once durable; brokers learn it by their watch on /config/changes."""
+
+    resources: Sequence[ReplaceConfigs | ChangeConfigs]
+    validate_only: bool = False
+
+
+# Partitions: what leaders and brokers ask.
+
+
+@dataclass(frozen=True, slots=True)
+class IsrMember:
+    """A broker proposed for an ISR, with the epoch by which the leader knows it (KIP-903); -1: unknown."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch = BrokerEpoch(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class IsrProposal:
+    """A leader's wish for one partition's ISR."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    """All zeros where the leader does not know it."""
+    leader_epoch: LeaderEpoch
+    isr: Sequence[IsrMember]
+    partition_epoch: PartitionEpoch
+    """Of the state on which the wish rests."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsrOutcome:
+    """The partition's state after an AlterPartition; meaningful where the error is NONE."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    error: ErrorCode = ErrorCode.NONE
+    leader: BrokerId = NO_LEADER
+    leader_epoch: LeaderEpoch = LeaderEpoch(-1)
+    isr: Sequence[BrokerId] = ()
+    partition_epoch: PartitionEpoch = PartitionEpoch(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartition(Request[Sequence[IsrOutcome]]):
+    """KIP-497. STALE_BROKER_EPOCH as a whole when the leader's registration is not the current one."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    proposals: Sequence[IsrProposal]
+
+
+class ElectionType(IntEnum):
+    """Of ElectLeaders; Kafka's numbers."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionOutcome:
+    topic_partition: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeaders(Request[Sequence[ElectionOutcome]]):
+    """KIP-460. Without partitions: all, and those that need no election are left out of the answer."""
+
+    type: ElectionType
+    partitions: Sequence[TopicPartition] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """Producer ids for one broker to hand out: first .. first + length - 1."""
+
+    first: ProducerId
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateProducerIds(Request[ProducerIdBlock]):
+    """KIP-730. STALE_BROKER_EPOCH when the registration is not the current one."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class ControlledShutdown(Request[Sequence[TopicPartition]]):
+    """A broker wants to leave. The answer: partitions that it still leads, for nobody else can."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+# What happens by itself: seen by watches, told by brokers' answers, due by time.
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A request; its reply carries the same id."""
+
+    request_id: int
+    request: Request[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersChanged:
+    """Who is registered now, all of them; a higher epoch is a restarted broker."""
+
+    registrations: Sequence[BrokerRegistration]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasStopped:
+    """A broker's answer to a StopReplica that deletes: for each partition whether it is gone from that broker."""
+
+    broker_id: BrokerId
+    errors: Mapping[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasFailed:
+    """A broker answered LeaderAndIsr with errors: these replicas are on a failed log directory there."""
+
+    broker_id: BrokerId
+    partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectoryFailed:
+    """/log_dir_event_notification named this broker: ask it about its replicas."""
+
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionsRequested:
+    """Children of /admin/delete_topics."""
+
+    topics: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNode:
+    """Content of /brokers/topics/<name> as somebody else wrote it; None when it is gone."""
+
+    name: str
+    data: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsChanged:
+    """Topic nodes that are new or differ from what this controller wrote: an old tool was at work."""
+
+    nodes: Sequence[TopicNode]
+
+
+@dataclass(frozen=True, slots=True)
+class BalanceDue:
+    """leader.imbalance.check.interval.seconds went by."""
+
+
+Event: TypeAlias = (
+    Submitted
+    | BrokersChanged
+    | ReplicasStopped
+    | ReplicasFailed
+    | LogDirectoryFailed
+    | DeletionsRequested
+    | TopicsChanged
+    | BalanceDue
+)
+
+
+# What the controller wants done.
+
+
+class Fence(Enum):
+    """Whether a write happens only while its writer is still the controller."""
+
+    CONTROLLER_EPOCH = "controller epoch"
+    NONE = "none"
+    """Kafka writes these without the check: settings, the first two nodes of a new topic, notifications."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One change of the store."""
+
+    operation: Operation
+    fence: Fence = Fence.CONTROLLER_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A request to a broker: an instance of the message class of `key`, to be encoded as `version`."""
+
+    broker_id: BrokerId
+    key: int
+    version: int
+    message: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """Hand `event` in again after `delay_ms`. A timer of the same event replaces the one under way."""
+
+    delay_ms: int
+    event: Event
+
+
+@dataclass(slots=True)
+class Result:
+    """What follows from one event. In this order: `writes` durable, then `sends` under way, then `replies` given.
+
+    When a write fails, nothing else of the result holds: the controller's state is to be loaded anew.
+    """
+
+    writes: list[Write] = field(default_factory=list)
+    sends: list[Send] = field(default_factory=list)
+    replies: list[tuple[int, Any]] = field(default_factory=list)
+    """(request id, answer, or the KafkaError that refuses the request)."""
+    timers: list[Timer] = field(default_factory=list)

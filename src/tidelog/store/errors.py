@@ -1,0 +1,83 @@
+"""What the metadata store answers when it does not do what was asked.
+
+The numbers are those of ZooKeeper's protocol, so that the store's server and a client of a real ensemble share them.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class StoreError(Exception):
+    """Base of all refusals. `path` is the node concerned; `index` the operation's place in its multi, if in one."""
+
+    code: ClassVar[int] = -1
+    """ZooKeeper's error code; -1 is its system error."""
+
+    def __init__(self, path: str = "", message: str = "", *, index: int | None = None) -> None:
+        name = type(self).__name__
+        super().__init__(": ".join(part for part in (name, path, message) if part))
+        self.path = path
+        self.index = index
+
+
+class ConnectionLoss(StoreError):
+    """The connection broke while the request was under way: it may or may not have been carried out. Read back."""
+
+    code = -4
+
+
+class BadArguments(StoreError):
+    """The path is malformed, or the data too large (1 MiB)."""
+
+    code = -8
+
+
+class NoNode(StoreError):
+    """The node, or the parent of one to be created, does not exist."""
+
+    code = -101
+
+
+class BadVersion(StoreError):
+    """The node's version is not the one expected: somebody else wrote. Read again and decide anew."""
+
+    code = -103
+
+
+class NoChildrenForEphemerals(StoreError):
+    """An ephemeral node can have no children."""
+
+    code = -108
+
+
+class NodeExists(StoreError):
+    """There is a node at that path."""
+
+    code = -110
+
+
+class NotEmpty(StoreError):
+    """A node that has children cannot be deleted."""
+
+    code = -111
+
+
+class SessionExpired(StoreError):
+    """The session is over and its ephemeral nodes are gone. Open a new one and start anew."""
+
+    code = -112
+
+
+class StoreClosed(StoreError):
+    """The store or this client of it was closed."""
+
+    code = -116
+
+
+class StoreCorrupt(Exception):
+    """The store's file cannot be read. The message names the file and says what to do."""
+
+
+class StoreLocked(Exception):
+    """Another process uses this store. The message names the directory."""
