@@ -1,0 +1,478 @@
+"""Record batches, format v2 (KIP-98): the unit that producers send, logs store and consumers fetch.
+
+    0  base offset int64        16 magic int8 = 2              27 base timestamp int64     51 producer epoch int16
+    8  length int32             17 CRC32C uint32, of 21..end   35 max timestamp int64      53 base sequence int32
+    12 leader epoch int32       21 attributes int16            43 producer id int64        57 record count int32
+                                23 last offset delta int32                                 61 records, perhaps compressed
+
+`length` counts from byte 12. The checksum leaves out base offset and leader epoch, which the leader patches into the bytes
+as they came. Everything here that runs once a batch is constant work in Python: the header is unpacked by one call into
+a tuple, the checksum and the walk over records are C.
+"""
+
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from struct import Struct
+from typing import Final, NamedTuple
+
+from tidelog.model.errors import ErrorCode
+from tidelog.ports.disk import Bytes
+from tidelog.records.checksum import crc32c
+from tidelog.records.compression import DECOMPRESSED_SIZE_MAX, Codec, check_codec, compress, decompress
+from tidelog.records.errors import CorruptData, DecompressionBomb, InvalidBatch
+from tidelog.records.implementation import scan_records
+from tidelog.records.record import NO_TIMESTAMP, Header, Record, decode_records, encode_records
+
+__all__ = [
+    "HEADER_SIZE",
+    "BatchHeader",
+    "Codec",
+    "CorruptData",
+    "DecompressionBomb",
+    "Header",
+    "InvalidBatch",
+    "Record",
+    "TimestampType",
+    "build_batch",
+    "build_empty_batch",
+    "check_crc",
+    "iterate_headers",
+    "patch",
+    "read_header",
+    "read_records",
+    "recompress",
+    "records_section",
+    "stamp_log_append_time",
+    "validate",
+]
+
+HEADER_SIZE: Final = 61
+"""Bytes before the records."""
+SIZE_PREFIX: Final = 12
+"""Bytes that `length` does not count: base offset and the length itself."""
+MAGIC: Final = 2
+MAGIC_POSITION: Final = 16
+"""Where every format, old ones too, keeps its number."""
+CRC_POSITION: Final = 17
+CRC_START: Final = 21
+"""First byte under the checksum."""
+
+_HEADER: Final = Struct(">qiibIhiqqqhii")
+_CHECKED: Final = Struct(">hiqqqhii")
+"""What the checksum covers of the header."""
+_BASE_OFFSET: Final = Struct(">q")
+_LEADER_EPOCH: Final = Struct(">i")
+_CRC: Final = Struct(">I")
+_ATTRIBUTES: Final = Struct(">h")
+_TIMESTAMP: Final = Struct(">q")
+assert _HEADER.size == HEADER_SIZE
+
+_TIMESTAMP_TYPE: Final = 0x08
+_TRANSACTIONAL: Final = 0x10
+_CONTROL: Final = 0x20
+_DELETE_HORIZON: Final = 0x40
+_SEQUENCES: Final = 0x80000000
+"""Sequences count from 0 to 2^31 - 1 and begin again at 0."""
+
+
+class TimestampType(IntEnum):
+    """Who set the timestamps of a batch: bit 3 of its attributes."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class BatchHeader(NamedTuple):
+    """The fixed part of a batch, as stored."""
+
+    base_offset: int
+    length: int
+    """Bytes after this field; see `size`."""
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    """Last offset less base offset; it survives compaction, so it may be more than the records left say."""
+    base_timestamp: int
+    """What the records' deltas count from; with a delete horizon, that horizon."""
+    max_timestamp: int
+    """Greatest timestamp of the records; with log append time the timestamp of all of them."""
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    """Sequence of the first record, -1 where the producer is not idempotent."""
+    records_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.length + SIZE_PREFIX
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec(self) -> Codec:
+        """`InvalidBatch` (UNSUPPORTED_COMPRESSION_TYPE) if the bits name none."""
+        return check_codec(self.attributes)
+
+    @property
+    def is_compressed(self) -> bool:
+        return self.attributes & 7 != 0
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        return TimestampType.LOG_APPEND_TIME if self.attributes & _TIMESTAMP_TYPE else TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & _TRANSACTIONAL != 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the records are markers for the broker and clients, not for applications."""
+        return self.attributes & _CONTROL != 0
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When compaction may drop the batch's tombstones and markers (KIP-534), milliseconds since 1970; None if unset."""
+        return self.base_timestamp if self.attributes & _DELETE_HORIZON else None
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, -1 where there are none; it wraps from 2147483647 to 0."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset_delta) % _SEQUENCES
+
+
+def read_header(buffer: Bytes, position: int = 0) -> BatchHeader:
+    """The header of the batch at `position`.
+
+    Only what keeps a reader from going astray is checked: the magic, and a length that holds at least a header.
+    `InvalidBatch`: UNSUPPORTED_FOR_MESSAGE_FORMAT for the message sets of old clients, CORRUPT_MESSAGE otherwise.
+    """
+    if len(buffer) - position < HEADER_SIZE or buffer[position + MAGIC_POSITION] != MAGIC:
+        raise _no_header(buffer, position)
+    header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
+    if header.length < HEADER_SIZE - SIZE_PREFIX:
+        raise _too_small(header)
+    return header
+
+
+def iterate_headers(buffer: Bytes, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+    """Each whole batch between `position` and `end` (None: the end of `buffer`), with where it begins.
+
+    A batch that is cut short at the end is left out, as a fetch may end with one; `read_header`'s errors otherwise.
+    """
+    if end is None:
+        end = len(buffer)
+    while end - position >= HEADER_SIZE:
+        if buffer[position + MAGIC_POSITION] != MAGIC:
+            raise _no_header(buffer, position)
+        header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
+        if header.length < HEADER_SIZE - SIZE_PREFIX:
+            raise _too_small(header)
+        following = position + header.length + SIZE_PREFIX
+        if following > end:
+            return
+        yield position, header
+        position = following
+    if end - position > MAGIC_POSITION and buffer[position + MAGIC_POSITION] < MAGIC:
+        raise _no_header(buffer, position)
+
+
+def check_crc(buffer: Bytes, position: int, header: BatchHeader) -> None:
+    """`InvalidBatch` (CORRUPT_MESSAGE) when the stored checksum is not that of the bytes, or bytes are missing."""
+    end = position + header.length + SIZE_PREFIX
+    if end > len(buffer):
+        raise InvalidBatch(
+            ErrorCode.CORRUPT_MESSAGE, f"the batch is cut short: {len(buffer) - position} of {header.size} bytes are there"
+        )
+    computed = crc32c(memoryview(buffer)[position + CRC_START : end])
+    if computed != header.crc:
+        raise InvalidBatch(
+            ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})"
+        )
+
+
+def validate(
+    buffer: Bytes,
+    position: int,
+    header: BatchHeader,
+    *,
+    now_ms: int,
+    from_client: bool = True,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    timestamp_before_max_ms: int | None = None,
+    timestamp_after_max_ms: int | None = None,
+    keys_required: bool = False,
+    decompressed_size_max: int | None = None,
+) -> None:
+    """Checks a batch before it is appended; raises `InvalidBatch`, whose code is the answer to the producer.
+
+    Always: bytes all there, checksum, codec, offsets and count that agree (constant work in Python). A client's batch moreover may
+    be no control batch, and of an idempotent producer must have a sequence. Then its records: an uncompressed batch's are
+    walked over in C for their shape, their consecutive offsets, their timestamps and (`keys_required`, for compacted
+    topics) their keys. A compressed batch is opened for the same only where `decompressed_size_max` (bytes) is given or
+    `keys_required` is set: Kafka always opens it, which costs more than all the rest of an append; without it the
+    header's own timestamps are judged, and a reader finds what is wrong inside.
+
+    `timestamp_type` is the topic's; with LOG_APPEND_TIME timestamps are not judged. The bounds are
+    `message.timestamp.before.max.ms` and `message.timestamp.after.max.ms`, None for none.
+    """
+    check_crc(buffer, position, header)
+    codec = check_codec(header.attributes)
+    if header.last_offset_delta < 0 or header.records_count < 0 or header.last_offset_delta < header.records_count - 1:
+        raise InvalidBatch(
+            ErrorCode.INVALID_RECORD,
+            f"a batch of {header.records_count} records cannot span {header.last_offset_delta + 1} offsets",
+        )
+    if from_client:
+        _check_client_header(header)
+    judge_time = from_client and timestamp_type is TimestampType.CREATE_TIME
+    lowest = now_ms - timestamp_before_max_ms if timestamp_before_max_ms is not None else None
+    highest = now_ms + timestamp_after_max_ms if timestamp_after_max_ms is not None else None
+    if not from_client:
+        return
+    if codec is Codec.NONE:
+        section: Bytes = memoryview(buffer)[position + HEADER_SIZE : position + header.size]
+    elif keys_required or decompressed_size_max is not None:
+        section = records_section(buffer, position, header, size_max=decompressed_size_max or DECOMPRESSED_SIZE_MAX)
+    else:
+        if judge_time:
+            _check_time(header.base_timestamp, header.max_timestamp, lowest, highest, header)
+        return
+    earliest, latest, null_keys = scan_records(section, header.records_count, header.base_timestamp)
+    if judge_time:
+        _check_time(earliest, latest, lowest, highest, header)
+    if keys_required and null_keys:
+        raise InvalidBatch(
+            ErrorCode.INVALID_RECORD,
+            f"Compacted topic cannot accept message without key: {null_keys} of {header.records_count} records have none",
+        )
+
+
+def _check_client_header(header: BatchHeader) -> None:
+    if header.is_control:
+        raise InvalidBatch(ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records")
+    if header.records_count < 1:
+        raise InvalidBatch(ErrorCode.INVALID_RECORD, f"Invalid reported count for record batch: {header.records_count}")
+    if header.last_offset_delta != header.records_count - 1:
+        raise InvalidBatch(
+            ErrorCode.INVALID_RECORD,
+            f"Inconsistent batch offset range [{header.base_offset}, {header.last_offset}] and count of records"
+            f" {header.records_count}",
+        )
+    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
+        raise InvalidBatch(
+            ErrorCode.INVALID_RECORD,
+            f"Invalid sequence number {header.base_sequence} (epoch {header.producer_epoch}) in record batch with"
+            f" producerId {header.producer_id}",
+        )
+    if header.attributes & _TIMESTAMP_TYPE:
+        raise InvalidBatch(
+            ErrorCode.INVALID_TIMESTAMP, "Producer should not set timestamp type to LogAppendTime: it is the topic's setting"
+        )
+
+
+def _check_time(earliest: int, latest: int, lowest: int | None, highest: int | None, header: BatchHeader) -> None:
+    wrong: int | None = None
+    if highest is not None and latest > highest:
+        wrong = latest
+    elif lowest is not None and earliest < lowest and earliest != NO_TIMESTAMP:
+        wrong = earliest
+    if wrong is not None:
+        raise InvalidBatch(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"Timestamp {wrong} in a batch of {header.records_count} records is out of range. The timestamp should be"
+            f" within [{'any' if lowest is None else lowest}, {'any' if highest is None else highest}]",
+        )
+
+
+def patch(buffer: bytearray | memoryview, position: int, *, base_offset: int, leader_epoch: int) -> None:
+    """Writes what only the leader knows into a batch; the checksum does not cover it."""
+    _BASE_OFFSET.pack_into(buffer, position, base_offset)
+    _LEADER_EPOCH.pack_into(buffer, position + SIZE_PREFIX, leader_epoch)
+
+
+def stamp_log_append_time(buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp: int) -> None:
+    """Sets log append time: all records of the batch now have `timestamp` (milliseconds); the checksum is renewed."""
+    _ATTRIBUTES.pack_into(buffer, position + CRC_START, header.attributes | _TIMESTAMP_TYPE)
+    _TIMESTAMP.pack_into(buffer, position + 35, timestamp)
+    _renew_crc(buffer, position, header.size)
+
+
+def _renew_crc(buffer: bytearray | memoryview, position: int, size: int) -> None:
+    _CRC.pack_into(buffer, position + CRC_POSITION, crc32c(memoryview(buffer)[position + CRC_START : position + size]))
+
+
+def records_section(
+    buffer: Bytes, position: int, header: BatchHeader, *, size_max: int = DECOMPRESSED_SIZE_MAX
+) -> bytes | bytearray | memoryview:
+    """The records of a batch, decompressed; a view without a copy where they were not compressed.
+
+    `DecompressionBomb` past `size_max` bytes; `CorruptData` if the codec cannot read them.
+    """
+    section = memoryview(buffer)[position + HEADER_SIZE : position + header.size]
+    codec = check_codec(header.attributes)
+    if codec is Codec.NONE:
+        return section
+    if header.records_count == 0 and not section:
+        return section  # Compaction leaves batches without records, whatever their codec was.
+    return decompress(codec, section, size_max=size_max)
+
+
+def read_records(buffer: Bytes, position: int = 0, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> list[Record]:
+    """The records of the batch at `position`, whose checksum is the caller's affair (`check_crc`).
+
+    For control data and tools; for many records use `tidelog.records.columns`. Raises `InvalidBatch`.
+    """
+    header = read_header(buffer, position)
+    if position + header.size > len(buffer):
+        raise InvalidBatch(
+            ErrorCode.CORRUPT_MESSAGE, f"the batch is cut short: {len(buffer) - position} of {header.size} bytes are there"
+        )
+    section = records_section(buffer, position, header, size_max=size_max)
+    stamp = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
+    return list(decode_records(section, header.records_count, header.base_offset, header.base_timestamp, stamp))
+
+
+def recompress(buffer: Bytes, position: int, header: BatchHeader, codec: Codec, level: int | None = None) -> bytes:
+    """The batch with its records compressed by another codec, all else as it was; no record is decoded."""
+    section = records_section(buffer, position, header)
+    attributes = header.attributes & ~7 | codec
+    return _assemble(header._replace(attributes=attributes), compress(codec, section, level))
+
+
+def build_batch(
+    records: Iterable[Record],
+    *,
+    base_offset: int | None = None,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    partition_leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+    log_append_time: int | None = None,
+    delete_horizon_ms: int | None = None,
+    last_offset: int | None = None,
+) -> bytes:
+    """A batch of `records`, which must be in order of offset and at least one (see `build_empty_batch`).
+
+    `base_offset` is the first record's offset if None; `last_offset` may lie past the last record's (compaction).
+    `log_append_time` (milliseconds) makes it a batch of that timestamp type; `level` is the codec's.
+    """
+    records = list(records)
+    if not records:
+        raise ValueError("a batch needs a record; compaction's empty batches are built by build_empty_batch")
+    base_offset = records[0].offset if base_offset is None else base_offset
+    last_offset = records[-1].offset if last_offset is None else last_offset
+    base_timestamp = records[0].timestamp if delete_horizon_ms is None else delete_horizon_ms
+    header = BatchHeader(
+        base_offset=base_offset,
+        length=0,
+        partition_leader_epoch=partition_leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=_attributes(codec, transactional, control, log_append_time is not None, delete_horizon_ms is not None),
+        last_offset_delta=last_offset - base_offset,
+        base_timestamp=base_timestamp,
+        max_timestamp=max(record.timestamp for record in records) if log_append_time is None else log_append_time,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        records_count=len(records),
+    )
+    return _assemble(header, compress(codec, encode_records(records, base_offset, base_timestamp), level))
+
+
+def build_empty_batch(
+    *,
+    base_offset: int,
+    last_offset: int,
+    timestamp: int,
+    partition_leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    transactional: bool = False,
+    control: bool = False,
+) -> bytes:
+    """What compaction leaves of a producer's last batch when all its records went, so that its sequence is remembered."""
+    header = BatchHeader(
+        base_offset=base_offset,
+        length=0,
+        partition_leader_epoch=partition_leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=_attributes(
+            Codec.NONE, transactional, control, timestamp_type is TimestampType.LOG_APPEND_TIME, delete_horizon=False
+        ),
+        last_offset_delta=last_offset - base_offset,
+        base_timestamp=NO_TIMESTAMP,
+        max_timestamp=timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        records_count=0,
+    )
+    return _assemble(header, b"")
+
+
+def _attributes(codec: Codec, transactional: bool, control: bool, log_append_time: bool, delete_horizon: bool) -> int:
+    return (
+        codec
+        | (_TIMESTAMP_TYPE if log_append_time else 0)
+        | (_TRANSACTIONAL if transactional else 0)
+        | (_CONTROL if control else 0)
+        | (_DELETE_HORIZON if delete_horizon else 0)
+    )
+
+
+def _assemble(header: BatchHeader, section: bytes) -> bytes:
+    """The bytes of a batch, with length and checksum as they must be."""
+    checked = _CHECKED.pack(*header[5:])
+    prefix = _HEADER.pack(
+        header.base_offset,
+        HEADER_SIZE - SIZE_PREFIX + len(section),
+        header.partition_leader_epoch,
+        header.magic,
+        crc32c(section, crc32c(checked)),
+        *header[5:],
+    )
+    return prefix + section
+
+
+def _no_header(buffer: Bytes, position: int) -> InvalidBatch:
+    remaining = len(buffer) - position
+    if remaining <= MAGIC_POSITION:
+        return InvalidBatch(ErrorCode.CORRUPT_MESSAGE, f"the header of a batch is cut short after {max(remaining, 0)} bytes")
+    magic = buffer[position + MAGIC_POSITION]
+    if magic < MAGIC:
+        return InvalidBatch(
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            f"message format {magic} of clients before Kafka 0.11 is not supported; send record batches (format 2)",
+        )
+    if magic > MAGIC:
+        return InvalidBatch(ErrorCode.CORRUPT_MESSAGE, f"a batch of unknown format {magic}; format 2 is expected")
+    return InvalidBatch(
+        ErrorCode.CORRUPT_MESSAGE, f"the header of a batch is cut short: {remaining} of {HEADER_SIZE} bytes are there"
+    )
+
+
+def _too_small(header: BatchHeader) -> InvalidBatch:
+    return InvalidBatch(
+        ErrorCode.CORRUPT_MESSAGE,
+        f"Record batch is corrupted (the size {header.size} is smaller than the minimum allowed overhead {HEADER_SIZE})",
+    )

@@ -1,0 +1,21 @@
+"""Chooses the compiled kernel, or its Python twin where the kernel was not built; says once which it took, if the slow one.
+
+The environment variable TIDELOG_PURE=1 makes the kernel refuse to load, for tests and for a second opinion.
+"""
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidelog.records._pure import NAME, scan_records
+else:
+    try:
+        from tidelog.records._kernel import NAME, scan_records
+    except ImportError as reason:
+        from tidelog.records._pure import NAME, scan_records
+
+        logging.getLogger(__name__).warning(
+            "records.kernel.absent reason=%s effect=records are read and written by pure Python, far slower", reason
+        )
+
+__all__ = ["NAME", "scan_records"]
