@@ -1,0 +1,239 @@
+"""Starting, resting and holding: what a broker costs before anybody sends it records.
+
+    python bench/lifecycle.py [--kafka DIR]
+
+Start to the first answered Metadata, memory at rest and for each further partition, the time for 1,000 partitions, CPU
+when idle, 3,000 partitions under a soft limit of 1,024 files, and what 200 hostile connections do to memory and to the
+others' latency. DIR is a folder in which `bench/peers/kafka.sh jars DIR` has put Apache Kafka: it is then measured in
+the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+HERE = Path(__file__).parent
+METADATA_V1 = struct.pack(">ihhihi", 14, 3, 1, 7, -1, 0)
+"""Asks for no topics: the smallest question that only a serving broker answers."""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def ask_metadata(port: int, timeout: float = 1.0) -> bool:
+    """Whether a broker on `port` answered one Metadata request."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout) as connection:
+            connection.sendall(METADATA_V1)
+            return len(connection.recv(4)) == 4
+    except OSError:
+        return False
+
+
+def until_answered(port: int, process: subprocess.Popen[bytes], limit: float = 30) -> None:
+    deadline = time.monotonic() + limit
+    while not ask_metadata(port):
+        if process.poll() is not None:
+            raise SystemExit(f"the broker ended with {process.returncode} before it answered")
+        if time.monotonic() > deadline:
+            raise SystemExit(f"no answer within {limit} s")
+        time.sleep(0.002)
+
+
+@contextlib.contextmanager
+def tidelog_broker(directory: str, *, soft_files: int | None = None) -> Iterator[tuple[int, int, float]]:
+    """A broker process: (pid, port, seconds from exec to the first answer)."""
+    port = free_port()
+
+    def limit_files() -> None:
+        if soft_files is not None:
+            hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft_files, hard))
+
+    command = [str(Path(sys.executable).parent / "tidelog"), "start", "--data", directory, "--port", str(port)]
+    started = time.monotonic()
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, preexec_fn=limit_files
+    )
+    try:
+        until_answered(port, process)
+        yield process.pid, port, time.monotonic() - started
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+
+
+def resident_bytes(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/statm").read_text().split()
+    return int(fields[1]) * resource.getpagesize()
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def create(port: int, name: str, partitions: int) -> float:
+    """Seconds for one CreateTopics of one topic."""
+    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
+    admin.list_topics(timeout=10)
+    started = time.monotonic()
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result()
+    return time.monotonic() - started
+
+
+def starts(work: str, runs: int = 7) -> None:
+    seconds = []
+    for run in range(runs):
+        with tidelog_broker(f"{work}/start{run}") as (_, _, took):
+            seconds.append(took)
+    print(
+        f"start to first Metadata      {statistics.median(seconds):6.2f} s   median of {runs} (min {min(seconds):.2f})"
+    )
+
+
+def partitions(work: str) -> None:
+    with tidelog_broker(f"{work}/partitions") as (pid, port, _):
+        time.sleep(1)
+        rest = resident_bytes(pid)
+        print(f"memory at rest               {rest / 2**20:6.1f} MiB")
+        warm = create(port, "warm", 1)
+        before = resident_bytes(pid)
+        took = create(port, "many", 1000)
+        time.sleep(1)
+        each = (resident_bytes(pid) - before) / 1000
+        print(f"1,000 partitions created in  {took:6.2f} s   (a first topic of one: {warm:.2f} s)")
+        print(f"memory a partition           {each / 1024:6.2f} KiB")
+        cpu = cpu_seconds(pid)
+        time.sleep(10)
+        print(f"idle CPU, 1,000 partitions   {(cpu_seconds(pid) - cpu) * 10:6.2f} % of a core over 10 s")
+
+
+def many_files(work: str) -> None:
+    with tidelog_broker(f"{work}/files", soft_files=1024) as (_, port, _):
+        took = sum(create(port, f"t{index}", 1000) for index in range(3))
+        from confluent_kafka import Producer
+
+        failed: list[object] = []
+        producer = Producer({"bootstrap.servers": f"127.0.0.1:{port}", "linger.ms": 5})
+        for index in range(3):
+            for partition in range(1000):
+                producer.produce(
+                    f"t{index}", b"x", partition=partition, on_delivery=lambda error, _: error and failed.append(error)
+                )
+            producer.poll(0)
+        unsent = producer.flush(60)
+        print(f"3,000 partitions, 1,024 files  created in {took:.2f} s, written to: {3000 - unsent - len(failed)}")
+
+
+def hostile(work: str) -> None:
+    """100 connections promise 100 MB and stall, 100 ask and never read; one client goes on."""
+    with tidelog_broker(f"{work}/hostile") as (pid, port, _):
+        create(port, "t", 1)
+        rest = resident_bytes(pid)
+        peak = rest
+        stop = threading.Event()
+        latencies: list[float] = []
+
+        def client() -> None:
+            with socket.create_connection(("127.0.0.1", port), 10) as connection:
+                while not stop.is_set():
+                    started = time.perf_counter()
+                    connection.sendall(METADATA_V1)
+                    size = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))[0]
+                    connection.recv(size, socket.MSG_WAITALL)
+                    latencies.append(time.perf_counter() - started)
+                    time.sleep(0.002)
+
+        def attack(index: int) -> None:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 10) as connection:
+                connection.settimeout(1)
+                if index % 2:
+                    header = struct.pack(">ihhih", 100_000_000, 0, 8, 1, -1)
+                    connection.sendall(header)
+                    block = bytes(1 << 20)
+                    for _ in range(99):
+                        if stop.is_set():
+                            return
+                        with contextlib.suppress(TimeoutError):
+                            connection.send(block)
+                else:
+                    question = METADATA_V1 * 1000
+                    while not stop.is_set():
+                        with contextlib.suppress(TimeoutError):
+                            connection.send(question)
+
+        calm = threading.Thread(target=client)
+        calm.start()
+        attackers = [threading.Thread(target=attack, args=(index,), daemon=True) for index in range(200)]
+        for attacker in attackers:
+            attacker.start()
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            peak = max(peak, resident_bytes(pid))
+            time.sleep(0.05)
+        stop.set()
+        calm.join()
+        p99 = statistics.quantiles(latencies, n=100)[98] * 1000 if len(latencies) > 100 else float("inf")
+        print(
+            f"200 hostile connections      {(peak - rest) / 2**20:6.0f} MiB above rest;"
+            f" another client's p99 {p99:.1f} ms over {len(latencies):,} requests"
+        )
+
+
+def kafka(directory: str) -> None:
+    port = free_port()
+    script = str(HERE / "peers/kafka.sh")
+    shutil.rmtree(f"{directory}/data1", ignore_errors=True)
+    started = time.monotonic()
+    subprocess.run([script, "start", directory, "1", str(port)], check=True)
+    try:
+        deadline = time.monotonic() + 60
+        while not ask_metadata(port) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        took = time.monotonic() - started
+        pid = int(Path(f"{directory}/pids").read_text().split()[0])
+        time.sleep(2)
+        print(f"Apache Kafka: start and format {took:6.2f} s, at rest {resident_bytes(pid) / 2**20:.0f} MiB")
+        with contextlib.suppress(KafkaException):
+            print(f"Apache Kafka: 1,000 partitions {create(port, 'many', 1000):6.2f} s")
+    finally:
+        subprocess.run([script, "stop", directory], check=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kafka", metavar="DIR", help="measure Apache Kafka from DIR as well")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as work:
+        starts(work)
+        partitions(work)
+        many_files(work)
+        hostile(work)
+    if arguments.kafka:
+        kafka(arguments.kafka)
+
+
+if __name__ == "__main__":
+    main()
