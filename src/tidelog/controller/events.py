@@ -1,8 +1,8 @@
 """What the controller is asked and told, what it answers, and what it wants done.
 
-Requests carry the type of their answer: `Request[R]` is answered by an `R`. Answers are per item, each with its own error
-code and sentence, as the admin APIs have them; a request as a whole is refused only by KafkaError (NOT_CONTROLLER,
-STALE_BROKER_EPOCH, REQUEST_TIMED_OUT).
+Requests carry the type of their answer: `Request[R]` is answered by an `R`. Answers are per item, each with its own
+error code and sentence, as the admin APIs have them; a request as a whole is refused only by KafkaError
+(NOT_CONTROLLER, STALE_BROKER_EPOCH, REQUEST_TIMED_OUT).
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from tidelog.metadata.image import BrokerRegistration, ConfigResource
+from tidelog.metadata.image import NO_BROKER_EPOCH, NO_PARTITION_EPOCH, BrokerRegistration, ConfigResource
 from tidelog.metadata.operations import Operation
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import (
     NO_LEADER,
+    NO_LEADER_EPOCH,
     ZERO_TOPIC_ID,
     BrokerEpoch,
     BrokerId,
@@ -185,7 +186,7 @@ class IsrMember:
     """A broker proposed for an ISR, with the epoch by which the leader knows it (KIP-903); -1: unknown."""
 
     broker_id: BrokerId
-    broker_epoch: BrokerEpoch = BrokerEpoch(-1)
+    broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +210,9 @@ class IsrOutcome:
     topic_id: TopicId
     error: ErrorCode = ErrorCode.NONE
     leader: BrokerId = NO_LEADER
-    leader_epoch: LeaderEpoch = LeaderEpoch(-1)
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     isr: Sequence[BrokerId] = ()
-    partition_epoch: PartitionEpoch = PartitionEpoch(-1)
+    partition_epoch: PartitionEpoch = NO_PARTITION_EPOCH
 
 
 @dataclass(frozen=True, slots=True)

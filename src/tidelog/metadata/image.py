@@ -1,7 +1,7 @@
 """The cluster as one process knows it: live brokers, topics with their partitions, settings, who controls.
 
-The controller builds its image from the store and changes it by its own writes; every broker has one that is fed only by
-UpdateMetadata and LeaderAndIsr. An image changes by deltas alone (`ClusterImage.apply`), so that two images that saw
+The controller builds its image from the store and changes it by its own writes; every broker has one that is fed only
+by UpdateMetadata and LeaderAndIsr. An image changes by deltas alone (`ClusterImage.apply`), so that two images that saw
 the same deltas are equal. The values inside are immutable: a partition's image can be handed out and kept.
 
     ClusterImage
@@ -19,6 +19,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from tidelog.model.identifiers import (
     NO_LEADER,
+    NO_LEADER_EPOCH,
     ZERO_TOPIC_ID,
     BrokerEpoch,
     BrokerId,
@@ -28,6 +29,13 @@ from tidelog.model.identifiers import (
     TopicId,
     TopicPartition,
 )
+
+NO_BROKER_EPOCH: Final = BrokerEpoch(-1)
+"""The broker's registration is not known."""
+NO_PARTITION_EPOCH: Final = PartitionEpoch(-1)
+"""The partition has no state yet."""
+NO_CONTROLLER_EPOCH: Final = ControllerEpoch(-1)
+"""No controller is known."""
 
 
 class ConfigResourceType(IntEnum):
@@ -90,12 +98,12 @@ class PartitionImage:
     replicas: tuple[BrokerId, ...]
     """As assigned; the first one is the preferred leader."""
     leader: BrokerId = NO_LEADER
-    leader_epoch: LeaderEpoch = LeaderEpoch(-1)
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     """-1 until the partition's state exists."""
     isr: tuple[BrokerId, ...] = ()
-    partition_epoch: PartitionEpoch = PartitionEpoch(-1)
+    partition_epoch: PartitionEpoch = NO_PARTITION_EPOCH
     """Version of the partition's state; -1 until it exists."""
-    controller_epoch: ControllerEpoch = ControllerEpoch(-1)
+    controller_epoch: ControllerEpoch = NO_CONTROLLER_EPOCH
     """Of the controller that wrote the state."""
     adding: tuple[BrokerId, ...] = ()
     """Replicas that a reassignment in progress adds; they are among `replicas`."""
@@ -208,7 +216,7 @@ class ClusterImage:
 
     cluster_id: str = ""
     controller_id: BrokerId = NO_LEADER
-    controller_epoch: ControllerEpoch = ControllerEpoch(-1)
+    controller_epoch: ControllerEpoch = NO_CONTROLLER_EPOCH
     brokers: dict[BrokerId, BrokerRegistration] = field(default_factory=dict)
     topics: dict[str, TopicImage] = field(default_factory=dict)
     topic_names: dict[TopicId, str] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """What can be asked of the metadata store: create, set, delete, check.
 
 The controller decides in these values and the store carries them out, so both sides can be tested without the other,
-and a list of them is at once the write-ahead of a decision and the transcript of a flow. Paths are ZooKeeper's: absolute,
+and a list of them is at once the decision and the transcript of a flow. Paths are ZooKeeper's: absolute,
 slash-separated, no trailing slash. Data is bytes, or None for ZooKeeper's null.
 """
 

@@ -1,7 +1,8 @@
 """The metadata store as brokers see it: one interface for the embedded store and for ZooKeeper.
 
-**Order.** An operation takes its place in the session's order when the method is called, not when its result is awaited.
-So many writes can be under way at once, as ZooKeeper clients pipeline them, and still happen in the order of the calls:
+**Order.** An operation takes its place in the session's order when the method is called, not when its result is
+awaited. So many writes can be under way at once, as ZooKeeper clients pipeline them, and still happen in the order of
+the calls:
 
     pending = [store.multi([check, write]) for write in writes]
     for outcome in pending:
@@ -10,8 +11,8 @@ So many writes can be under way at once, as ZooKeeper clients pipeline them, and
 A result arrives when the write is durable. Methods raise nothing themselves; awaiting raises a `StoreError`.
 
 **Watches** are ZooKeeper's: one shot, set by a read, called on the event loop before the reader could see the change
-by another read, with the event that fired it. Setting the same callback on the same node twice is one watch. `get` and `children` on
-an absent node set none; `exists` does.
+by another read, with the event that fired it. Setting the same callback on the same node twice is one watch. `get` and
+`children` on an absent node set none; `exists` does.
 """
 
 from __future__ import annotations

@@ -1,0 +1,101 @@
+"""Brokers as placement sees them, the order in which it takes them, and why a placement is refused."""
+
+# ruff: noqa: N818 - a refusal is named after the request's field that is wrong.
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tidelog.model.errors import ErrorCode, KafkaError
+
+
+class BrokerRack(NamedTuple):
+    """A broker that may hold replicas."""
+
+    id: int
+    rack: str | None = None
+    """`broker.rack`; None where it is not set."""
+    fenced: bool = False
+    """Registered, but not to be led by now; only the striped placement knows such brokers."""
+
+
+class PlacementRefused(KafkaError):
+    """Base: no placement exists for what was asked. The message is Kafka's."""
+
+
+class InvalidPartitions(PlacementRefused):
+    """The count of partitions is not positive, or not an increase."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_PARTITIONS, message)
+
+
+class InvalidReplicationFactor(PlacementRefused):
+    """More replicas than brokers, or fewer than one."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+
+
+class InvalidReplicaAssignment(PlacementRefused):
+    """An assignment chosen by the caller contradicts itself or the topic."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+class BrokerNotAvailable(PlacementRefused):
+    """An assignment chosen by the caller names a broker that is not live."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, message)
+
+
+class IncompleteRacks(PlacementRefused):
+    """Some brokers have a rack and some have none: set broker.rack on all or on none."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            ErrorCode.INVALID_REQUEST, "Not all brokers have rack information for replica rack aware assignment."
+        )
+
+
+class MissingFirstPartition(PlacementRefused):
+    """A topic without partition 0 cannot be expanded: its replication factor and order are unknown."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"Unexpected existing replica assignment for topic '{topic}', partition id 0 is missing.",
+        )
+
+
+def in_creation_order(brokers: Iterable[BrokerRack]) -> list[BrokerRack]:
+    """By id: the one order in which topics are created *and* expanded.
+
+    Kafka created topics through the admin API over the live brokers in no particular order and expanded them over the
+    sorted ones, so that new partitions landed on brokers already in use. Every caller takes its list from here.
+    """
+    return sorted(brokers, key=lambda broker: broker.id)
+
+
+def rack_order(rack: str) -> bytes:
+    """Sort key of rack names: UTF-16 code units, as Java compares strings."""
+    return rack.encode("utf-16-be", "surrogatepass")
+
+
+def rack_alternated(brokers: Sequence[BrokerRack]) -> list[int]:
+    """One broker of each rack in turn: racks by name, ids ascending inside a rack; exhausted racks are left out.
+
+    >>> rack_alternated([BrokerRack(0, "a"), BrokerRack(1, "a"), BrokerRack(2, "b")])
+    [0, 2, 1]
+    """
+    by_rack: dict[str, list[int]] = {}
+    for broker in sorted(brokers):
+        if broker.rack is None:
+            raise IncompleteRacks
+        by_rack.setdefault(broker.rack, []).append(broker.id)
+    columns = [by_rack[rack] for rack in sorted(by_rack, key=rack_order)]
+    deepest = max(map(len, columns), default=0)
+    return [column[row] for row in range(deepest) for column in columns if row < len(column)]

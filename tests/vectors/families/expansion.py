@@ -1,0 +1,51 @@
+"""Partitions added to a topic, as AdminZkClient of 3.9.1 places them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.vectors.draws import Draws
+from tidelog.placement.assignment import expand
+from tidelog.placement.brokers import (
+    BrokerNotAvailable,
+    BrokerRack,
+    IncompleteRacks,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    PlacementRefused,
+    in_creation_order,
+)
+
+FILES = ("expansion.json.gz",)
+
+KINDS: dict[str, type[PlacementRefused]] = {
+    "InvalidPartitionsException": InvalidPartitions,
+    "InvalidReplicationFactorException": InvalidReplicationFactor,
+    "InvalidReplicaAssignmentException": InvalidReplicaAssignment,
+    "BrokerNotAvailableException": BrokerNotAvailable,
+    "AdminOperationException": IncompleteRacks,
+}
+
+
+def check(case: dict[str, Any]) -> None:
+    given, expected = case["input"], case["expected"]
+    brokers = [BrokerRack(broker["id"], broker["rack"]) for broker in given["live_brokers"]]
+    if given["live_sorted"]:
+        brokers = in_creation_order(brokers)
+    draws = Draws(given["draws"])
+    try:
+        added = expand(
+            given["topic"],
+            dict(given["existing"]),
+            brokers,
+            given["total_partitions"],
+            random=draws,
+            manual=None if given["manual_assignment"] is None else dict(given["manual_assignment"]),
+        )
+    except PlacementRefused as refusal:
+        assert "error" in expected, f"refused: {refusal}"
+        assert type(refusal) is KINDS[expected["error"]["kind"]]
+    else:
+        assert sorted(map(list, added.items())) == expected.get("new_assignment"), expected.get("error")
+    draws.check_exhausted()
