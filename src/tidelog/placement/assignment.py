@@ -90,7 +90,8 @@ def expand(
 
     The start is the place of partition 0's preferred leader in `brokers` (or of the next higher id, if that broker is
     gone): with the list of the creation, the new partitions get what the creation would have given them. The
-    replication factor is that of partition 0. With `manual` the caller's choice is checked instead. Raises PlacementRefused's kinds.
+    replication factor is that of partition 0. With `manual` the caller's choice is checked instead. Raises one of
+    PlacementRefused's kinds.
     """
     if 0 not in existing or not existing[0]:
         raise MissingFirstPartition(topic)

@@ -12,13 +12,16 @@ as leaders.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from tidelog.placement.brokers import BrokerRack, InvalidReplicationFactor, rack_order
 from tidelog.ports.random import Random
 
+T = TypeVar("T")
+
 
 class _Ring:
-    """Brokers of one rack that are alike, taken in turn; each turn (`epoch`) starts one further and visits each once."""
+    """Brokers of one rack that are alike, in turn; each epoch starts one further and visits each once."""
 
     __slots__ = ("_brokers", "_epoch", "_offset", "_taken")
 
@@ -73,10 +76,8 @@ class _Stripes:
             by_rack.setdefault(broker.rack, []).append(broker)
         self._random = random
         self._racks_in_order_of_draws = [(name, _Rack(members, random)) for name, members in by_rack.items()]
-        in_order = sorted(
-            self._racks_in_order_of_draws, key=lambda item: (item[0] is not None, rack_order(item[0] or ""))
-        )
-        self._racks = [rack for _, rack in in_order]
+        by_name = sorted(self._racks_in_order_of_draws, key=lambda named: _no_rack_first(named[0]))
+        self._racks = [rack for _, rack in by_name]
         self._offset = random.below(len(self._racks)) if self._racks else 0
         self._unfenced_count = sum(not broker.fenced for broker in brokers)
         self._epoch = 0
@@ -84,8 +85,8 @@ class _Stripes:
     def place(self, replication_factor: int) -> list[int]:
         if self._epoch == self._unfenced_count and self._unfenced_count > 1:
             _shuffle(self._racks, self._random)
-            for _, rack in self._racks_in_order_of_draws:
-                rack.shuffle(self._random)
+            for _, members in self._racks_in_order_of_draws:
+                members.shuffle(self._random)
             self._epoch = 0
         if self._offset == len(self._racks):
             self._offset = 0
@@ -93,7 +94,7 @@ class _Stripes:
         while (leader := self._racks[leader_rack].next_leader(self._epoch)) is None:
             leader_rack = (leader_rack + 1) % len(self._racks)
         replicas = [leader]
-        rack: int = self._offset
+        rack = self._offset
         # The leader's rack gave its share of the first round already.
         skipped: int | None = leader_rack
         while len(replicas) < replication_factor:
@@ -138,8 +139,12 @@ def too_few_brokers(replication_factor: int, registered: int) -> str:
     )
 
 
-def _shuffle(items: list[int] | list[_Rack], random: Random) -> None:
+def _no_rack_first(name: str | None) -> tuple[bool, bytes]:
+    return name is not None, rack_order(name or "")
+
+
+def _shuffle(items: list[T], random: Random) -> None:
     """Fisher and Yates from the end, with draws in Java's order."""
     for bound in range(len(items), 1, -1):
         drawn = random.below(bound)
-        items[bound - 1], items[drawn] = items[drawn], items[bound - 1]  # type: ignore[call-overload]
+        items[bound - 1], items[drawn] = items[drawn], items[bound - 1]
