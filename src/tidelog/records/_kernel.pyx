@@ -1,1 +1,647 @@
-# cython: language_level=3
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Records in bulk, in C: between the record section of a batch and buffers laid out as Arrow arrays.
+
+`tidelog.records._pure` is the same in Python, and says what each function gives and raises. The loops hold no Python object and
+run without the interpreter's lock. They read nothing past the section they were given; on anything malformed they stop,
+and the twin then reads the same section again to say what is wrong, so that both report alike.
+"""
+
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport getenv
+from libc.string cimport memcpy
+
+if getenv(b"TIDELOG_PURE") != NULL and getenv(b"TIDELOG_PURE")[0] == b"1":
+    raise ImportError("TIDELOG_PURE=1 is set")
+
+from tidelog.records import _pure
+
+NAME = "compiled"
+
+cdef enum:
+    OFFSET = 1
+    TIMESTAMP = 2
+    TIMESTAMP_TYPE = 4
+    KEY = 8
+    VALUE = 16
+    HEADERS = 32
+
+cdef enum:
+    DONE = 0
+    LIMIT = 1
+    END = 2
+    MALFORMED = -1
+
+cdef enum:
+    RECORD_SIZE_MIN = 7
+    HEADER_SIZE_MIN = 2
+
+
+# Variable-length integers
+
+cdef inline int read_varint(const uint8_t** cursor, const uint8_t* end, int32_t* value) noexcept nogil:
+    cdef const uint8_t* p = cursor[0]
+    cdef uint32_t raw, byte
+    cdef int shift
+    if p >= end:
+        return -1
+    raw = p[0]
+    p += 1
+    if raw >= 0x80:
+        raw &= 0x7F
+        shift = 7
+        while True:
+            if p >= end or shift > 28:
+                return -1
+            byte = p[0]
+            p += 1
+            raw |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+    cursor[0] = p
+    value[0] = <int32_t>((raw >> 1) ^ (0 - (raw & 1)))
+    return 0
+
+
+cdef inline int read_varlong(const uint8_t** cursor, const uint8_t* end, int64_t* value) noexcept nogil:
+    cdef const uint8_t* p = cursor[0]
+    cdef uint64_t raw, byte
+    cdef int shift
+    if p >= end:
+        return -1
+    raw = p[0]
+    p += 1
+    if raw >= 0x80:
+        raw &= 0x7F
+        shift = 7
+        while True:
+            if p >= end or shift > 63:
+                return -1
+            byte = p[0]
+            p += 1
+            raw |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+    cursor[0] = p
+    value[0] = <int64_t>((raw >> 1) ^ (0 - (raw & 1)))
+    return 0
+
+
+cdef inline uint8_t* write_unsigned(uint8_t* p, uint64_t raw) noexcept nogil:
+    while raw >= 0x80:
+        p[0] = <uint8_t>(raw | 0x80)
+        raw >>= 7
+        p += 1
+    p[0] = <uint8_t>raw
+    return p + 1
+
+
+cdef inline uint64_t zigzag(int64_t value) noexcept nogil:
+    return (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
+
+
+cdef inline int unsigned_size(uint64_t raw) noexcept nogil:
+    cdef int size = 1
+    while raw >= 0x80:
+        raw >>= 7
+        size += 1
+    return size
+
+
+# One record
+
+cdef struct Fields:
+    int64_t timestamp_delta
+    int32_t offset_delta
+    int32_t key_size
+    int32_t value_size
+    int32_t header_count
+    const uint8_t* key
+    const uint8_t* value
+    const uint8_t* headers
+    const uint8_t* end
+
+
+cdef inline int skip_field(const uint8_t** cursor, const uint8_t* end, const uint8_t** start, int32_t* size) noexcept nogil:
+    """A nullable field: where it starts and its size, -1 for null."""
+    if read_varint(cursor, end, size) < 0:
+        return -1
+    start[0] = cursor[0]
+    if size[0] < 0:
+        size[0] = -1
+        return 0
+    if size[0] > end - cursor[0]:
+        return -1
+    cursor[0] += size[0]
+    return 0
+
+
+cdef inline int read_record(const uint8_t* p, const uint8_t* section_end, Fields* fields) noexcept nogil:
+    """Reads the record at `p` whole, headers too; -1 if it is malformed."""
+    cdef int32_t length, index, size
+    cdef const uint8_t* start
+    cdef const uint8_t* end
+    if read_varint(&p, section_end, &length) < 0 or length < 1 or length > section_end - p:
+        return -1
+    end = p + length
+    fields.end = end
+    p += 1
+    if read_varlong(&p, end, &fields.timestamp_delta) < 0 or read_varint(&p, end, &fields.offset_delta) < 0:
+        return -1
+    if skip_field(&p, end, &fields.key, &fields.key_size) < 0:
+        return -1
+    if skip_field(&p, end, &fields.value, &fields.value_size) < 0:
+        return -1
+    if read_varint(&p, end, &fields.header_count) < 0:
+        return -1
+    if fields.header_count < 0 or fields.header_count > (end - p) // HEADER_SIZE_MIN:
+        return -1
+    fields.headers = p
+    for index in range(fields.header_count):
+        if skip_field(&p, end, &start, &size) < 0 or size < 0:
+            return -1
+        if skip_field(&p, end, &start, &size) < 0:
+            return -1
+    return 0 if p == end else -1
+
+
+def scan_records(const uint8_t[::1] section, Py_ssize_t count, int64_t base_timestamp):
+    cdef const uint8_t* p = NULL
+    cdef const uint8_t* end = NULL
+    cdef Fields fields
+    cdef int64_t earliest = 0, latest = 0, timestamp
+    cdef Py_ssize_t index = 0, null_keys = 0
+    cdef bint well_formed = True
+    if section.shape[0]:
+        p = &section[0]
+        end = p + section.shape[0]
+    with nogil:
+        for index in range(count):
+            if read_record(p, end, &fields) < 0 or fields.offset_delta != index:
+                well_formed = False
+                break
+            p = fields.end
+            timestamp = <int64_t>(<uint64_t>base_timestamp + <uint64_t>fields.timestamp_delta)
+            if index == 0:
+                earliest = latest = timestamp
+            elif timestamp < earliest:
+                earliest = timestamp
+            elif timestamp > latest:
+                latest = timestamp
+            null_keys += fields.key_size < 0
+    if not well_formed or p != end:
+        _pure.scan_records(section, count, base_timestamp)
+        raise AssertionError("the twin accepts what the kernel refuses")
+    return earliest, latest, null_keys
+
+
+# Decoding into columns
+
+cdef class Buffer:
+    """A bytearray that grows; what is past `size` is not initialised."""
+
+    cdef bytearray store
+    cdef uint8_t* data
+    cdef Py_ssize_t size
+    cdef Py_ssize_t capacity
+
+    def __cinit__(self):
+        self.store = bytearray()
+        self.data = <uint8_t*>PyByteArray_AS_STRING(self.store)
+
+    cdef int reserve(self, Py_ssize_t extra) except -1:
+        cdef Py_ssize_t capacity
+        if self.size + extra > self.capacity:
+            capacity = max(self.size + extra, self.capacity + (self.capacity >> 1))
+            PyByteArray_Resize(self.store, capacity)
+            self.data = <uint8_t*>PyByteArray_AS_STRING(self.store)
+            self.capacity = capacity
+        return 0
+
+    cdef bytearray finish(self):
+        PyByteArray_Resize(self.store, self.size)
+        return self.store
+
+
+cdef class Binary:
+    """A column of byte strings: offsets, data, and a validity bitmap of which 1 means there is a value."""
+
+    cdef Buffer offsets
+    cdef Buffer data
+    cdef Buffer validity
+    cdef Py_ssize_t rows
+    cdef Py_ssize_t nulls
+
+    def __cinit__(self):
+        self.offsets = Buffer()
+        self.data = Buffer()
+        self.validity = Buffer()
+        self.offsets.reserve(4)
+        (<int32_t*>self.offsets.data)[0] = 0
+
+    cdef int reserve(self, Py_ssize_t rows, Py_ssize_t size) except -1:
+        self.offsets.size = (self.rows + 1) * 4
+        self.offsets.reserve(rows * 4)
+        self.validity.size = (self.rows + 7) >> 3
+        self.validity.reserve((rows >> 3) + 1)
+        return self.data.reserve(size)
+
+    cdef inline void append(self, const uint8_t* start, int32_t size) noexcept nogil:
+        cdef Py_ssize_t row = self.rows
+        cdef uint8_t bit = <uint8_t>(<uint8_t>(size >= 0) << (row & 7))
+        cdef uint8_t* present = self.validity.data + (row >> 3)
+        present[0] = present[0] | bit if row & 7 else bit
+        if size > 0:
+            memcpy(self.data.data + self.data.size, start, size)
+            self.data.size += size
+        self.nulls += size < 0
+        self.rows = row + 1
+        (<int32_t*>self.offsets.data)[row + 1] = <int32_t>self.data.size
+
+    cdef tuple mark(self):
+        return self.rows, self.data.size, self.nulls
+
+    cdef rollback(self, tuple mark):
+        self.rows, self.data.size, self.nulls = mark
+        if self.rows & 7:
+            self.validity.data[self.rows >> 3] &= (1 << (self.rows & 7)) - 1
+
+    cdef tuple finish(self):
+        self.offsets.size = (self.rows + 1) * 4
+        self.validity.size = (self.rows + 7) >> 3
+        return self.offsets.finish(), self.data.finish(), self.validity.finish() if self.nulls else None, self.nulls
+
+
+cdef class ColumnBuilder:
+    """See `tidelog.records._pure.ColumnBuilder`."""
+
+    cdef readonly int columns
+    cdef readonly Py_ssize_t rows
+    cdef readonly int64_t bytes
+    cdef int64_t timestamp_scale
+    cdef Buffer offsets
+    cdef Buffer timestamps
+    cdef Buffer types
+    cdef Binary keys
+    cdef Binary values
+    cdef Buffer header_offsets
+    cdef Binary header_keys
+    cdef Binary header_values
+
+    def __init__(self, int columns, int64_t timestamp_scale):
+        self.columns = columns
+        self.timestamp_scale = timestamp_scale
+        self.offsets = Buffer()
+        self.timestamps = Buffer()
+        self.types = Buffer()
+        self.keys = Binary()
+        self.values = Binary()
+        self.header_offsets = Buffer()
+        self.header_offsets.reserve(4)
+        (<int32_t*>self.header_offsets.data)[0] = 0
+        self.header_keys = Binary()
+        self.header_values = Binary()
+
+    def append(
+        self,
+        const uint8_t[::1] section,
+        Py_ssize_t count,
+        int64_t base_offset,
+        int64_t last_offset_delta,
+        int64_t base_timestamp,
+        log_append_time,
+        int32_t timestamp_type,
+        int64_t start_offset,
+        int64_t end_offset,
+        Py_ssize_t rows_max,
+        int64_t bytes_max,
+    ):
+        cdef const uint8_t* start = NULL
+        cdef Py_ssize_t size = section.shape[0]
+        cdef int64_t resume_offset = 0
+        cdef bint stamped = log_append_time is not None
+        cdef int64_t stamp = log_append_time if stamped else 0
+        cdef int status
+        if size:
+            start = &section[0]
+        if count > size // RECORD_SIZE_MIN:
+            status = MALFORMED
+        else:
+            self.reserve(count, size)
+            with nogil:
+                status = self.decode(
+                    start, start + size, count, base_offset, last_offset_delta, base_timestamp, stamped, stamp,
+                    timestamp_type, start_offset, end_offset, rows_max, bytes_max, &resume_offset,
+                )
+        if status == MALFORMED:
+            _pure.explain(section, count, last_offset_delta)
+            raise AssertionError("the twin accepts what the kernel refuses")
+        return status, resume_offset
+
+    cdef int reserve(self, Py_ssize_t rows, Py_ssize_t size) except -1:
+        """Room for all that a section can hold, so that the loop need not look."""
+        if self.columns & OFFSET:
+            self.offsets.size = self.rows * 8
+            self.offsets.reserve(rows * 8)
+        if self.columns & TIMESTAMP:
+            self.timestamps.size = self.rows * 8
+            self.timestamps.reserve(rows * 8)
+        if self.columns & TIMESTAMP_TYPE:
+            self.types.size = self.rows * 4
+            self.types.reserve(rows * 4)
+        if self.columns & KEY:
+            self.keys.reserve(rows, size)
+        if self.columns & VALUE:
+            self.values.reserve(rows, size)
+        if self.columns & HEADERS:
+            self.header_offsets.size = (self.rows + 1) * 4
+            self.header_offsets.reserve(rows * 4)
+            self.header_keys.reserve(size // HEADER_SIZE_MIN, 3 * size)  # Each bad byte of UTF-8 becomes three.
+            self.header_values.reserve(size // HEADER_SIZE_MIN, size)
+        return 0
+
+    cdef int decode(
+        self,
+        const uint8_t* p,
+        const uint8_t* end,
+        Py_ssize_t count,
+        int64_t base_offset,
+        int64_t last_offset_delta,
+        int64_t base_timestamp,
+        bint stamped,
+        int64_t stamp,
+        int32_t timestamp_type,
+        int64_t start_offset,
+        int64_t end_offset,
+        Py_ssize_t rows_max,
+        int64_t bytes_max,
+        int64_t* resume_offset,
+    ) except? -2 nogil:
+        cdef int columns = self.columns
+        cdef Py_ssize_t index, row
+        cdef int64_t offset, timestamp, size
+        cdef int64_t previous_delta = -1
+        cdef Fields fields
+        for index in range(count):
+            if read_record(p, end, &fields) < 0:
+                return MALFORMED
+            if fields.offset_delta <= previous_delta or fields.offset_delta > last_offset_delta:
+                return MALFORMED
+            previous_delta = fields.offset_delta
+            p = fields.end
+            offset = <int64_t>(<uint64_t>base_offset + <uint64_t>fields.offset_delta)
+            if offset < start_offset:
+                continue
+            if offset >= end_offset:
+                return END
+            size = 0
+            if columns & KEY and fields.key_size > 0:
+                size += fields.key_size
+            if columns & VALUE and fields.value_size > 0:
+                size += fields.value_size
+            if columns & HEADERS:
+                size += fields.end - fields.headers
+            row = self.rows
+            if row >= rows_max or (row > 0 and size > bytes_max - self.bytes):
+                resume_offset[0] = offset
+                return LIMIT
+            if columns & OFFSET:
+                (<int64_t*>self.offsets.data)[row] = offset
+            if columns & TIMESTAMP:
+                timestamp = stamp if stamped else <int64_t>(<uint64_t>base_timestamp + <uint64_t>fields.timestamp_delta)
+                (<int64_t*>self.timestamps.data)[row] = <int64_t>(<uint64_t>timestamp * <uint64_t>self.timestamp_scale)
+            if columns & TIMESTAMP_TYPE:
+                (<int32_t*>self.types.data)[row] = timestamp_type
+            if columns & KEY:
+                self.keys.append(fields.key, fields.key_size)
+            if columns & VALUE:
+                self.values.append(fields.value, fields.value_size)
+            if columns & HEADERS:
+                self.append_headers(&fields)
+                (<int32_t*>self.header_offsets.data)[row + 1] = <int32_t>self.header_keys.rows
+            self.bytes += size
+            self.rows = row + 1
+        return DONE if p == end else MALFORMED
+
+    cdef int append_headers(self, Fields* fields) except -1 nogil:
+        cdef const uint8_t* p = fields.headers
+        cdef const uint8_t* start = NULL
+        cdef const uint8_t* cursor
+        cdef int32_t index, size
+        cdef uint8_t high
+        for index in range(fields.header_count):
+            skip_field(&p, fields.end, &start, &size)
+            high = 0
+            cursor = start
+            while cursor < start + size:
+                high |= cursor[0]
+                cursor += 1
+            if high < 0x80:
+                self.header_keys.append(start, size)
+            else:
+                with gil:
+                    text = start[:size].decode("utf-8", "replace").encode()
+                    self.header_keys.append(<const uint8_t*>(<const char*>text), <int32_t>len(text))
+            skip_field(&p, fields.end, &start, &size)
+            self.header_values.append(start, size)
+        return 0
+
+    def mark(self):
+        return self.rows, self.bytes, self.keys.mark(), self.values.mark(), self.header_keys.mark(), self.header_values.mark()
+
+    def rollback(self, tuple mark):
+        self.rows, self.bytes, keys, values, header_keys, header_values = mark
+        self.keys.rollback(keys)
+        self.values.rollback(values)
+        self.header_keys.rollback(header_keys)
+        self.header_values.rollback(header_values)
+
+    def finish(self):
+        cdef int columns = self.columns
+        self.offsets.size = self.rows * 8
+        self.timestamps.size = self.rows * 8
+        self.types.size = self.rows * 4
+        self.header_offsets.size = (self.rows + 1) * 4
+        return (
+            self.offsets.finish() if columns & OFFSET else None,
+            self.timestamps.finish() if columns & TIMESTAMP else None,
+            self.types.finish() if columns & TIMESTAMP_TYPE else None,
+            self.keys.finish() if columns & KEY else None,
+            self.values.finish() if columns & VALUE else None,
+            (self.header_offsets.finish(), self.header_keys.finish(), self.header_values.finish()) if columns & HEADERS else None,
+        )
+
+
+# Encoding from columns
+
+cdef class BinarySource:
+    """A column of byte strings to read from. Offsets are 32-bit, or 64-bit (Arrow's large types)."""
+
+    cdef const uint8_t[::1] offsets_view
+    cdef const uint8_t[::1] data_view
+    cdef const uint8_t[::1] validity_view
+    cdef const int32_t* narrow
+    cdef const int64_t* wide
+    cdef const uint8_t* data
+    cdef const uint8_t* validity
+    cdef Py_ssize_t first
+    cdef Py_ssize_t rows
+
+    def __init__(self, offsets, data, validity, Py_ssize_t first, bint large, Py_ssize_t rows):
+        cdef Py_ssize_t width = 8 if large else 4
+        cdef Py_ssize_t index
+        self.offsets_view = offsets
+        self.first = first
+        self.rows = rows
+        self.narrow = NULL
+        self.wide = NULL
+        self.data = NULL
+        self.validity = NULL
+        if rows == 0:
+            return
+        if first < 0 or self.offsets_view.shape[0] // width < first + rows + 1:
+            raise ValueError(f"{self.offsets_view.shape[0]} bytes of offsets do not hold rows {first} to {first + rows}")
+        if large:
+            self.wide = <const int64_t*>&self.offsets_view[0]
+        else:
+            self.narrow = <const int32_t*>&self.offsets_view[0]
+        if data is not None:
+            self.data_view = data
+            if self.data_view.shape[0]:
+                self.data = &self.data_view[0]
+        if self.at(first) < 0:
+            raise ValueError(f"the offsets of row {first} are not ascending")
+        for index in range(first, first + rows):
+            if self.at(index + 1) < self.at(index):
+                raise ValueError(f"the offsets of row {index} are not ascending")
+        if self.at(first + rows) > (self.data_view.shape[0] if data is not None else 0):
+            raise ValueError(f"the offsets reach byte {self.at(first + rows)}, past the data's end")
+        if validity is not None:
+            self.validity_view = validity
+            if self.validity_view.shape[0] * 8 < first + rows:
+                raise ValueError(f"{self.validity_view.shape[0]} bytes of validity do not hold rows {first} to {first + rows}")
+            self.validity = &self.validity_view[0]
+
+    cdef inline int64_t at(self, Py_ssize_t index) noexcept nogil:
+        return self.narrow[index] if self.narrow != NULL else self.wide[index]
+
+    cdef inline bint valid(self, Py_ssize_t row) noexcept nogil:
+        cdef Py_ssize_t index = self.first + row
+        return self.validity == NULL or (self.validity[index >> 3] >> (index & 7)) & 1
+
+    cdef inline int64_t size(self, Py_ssize_t row) noexcept nogil:
+        """Bytes of a row, -1 for null."""
+        return self.at(self.first + row + 1) - self.at(self.first + row) if self.valid(row) else -1
+
+    cdef inline const uint8_t* start(self, Py_ssize_t row) noexcept nogil:
+        return self.data + self.at(self.first + row)
+
+
+cdef inline int field_size(int64_t size) noexcept nogil:
+    """Bytes of a length prefix."""
+    return unsigned_size(zigzag(size))
+
+
+cdef inline uint8_t* write_field(uint8_t* p, BinarySource source, Py_ssize_t row, int64_t size) noexcept nogil:
+    p = write_unsigned(p, zigzag(size))
+    if size > 0:
+        memcpy(p, source.start(row), size)
+        p += size
+    return p
+
+
+def encode_section(
+    Py_ssize_t prefix,
+    Py_ssize_t row,
+    Py_ssize_t end_row,
+    int64_t bytes_max,
+    const int64_t[::1] timestamps,
+    int64_t timestamp_scale,
+    BinarySource keys,
+    BinarySource values,
+    list_offsets,
+    Py_ssize_t list_first,
+    BinarySource header_keys,
+    BinarySource header_values,
+):
+    cdef const int32_t[::1] lists
+    cdef const int32_t* list_starts = NULL
+    cdef bytearray output
+    cdef uint8_t* start
+    cdef uint8_t* p
+    cdef Py_ssize_t first_row = row, header, capacity = prefix + 4096
+    cdef int64_t base = 0, latest = 0, timestamp, delta, body, key_size, value_size, size
+    cdef Py_ssize_t header_from = 0, header_to = 0
+    cdef bint failed = False, oversized = False
+    if list_offsets is not None:
+        lists = list_offsets
+        list_starts = &lists[0]
+    output = bytearray()
+    capacity = prefix + min(bytes_max, 1 << 20) + 4096
+    PyByteArray_Resize(output, capacity)
+    start = <uint8_t*>PyByteArray_AS_STRING(output)
+    p = start + prefix
+    with nogil:
+        while row < end_row:
+            timestamp = timestamps[row]
+            # Rounds down, also before 1970.
+            delta = timestamp % timestamp_scale
+            timestamp = timestamp // timestamp_scale - (delta < 0)
+            if row == first_row:
+                base = latest = timestamp
+            delta = <int64_t>(<uint64_t>timestamp - <uint64_t>base)
+            key_size = keys.size(row) if keys is not None else -1
+            value_size = values.size(row) if values is not None else -1
+            if list_starts != NULL:
+                header_from = list_starts[list_first + row]
+                header_to = list_starts[list_first + row + 1]
+                if header_from < 0 or header_to < header_from or header_to > header_keys.rows or header_to > header_values.rows:
+                    failed = True
+                    break
+            body = 1 + unsigned_size(zigzag(delta)) + unsigned_size(zigzag(row - first_row))
+            body += field_size(key_size) + (key_size if key_size > 0 else 0)
+            body += field_size(value_size) + (value_size if value_size > 0 else 0)
+            body += unsigned_size(zigzag(header_to - header_from))
+            for header in range(header_from, header_to):
+                size = header_keys.size(header)
+                if size < 0:
+                    failed = True
+                body += field_size(size) + size
+                size = header_values.size(header)
+                body += field_size(size) + (size if size > 0 else 0)
+            oversized = body > INT32_MAX - 64
+            if failed or oversized:
+                break
+            size = body + field_size(body)
+            if row > first_row and (p - start) - prefix + size > bytes_max:
+                break
+            if (p - start) + size > capacity:
+                with gil:
+                    header = p - start
+                    capacity = max(header + size, capacity + (capacity >> 1))
+                    PyByteArray_Resize(output, capacity)
+                    start = <uint8_t*>PyByteArray_AS_STRING(output)
+                    p = start + header
+            p = write_unsigned(p, zigzag(body))
+            p[0] = 0
+            p = write_unsigned(p + 1, zigzag(delta))
+            p = write_unsigned(p, zigzag(row - first_row))
+            p = write_field(p, keys, row, key_size)
+            p = write_field(p, values, row, value_size)
+            p = write_unsigned(p, zigzag(header_to - header_from))
+            for header in range(header_from, header_to):
+                p = write_field(p, header_keys, header, header_keys.size(header))
+                p = write_field(p, header_values, header, header_values.size(header))
+            if timestamp > latest:
+                latest = timestamp
+            row += 1
+    if failed and header_to <= header_keys.rows and 0 <= header_from <= header_to <= header_values.rows:
+        raise ValueError(f"row {row} has a header without a key")
+    if failed:
+        raise ValueError(f"row {row} has headers {header_from} to {header_to} of {header_keys.rows}")
+    if oversized:
+        raise ValueError(f"row {row} takes {body} bytes, more than a record can")
+    PyByteArray_Resize(output, p - start)
+    return output, row, base, latest

@@ -1,13 +1,49 @@
-"""The kernel's twin in plain Python: same functions, same results, same errors, one to two hundred times slower.
+"""The kernel's twin in plain Python: same functions, same results, same errors, some hundred times slower.
 
-It serves where no C compiler was there to build `_kernel`, and the property tests hold the two equal.
+It serves where no C compiler was there to build `_kernel`, it says what is wrong with what the kernel refused, and the property tests hold the
+two equal.
 """
+
+from array import array
+from collections.abc import Iterator
+from typing import Final, TypeAlias
 
 from tidelog.ports.disk import Bytes
 from tidelog.records.errors import CorruptData
-from tidelog.records.record import decode_records
+from tidelog.records.record import RECORD_SIZE_MIN, Fields, decode_fields, wrap_int64
+from tidelog.records.varint import encode_varint, encode_varlong
 
-NAME = "pure"
+NAME: Final = "pure"
+
+OFFSET: Final = 1
+TIMESTAMP: Final = 2
+TIMESTAMP_TYPE: Final = 4
+KEY: Final = 8
+VALUE: Final = 16
+HEADERS: Final = 32
+"""Bits of a column mask; see `tidelog.records.columns.Column`."""
+
+DONE: Final = 0
+"""The section has been read to its end."""
+LIMIT: Final = 1
+"""The next record would have gone past a limit."""
+END: Final = 2
+"""The next record lies at or past the end offset."""
+
+RECORD_BODY_MAX: Final = 0x7FFFFFFF - 64
+"""Bytes of a record that a batch can hold, its length being 32 bits too."""
+
+BinaryBuffers: TypeAlias = tuple[bytearray, bytearray, bytearray | None, int]
+"""Offsets (int32), data, validity bitmap (None where nothing is null) and the number of nulls."""
+Buffers: TypeAlias = tuple[
+    bytearray | None,
+    bytearray | None,
+    bytearray | None,
+    BinaryBuffers | None,
+    BinaryBuffers | None,
+    tuple[bytearray, BinaryBuffers, BinaryBuffers] | None,
+]
+"""Of offsets, timestamps (int64), timestamp types (int32), keys, values, headers (list offsets, keys, values); None where not asked for."""
 
 
 def scan_records(section: Bytes, count: int, base_timestamp: int) -> tuple[int, int, int]:
@@ -17,12 +53,271 @@ def scan_records(section: Bytes, count: int, base_timestamp: int) -> tuple[int, 
     `count` well-formed records, or their offsets do not follow one another from the batch's base.
     """
     earliest = latest = null_keys = 0
-    for index, record in enumerate(decode_records(section, count, 0, base_timestamp)):
-        if record.offset != index:
-            raise CorruptData(f"record {index} of {count}: an offset delta of {record.offset}, {index} expected")
+    for index, fields in enumerate(decode_fields(section, count)):
+        if fields.offset_delta != index:
+            raise CorruptData(f"record {index} of {count}: an offset delta of {fields.offset_delta}, {index} expected")
+        timestamp = wrap_int64(base_timestamp + fields.timestamp_delta)
         if index == 0:
-            earliest = latest = record.timestamp
-        earliest = min(earliest, record.timestamp)
-        latest = max(latest, record.timestamp)
-        null_keys += record.key is None
+            earliest = latest = timestamp
+        earliest = min(earliest, timestamp)
+        latest = max(latest, timestamp)
+        null_keys += fields.key is None
     return earliest, latest, null_keys
+
+
+def explain(section: Bytes, count: int, last_offset_delta: int) -> None:
+    """Raises the `CorruptData` that says what is wrong with a section, if something is."""
+    for _ in _ordered_fields(section, count, last_offset_delta):
+        pass
+
+
+def _ordered_fields(section: Bytes, count: int, last_offset_delta: int) -> Iterator[Fields]:
+    """A reader that resumes by offset relies on offsets that rise and stay within their batch."""
+    previous = -1
+    for index, fields in enumerate(decode_fields(section, count)):
+        if not previous < fields.offset_delta <= last_offset_delta:
+            raise CorruptData(
+                f"record {index} of {count}: an offset delta of {fields.offset_delta} after {previous}, in a batch that ends"
+                f" at {last_offset_delta}"
+            )
+        previous = fields.offset_delta
+        yield fields
+
+
+class _Binary:
+    __slots__ = ("data", "offsets", "present")
+
+    def __init__(self) -> None:
+        self.offsets = array("i", [0])
+        self.data = bytearray()
+        self.present: list[bool] = []
+
+    def append(self, content: bytes | None) -> None:
+        self.present.append(content is not None)
+        self.data += content or b""
+        self.offsets.append(len(self.data))
+
+    def rollback(self, rows: int) -> None:
+        del self.present[rows:]
+        del self.offsets[rows + 1 :]
+        del self.data[self.offsets[-1] :]
+
+    def finish(self) -> BinaryBuffers:
+        nulls = self.present.count(False)
+        validity = None
+        if nulls:
+            validity = bytearray((len(self.present) + 7) // 8)
+            for row, present in enumerate(self.present):
+                validity[row >> 3] |= present << (row & 7)
+        return bytearray(self.offsets), self.data, validity, nulls
+
+
+class ColumnBuilder:
+    """Gathers records of one batch after another into buffers laid out as Arrow arrays."""
+
+    def __init__(self, columns: int, timestamp_scale: int) -> None:
+        """`columns` is a mask; timestamps are multiplied by `timestamp_scale` (1: milliseconds, 1000: microseconds)."""
+        self.columns = columns
+        self.rows = 0
+        self.bytes = 0
+        """Of keys, values and headers taken so far, as far as their columns are asked for."""
+        self._timestamp_scale = timestamp_scale
+        self._offsets = array("q")
+        self._timestamps = array("q")
+        self._types = array("i")
+        self._keys = _Binary()
+        self._values = _Binary()
+        self._header_offsets = array("i", [0])
+        self._header_keys = _Binary()
+        self._header_values = _Binary()
+
+    def append(
+        self,
+        section: Bytes,
+        count: int,
+        base_offset: int,
+        last_offset_delta: int,
+        base_timestamp: int,
+        log_append_time: int | None,
+        timestamp_type: int,
+        start_offset: int,
+        end_offset: int,
+        rows_max: int,
+        bytes_max: int,
+    ) -> tuple[int, int]:
+        """Takes the records of an uncompressed section whose offsets lie in start_offset .. end_offset - 1.
+
+        `rows_max` and `bytes_max` bound the builder's totals; the first row is taken whatever its size. Gives DONE, LIMIT
+        or END, and with LIMIT the offset of the record that did not fit. `CorruptData` when the part of the section that
+        was read is malformed; what was taken from it before is still there then (see `rollback`).
+        """
+        if count > len(section) // RECORD_SIZE_MIN:
+            explain(section, count, last_offset_delta)
+        for fields in _ordered_fields(section, count, last_offset_delta):
+            offset = wrap_int64(base_offset + fields.offset_delta)
+            if offset < start_offset:
+                continue
+            if offset >= end_offset:
+                return END, 0
+            size = 0
+            if self.columns & KEY:
+                size += len(fields.key or b"")
+            if self.columns & VALUE:
+                size += len(fields.value or b"")
+            if self.columns & HEADERS:
+                size += fields.headers_size
+            if self.rows >= rows_max or (self.rows > 0 and size > bytes_max - self.bytes):
+                return LIMIT, offset
+            timestamp = wrap_int64(base_timestamp + fields.timestamp_delta) if log_append_time is None else log_append_time
+            self._append_row(offset, wrap_int64(timestamp * self._timestamp_scale), timestamp_type, fields)
+            self.bytes += size
+            self.rows += 1
+        return DONE, 0
+
+    def _append_row(self, offset: int, timestamp: int, timestamp_type: int, fields: Fields) -> None:
+        if self.columns & OFFSET:
+            self._offsets.append(offset)
+        if self.columns & TIMESTAMP:
+            self._timestamps.append(timestamp)
+        if self.columns & TIMESTAMP_TYPE:
+            self._types.append(timestamp_type)
+        if self.columns & KEY:
+            self._keys.append(fields.key)
+        if self.columns & VALUE:
+            self._values.append(fields.value)
+        if self.columns & HEADERS:
+            for name, content in fields.headers:
+                self._header_keys.append(name.decode(errors="replace").encode())
+                self._header_values.append(content)
+            self._header_offsets.append(len(self._header_keys.present))
+
+    def mark(self) -> tuple[int, int]:
+        """What `rollback` takes to undo everything appended from here on."""
+        return self.rows, self.bytes
+
+    def rollback(self, mark: tuple[int, int]) -> None:
+        self.rows, self.bytes = mark
+        for fixed in (self._offsets, self._timestamps, self._types):
+            del fixed[self.rows :]
+        self._keys.rollback(self.rows)
+        self._values.rollback(self.rows)
+        del self._header_offsets[self.rows + 1 :]
+        self._header_keys.rollback(self._header_offsets[-1])
+        self._header_values.rollback(self._header_offsets[-1])
+
+    def finish(self) -> Buffers:
+        """The buffers; the builder is spent."""
+        columns = self.columns
+        headers = (bytearray(self._header_offsets), self._header_keys.finish(), self._header_values.finish())
+        return (
+            bytearray(self._offsets) if columns & OFFSET else None,
+            bytearray(self._timestamps) if columns & TIMESTAMP else None,
+            bytearray(self._types) if columns & TIMESTAMP_TYPE else None,
+            self._keys.finish() if columns & KEY else None,
+            self._values.finish() if columns & VALUE else None,
+            headers if columns & HEADERS else None,
+        )
+
+
+class BinarySource:
+    """A column of byte strings to read from: `rows` rows from index `first` of Arrow buffers.
+
+    Offsets are 32-bit, or 64-bit where `large`. ValueError when the buffers do not hold what they should.
+    """
+
+    def __init__(
+        self, offsets: Bytes, data: Bytes | None, validity: Bytes | None, first: int, large: bool, rows: int
+    ) -> None:
+        self.first = first
+        self.rows = rows
+        self._data = memoryview(data if data is not None else b"").cast("B")
+        self._validity = validity
+        self._offsets = memoryview(b"").cast("q")
+        if rows == 0:
+            return
+        width = 8 if large else 4
+        size = len(memoryview(offsets).cast("B"))
+        if first < 0 or size // width < first + rows + 1:
+            raise ValueError(f"{size} bytes of offsets do not hold rows {first} to {first + rows}")
+        self._offsets = memoryview(offsets).cast("B")[: size // width * width].cast("q" if large else "i")
+        if self._offsets[first] < 0:
+            raise ValueError(f"the offsets of row {first} are not ascending")
+        for index in range(first, first + rows):
+            if self._offsets[index + 1] < self._offsets[index]:
+                raise ValueError(f"the offsets of row {index} are not ascending")
+        if self._offsets[first + rows] > len(self._data):
+            raise ValueError(f"the offsets reach byte {self._offsets[first + rows]}, past the data's end")
+        if validity is not None and len(validity) * 8 < first + rows:
+            raise ValueError(f"{len(validity)} bytes of validity do not hold rows {first} to {first + rows}")
+
+    def get(self, row: int) -> memoryview | None:
+        """The content of a row, None for null."""
+        index = self.first + row
+        if self._validity is not None and not self._validity[index >> 3] >> (index & 7) & 1:
+            return None
+        return self._data[self._offsets[index] : self._offsets[index + 1]]
+
+
+def encode_section(
+    prefix: int,
+    row: int,
+    end_row: int,
+    bytes_max: int,
+    timestamps: memoryview,
+    timestamp_scale: int,
+    keys: BinarySource | None,
+    values: BinarySource | None,
+    list_offsets: memoryview | None,
+    list_first: int,
+    header_keys: BinarySource | None,
+    header_values: BinarySource | None,
+) -> tuple[bytearray, int, int, int]:
+    """The record section of one batch from rows `row` .. `end_row` - 1, as many as fit `bytes_max`, at least one.
+
+    `prefix` bytes are left free before it. Timestamps (int64) are divided by `timestamp_scale`, rounding down. Headers of
+    row r are rows list_offsets[list_first + r] .. list_offsets[list_first + r + 1] - 1 of their columns. Gives the bytes,
+    the next row, the base and the greatest timestamp. ValueError for a header without a key, and for a row too large.
+    """
+    output = bytearray(prefix)
+    first_row = row
+    base = latest = 0
+    while row < end_row:
+        timestamp = timestamps[row] // timestamp_scale
+        if row == first_row:
+            base = latest = timestamp
+        body = bytearray(b"\x00")
+        body += encode_varlong(wrap_int64(timestamp - base))
+        body += encode_varint(row - first_row)
+        _write_field(body, keys.get(row) if keys is not None else None)
+        _write_field(body, values.get(row) if values is not None else None)
+        if list_offsets is None or header_keys is None or header_values is None:
+            body += encode_varint(0)
+        else:
+            header_from, header_to = list_offsets[list_first + row], list_offsets[list_first + row + 1]
+            if not 0 <= header_from <= header_to <= header_keys.rows or header_to > header_values.rows:
+                raise ValueError(f"row {row} has headers {header_from} to {header_to} of {header_keys.rows}")
+            body += encode_varint(header_to - header_from)
+            for header in range(header_from, header_to):
+                name = header_keys.get(header)
+                if name is None:
+                    raise ValueError(f"row {row} has a header without a key")
+                _write_field(body, name)
+                _write_field(body, header_values.get(header))
+        if len(body) > RECORD_BODY_MAX:
+            raise ValueError(f"row {row} takes {len(body)} bytes, more than a record can")
+        length = encode_varint(len(body))
+        if row > first_row and len(output) - prefix + len(length) + len(body) > bytes_max:
+            break
+        output += length
+        output += body
+        latest = max(latest, timestamp)
+        row += 1
+    return output, row, base, latest
+
+
+def _write_field(body: bytearray, content: memoryview | None) -> None:
+    if content is None:
+        body += b"\x01"  # -1
+    else:
+        body += encode_varint(len(content))
+        body += content

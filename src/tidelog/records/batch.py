@@ -33,6 +33,7 @@ __all__ = [
     "InvalidBatch",
     "Record",
     "TimestampType",
+    "assemble",
     "build_batch",
     "build_empty_batch",
     "check_crc",
@@ -42,6 +43,7 @@ __all__ = [
     "read_records",
     "recompress",
     "records_section",
+    "seal",
     "stamp_log_append_time",
     "validate",
 ]
@@ -348,7 +350,7 @@ def recompress(buffer: Bytes, position: int, header: BatchHeader, codec: Codec, 
     """The batch with its records compressed by another codec, all else as it was; no record is decoded."""
     section = records_section(buffer, position, header)
     attributes = header.attributes & ~7 | codec
-    return _assemble(header._replace(attributes=attributes), compress(codec, section, level))
+    return assemble(header._replace(attributes=attributes), compress(codec, section, level))
 
 
 def build_batch(
@@ -393,7 +395,7 @@ def build_batch(
         base_sequence=base_sequence,
         records_count=len(records),
     )
-    return _assemble(header, compress(codec, encode_records(records, base_offset, base_timestamp), level))
+    return assemble(header, compress(codec, encode_records(records, base_offset, base_timestamp), level))
 
 
 def build_empty_batch(
@@ -427,7 +429,7 @@ def build_empty_batch(
         base_sequence=base_sequence,
         records_count=0,
     )
-    return _assemble(header, b"")
+    return assemble(header, b"")
 
 
 def _attributes(codec: Codec, transactional: bool, control: bool, log_append_time: bool, delete_horizon: bool) -> int:
@@ -440,18 +442,25 @@ def _attributes(codec: Codec, transactional: bool, control: bool, log_append_tim
     )
 
 
-def _assemble(header: BatchHeader, section: bytes) -> bytes:
-    """The bytes of a batch, with length and checksum as they must be."""
-    checked = _CHECKED.pack(*header[5:])
-    prefix = _HEADER.pack(
+def assemble(header: BatchHeader, section: Bytes) -> bytes:
+    """The bytes of a batch, with length and checksum as they must be, whatever `header` says of them."""
+    return b"".join((_sealed_header(header, section), section))
+
+
+def seal(buffer: bytearray, header: BatchHeader) -> None:
+    """As `assemble`, in place: `buffer` holds the records behind HEADER_SIZE bytes of room."""
+    buffer[:HEADER_SIZE] = _sealed_header(header, memoryview(buffer)[HEADER_SIZE:])
+
+
+def _sealed_header(header: BatchHeader, section: Bytes) -> bytes:
+    return _HEADER.pack(
         header.base_offset,
         HEADER_SIZE - SIZE_PREFIX + len(section),
         header.partition_leader_epoch,
         header.magic,
-        crc32c(section, crc32c(checked)),
+        crc32c(section, crc32c(_CHECKED.pack(*header[5:]))),
         *header[5:],
     )
-    return prefix + section
 
 
 def _no_header(buffer: Bytes, position: int) -> InvalidBatch:

@@ -6,16 +6,18 @@ The environment variable TIDELOG_PURE=1 makes the kernel refuse to load, for tes
 import logging
 from typing import TYPE_CHECKING
 
+from tidelog.records._pure import DONE, END, LIMIT
+
 if TYPE_CHECKING:
-    from tidelog.records._pure import NAME, scan_records
+    from tidelog.records._pure import NAME, BinarySource, ColumnBuilder, encode_section, scan_records
 else:
     try:
-        from tidelog.records._kernel import NAME, scan_records
+        from tidelog.records._kernel import NAME, BinarySource, ColumnBuilder, encode_section, scan_records
     except ImportError as reason:
-        from tidelog.records._pure import NAME, scan_records
+        from tidelog.records._pure import NAME, BinarySource, ColumnBuilder, encode_section, scan_records
 
         logging.getLogger(__name__).warning(
             "records.kernel.absent reason=%s effect=records are read and written by pure Python, far slower", reason
         )
 
-__all__ = ["NAME", "scan_records"]
+__all__ = ["DONE", "END", "LIMIT", "NAME", "BinarySource", "ColumnBuilder", "encode_section", "scan_records"]

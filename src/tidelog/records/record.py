@@ -7,7 +7,7 @@ Deltas are against the batch's base. Bulk work (millions of records) belongs to 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from tidelog.ports.disk import Bytes
 from tidelog.records.errors import CorruptData
@@ -16,7 +16,11 @@ from tidelog.records.varint import VarintError, decode_varint, decode_varlong, e
 Header: TypeAlias = tuple[str, bytes | None]
 """A record header: a key, which may repeat within a record, and a value."""
 
-NO_TIMESTAMP = -1
+NO_TIMESTAMP: Final = -1
+RECORD_SIZE_MIN: Final = 7
+"""Bytes of a record without key, value and headers: seven fields of one byte."""
+HEADER_SIZE_MIN: Final = 2
+"""Bytes of a header with an empty key and no value."""
 
 
 class Record(NamedTuple):
@@ -48,6 +52,18 @@ def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: 
     return b"".join(parts)
 
 
+class Fields(NamedTuple):
+    """A record as it stands in a batch: deltas, and header keys as bytes."""
+
+    timestamp_delta: int
+    offset_delta: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[bytes, bytes | None]]
+    headers_size: int
+    """Bytes that the headers take, their lengths included, their count not."""
+
+
 def decode_records(
     data: Bytes, count: int, base_offset: int, base_timestamp: int, log_append_time: int | None = None
 ) -> Iterator[Record]:
@@ -55,14 +71,28 @@ def decode_records(
 
     `log_append_time`, where not None, is the timestamp of every record.
     """
+    for fields in decode_fields(data, count):
+        yield Record(
+            wrap_int64(base_offset + fields.offset_delta),
+            wrap_int64(base_timestamp + fields.timestamp_delta) if log_append_time is None else log_append_time,
+            fields.key,
+            fields.value,
+            tuple((name.decode(errors="replace"), content) for name, content in fields.headers),
+        )
+
+
+def decode_fields(data: Bytes, count: int) -> Iterator[Fields]:
+    """As `decode_records`, before deltas are added to a base."""
     view = memoryview(data).cast("B")
     position = 0
     for index in range(count):
         try:
-            record, position = _decode_record(view, position, base_offset, base_timestamp, log_append_time)
-        except (VarintError, CorruptData) as error:
-            raise CorruptData(f"record {index} of {count}: {error.args[0]}") from error
-        yield record
+            fields, position = _decode_one(view, position)
+        except VarintError as error:
+            raise CorruptData(f"record {index} of {count}: {error}") from error
+        except CorruptData as error:
+            raise CorruptData(f"record {index} of {count}: {error.message}") from error
+        yield fields
     if position != len(view):
         raise CorruptData(f"{len(view) - position} bytes are left after the {count} records of the batch")
 
@@ -80,34 +110,30 @@ def _encode_nullable(body: bytearray, content: bytes | None) -> None:
         body += content
 
 
-def _decode_record(
-    view: memoryview, position: int, base_offset: int, base_timestamp: int, log_append_time: int | None
-) -> tuple[Record, int]:
+def _decode_one(view: memoryview, position: int) -> tuple[Fields, int]:
     length, position = decode_varint(view, position)
     end = position + length
-    if length < 0 or end > len(view):
+    if length < 1 or end > len(view):
         raise CorruptData(f"a length of {length} bytes where {len(view) - position} remain")
     view = view[:end]
-    if position == end:
-        raise CorruptData("a length of 0 bytes")
     timestamp_delta, position = decode_varlong(view, position + 1)
     offset_delta, position = decode_varint(view, position)
     key, position = _decode_nullable(view, position)
     value, position = _decode_nullable(view, position)
     header_count, position = decode_varint(view, position)
-    if header_count < 0 or header_count > (end - position) // 2:
-        raise CorruptData(f"{header_count} headers in {end - position} bytes")
-    headers: list[Header] = []
+    headers_size = end - position
+    if header_count < 0 or header_count > headers_size // HEADER_SIZE_MIN:
+        raise CorruptData(f"{header_count} headers in {headers_size} bytes")
+    headers: list[tuple[bytes, bytes | None]] = []
     for _ in range(header_count):
         name, position = _decode_nullable(view, position)
         if name is None:
             raise CorruptData("a header without a key")
         content, position = _decode_nullable(view, position)
-        headers.append((name.decode(errors="replace"), content))
+        headers.append((name, content))
     if position != end:
         raise CorruptData(f"{end - position} bytes are left within the record")
-    timestamp = wrap_int64(base_timestamp + timestamp_delta) if log_append_time is None else log_append_time
-    return Record(wrap_int64(base_offset + offset_delta), timestamp, key, value, tuple(headers)), end
+    return Fields(timestamp_delta, offset_delta, key, value, headers, headers_size), end
 
 
 def _decode_nullable(view: memoryview, position: int) -> tuple[bytes | None, int]:
