@@ -1,0 +1,74 @@
+"""What can go wrong between a client and a cluster; an error code that a broker answers is `model.errors.KafkaError`.
+
+The types tell whose fault it is, since that decides what to do next: another broker may be asked after
+`ConnectionFailed` or `RequestTimedOut`, nothing helps against `InvalidResponse`, and the caller must change something
+after the others.
+"""
+
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import TopicPartition
+
+
+class ClientError(Exception):
+    """Anything that this package raises, error codes of brokers apart."""
+
+
+class InvalidAddress(ClientError, ValueError):
+    """A bootstrap string that names no host and port."""
+
+
+class ConnectionFailed(ClientError):
+    """A broker could not be reached, or the connection broke while an answer was awaited.
+
+    The request may or may not have been carried out when it had been sent.
+    """
+
+
+class RequestTimedOut(ClientError):
+    """No answer within the deadline; the request may still be carried out."""
+
+
+class InvalidResponse(ClientError):
+    """The peer sent what is not Kafka's protocol; the connection is closed, asking again is of no use."""
+
+
+class UnsupportedByBroker(ClientError):
+    """The broker has no version of the API (or of a feature of it) that is needed."""
+
+
+class UnsupportedSecurity(ClientError):
+    """A security protocol other than PLAINTEXT was asked for."""
+
+
+class OffsetOutOfRange(KafkaError):
+    """An offset that the partition no longer has, or does not have yet.
+
+    `start` is the log start offset and `end` the high watermark when the broker was asked; -1 where it did not say.
+    """
+
+    def __init__(self, topic_partition: TopicPartition, offset: int, start: int, end: int) -> None:
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE, f"{topic_partition} has the offsets from {start} to {end}, without {offset}"
+        )
+        self.topic_partition = topic_partition
+        self.offset = offset
+        self.start = start
+        self.end = end
+
+
+class TopicChanged(KafkaError):
+    """The topic was deleted and created again under its name while it was read: these are other records."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            ErrorCode.INCONSISTENT_TOPIC_ID,
+            f"topic '{topic}' was deleted and created again while it was read; start over on the new one",
+        )
+
+
+def require_plaintext(security_protocol: str) -> None:
+    """Raises `UnsupportedSecurity` for anything but PLAINTEXT: TLS and SASL come with the security work."""
+    if security_protocol.upper() != "PLAINTEXT":
+        raise UnsupportedSecurity(
+            f"security.protocol {security_protocol} is not supported by this client yet; use a PLAINTEXT listener"
+        )

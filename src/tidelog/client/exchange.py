@@ -1,0 +1,139 @@
+"""One connection's conversation, as bytes: versions negotiated, requests numbered, answers paired with them. No I/O.
+
+A connection opens with ApiVersions. A broker too old for the version we ask with answers in version 0 with
+UNSUPPORTED_VERSION and its ranges, and is then asked again in one it has. From then on each request goes out in the
+highest version that both sides know. Brokers answer in order, but only the correlation id is trusted.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+import tidelog
+from tidelog.client.errors import InvalidResponse, UnsupportedByBroker
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.protocol import apis, framing, messages
+from tidelog.protocol.apis import ApiKey
+from tidelog.protocol.errors import ProtocolError
+
+FRAME_SIZE_MAX: Final = 512 << 20
+"""Bytes. A Fetch response is at most fetch.max.bytes (50 MiB by default) and one batch; more is not Kafka's protocol."""
+
+SIZE_PREFIX: Final = 4
+_RESPONSE_HEADER_MIN: Final = 4
+_CORRELATION_ID: Final = struct.Struct(">i")
+_CORRELATION_ID_AND_ERROR: Final = struct.Struct(">ih")
+
+
+class Exchange:
+    """The state of one connection's conversation. `peer` names the broker in errors."""
+
+    def __init__(self, client_id: str, peer: str) -> None:
+        self.client_id = client_id
+        self.peer = peer
+        self.versions: dict[int, tuple[int, int]] = {}
+        """What the broker serves, [api key] -> (lowest, highest); empty until the answer to `hello`."""
+        self._awaited: dict[int, tuple[ApiKey, int]] = {}
+        self._last_id = 0
+
+    @property
+    def awaited(self) -> int:
+        """Requests that have no answer yet."""
+        return len(self._awaited)
+
+    def hello(self) -> bytes:
+        """The bytes to open with."""
+        return self._hello(apis.versions(ApiKey.API_VERSIONS).highest)
+
+    def hello_answered(self, frame: bytes | bytearray | memoryview) -> bytes | None:
+        """Takes the answer to `hello`: what to send next, or None when the versions are settled."""
+        if len(frame) < _CORRELATION_ID_AND_ERROR.size:
+            raise self._invalid(f"the answer to ApiVersions has {len(frame)} bytes")
+        correlation_id, code = _CORRELATION_ID_AND_ERROR.unpack_from(frame)
+        asked = self._awaited.get(correlation_id)
+        if asked is not None and code == ErrorCode.UNSUPPORTED_VERSION and asked[1] > 0:
+            self._awaited[correlation_id] = (ApiKey.API_VERSIONS, 0)
+            _, response = self.decode(frame)
+            served = {entry.api_key: entry.max_version for entry in response.api_keys}
+            return self._hello(max(0, min(asked[1] - 1, served.get(ApiKey.API_VERSIONS, 0))))
+        _, response = self.decode(frame)
+        if response.error_code != ErrorCode.NONE:
+            raise KafkaError(ErrorCode(response.error_code), f"{self.peer} refuses ApiVersions")
+        self.versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
+        return None
+
+    def _hello(self, version: int) -> bytes:
+        request = messages.ApiVersionsRequest(
+            client_software_name="tidelog", client_software_version=tidelog.__version__
+        )
+        return self._encode(ApiKey.API_VERSIONS, version, request)[1]
+
+    def serves(self, key: ApiKey) -> bool:
+        """Whether some version of an API is common to both sides."""
+        served = self.versions.get(key)
+        ours = apis.versions(key)
+        return served is not None and max(served[0], ours.lowest) <= min(served[1], ours.highest)
+
+    def version_for(self, key: ApiKey, at_least: int = 0) -> int:
+        """The highest common version of an API; `UnsupportedByBroker` where there is none from `at_least` on."""
+        served = self.versions.get(key)
+        if served is None:
+            raise UnsupportedByBroker(f"{self.peer} does not serve {apis.name(key)}")
+        ours = apis.versions(key)
+        lowest, highest = max(served[0], ours.lowest, at_least), min(served[1], ours.highest)
+        if lowest > highest:
+            raise UnsupportedByBroker(
+                f"{self.peer} serves {apis.name(key)} in versions {served[0]} to {served[1]}; "
+                f"this needs one of {max(ours.lowest, at_least)} to {ours.highest}"
+            )
+        return highest
+
+    def encode(self, message: Any, version: int | None = None) -> tuple[int, bytes, bool]:
+        """A request's correlation id, its bytes with the size before them, and whether an answer will come.
+
+        Only a produce request with acks=0 has none.
+        """
+        key = message.API_KEY
+        chosen = self.version_for(key) if version is None else version
+        return self._encode(key, chosen, message)
+
+    def _encode(self, key: ApiKey, version: int, message: Any) -> tuple[int, bytes, bool]:
+        correlation_id = self._last_id = (self._last_id + 1) & 0x7FFFFFFF
+        data = framing.encode_request(key, version, correlation_id, self.client_id, message)
+        answered = key is not ApiKey.PRODUCE or message.acks != 0
+        if answered:
+            self._awaited[correlation_id] = (key, version)
+        return correlation_id, data, answered
+
+    def frame_size(self, prefix: bytes | bytearray | memoryview) -> int:
+        """The length of the frame that follows its size prefix; `InvalidResponse` where none can follow."""
+        (size,) = _CORRELATION_ID.unpack_from(prefix)
+        if _RESPONSE_HEADER_MIN <= size <= FRAME_SIZE_MAX:
+            return int(size)
+        raise self._invalid(f"a frame of {size} bytes{_guess(bytes(prefix[:SIZE_PREFIX]))}")
+
+    def decode(self, frame: bytes | bytearray | memoryview) -> tuple[int, Any]:
+        """The correlation id and the message of a response frame (without its size)."""
+        if len(frame) < _RESPONSE_HEADER_MIN:
+            raise self._invalid(f"a frame of {len(frame)} bytes")
+        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+        asked = self._awaited.pop(correlation_id, None)
+        if asked is None:
+            raise self._invalid(f"an answer to request {correlation_id}, which was not asked")
+        key, version = asked
+        try:
+            return framing.decode_response(key, version, frame)
+        except ProtocolError as error:
+            raise self._invalid(f"{apis.name(key)} response, version {version}: {error}") from error
+
+    def _invalid(self, what: str) -> InvalidResponse:
+        return InvalidResponse(f"{self.peer} does not speak Kafka's protocol: {what}")
+
+
+def _guess(prefix: bytes) -> str:
+    if prefix.startswith(b"HTTP"):
+        return " (it is a web server)"
+    if prefix[:2] == b"\x15\x03":
+        return " (it is a TLS listener: use one for PLAINTEXT)"
+    return ""

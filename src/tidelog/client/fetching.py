@@ -1,0 +1,169 @@
+"""Fetch requests and what comes back, for every version: by topic name up to version 12, by topic id from 13 on. No I/O.
+
+Record bytes stay as they came, a view into the response's frame, cut to whole batches: a broker sends its files as
+they lie, so the first batch may begin before the offset asked for, and the last one may be cut short.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tidelog.client.errors import InvalidResponse
+from tidelog.client.routing import Routing
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import TopicPartition
+from tidelog.protocol import messages
+
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+
+_BATCH_START: Final = struct.Struct(">qiib")  # Base offset, length of what follows, leader epoch, magic.
+_BATCH_OVERHEAD: Final = 12
+_BATCH_HEADER_SIZE: Final = 61
+_LAST_OFFSET_DELTA: Final = struct.Struct(">i")
+_LAST_OFFSET_DELTA_POSITION: Final = 23
+_MAGIC: Final = 2
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """How much a fetch asks for and how long it may wait (Kafka's fetch.* settings).
+
+    The broker answers as soon as it has `min_bytes` or `max_wait_ms` have passed, with at most `max_bytes` in all and
+    `partition_max_bytes` a partition, but always with one whole batch where there is one.
+    """
+
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 50 << 20
+    partition_max_bytes: int = 4 << 20
+    isolation: int = READ_UNCOMMITTED
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FetchedData:
+    """What one fetch gave of one partition.
+
+    `records` are whole batches (v2) that hold the offsets from `fetch_offset`, where the first batch may begin
+    earlier, up to `next_offset` (exclusive): where to fetch on. Empty when there was nothing yet. A consumer that
+    reads committed records only skips those of `aborted` (producer id, first offset) up to their abort marker.
+    """
+
+    topic_partition: TopicPartition
+    fetch_offset: int
+    next_offset: int
+    records: memoryview
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: tuple[tuple[int, int], ...] = ()
+
+
+def fetch_request(routing: Routing, positions: Mapping[TopicPartition, int], settings: FetchSettings) -> Any:
+    """A full fetch (no session) of these partitions, whose topics `routing` knows, from these offsets."""
+    kind = messages.FetchRequest
+    topics: dict[str, list[Any]] = {}
+    for topic_partition, offset in positions.items():
+        topics.setdefault(topic_partition.topic, []).append(
+            kind.FetchTopic.FetchPartition(
+                partition=topic_partition.partition,
+                current_leader_epoch=routing.leader_epoch(topic_partition),
+                fetch_offset=offset,
+                partition_max_bytes=settings.partition_max_bytes,
+            )
+        )
+    return kind(
+        max_wait_ms=settings.max_wait_ms,
+        min_bytes=settings.min_bytes,
+        max_bytes=settings.max_bytes,
+        isolation_level=settings.isolation,
+        session_id=0,
+        session_epoch=-1,
+        topics=[
+            kind.FetchTopic(topic=name, topic_id=routing.topic_id(name), partitions=partitions)
+            for name, partitions in topics.items()
+        ],
+    )
+
+
+def fetched(
+    response: Any, routing: Routing, positions: Mapping[TopicPartition, int]
+) -> Iterator[tuple[TopicPartition, ErrorCode, str | None, FetchedData]]:
+    """The partitions of a response to `fetch_request` of `positions`: each with its error, its data without records
+    where there is one. An error of the whole response is every partition's."""
+    if response.error_code:
+        code = ErrorCode(response.error_code)
+        for topic_partition, position in positions.items():
+            yield topic_partition, code, None, _nothing(topic_partition, position)
+        return
+    for topic in response.responses:
+        name = topic.topic or routing.topic_name(topic.topic_id)
+        for partition in topic.partitions:
+            topic_partition = TopicPartition(name or "", partition.partition_index)
+            position = positions.get(topic_partition)
+            if position is None:
+                raise InvalidResponse(f"a broker answers a fetch with {topic_partition}, which was not asked for")
+            if partition.error_code:
+                data = dataclasses.replace(
+                    _nothing(topic_partition, position),
+                    high_watermark=partition.high_watermark,
+                    log_start_offset=partition.log_start_offset,
+                )
+                yield topic_partition, ErrorCode(partition.error_code), None, data
+                continue
+            yield topic_partition, ErrorCode.NONE, None, _data(topic_partition, position, partition)
+
+
+def _nothing(topic_partition: TopicPartition, position: int) -> FetchedData:
+    return FetchedData(topic_partition, position, position, memoryview(b""), -1, -1, -1)
+
+
+def _data(topic_partition: TopicPartition, position: int, partition: Any) -> FetchedData:
+    records = memoryview(partition.records or b"")
+    size, next_offset = whole_batches(records, topic_partition)
+    return FetchedData(
+        topic_partition=topic_partition,
+        fetch_offset=position,
+        next_offset=max(position, next_offset),
+        records=records[:size],
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log_start_offset,
+        aborted=tuple((entry.producer_id, entry.first_offset) for entry in partition.aborted_transactions or ()),
+    )
+
+
+def whole_batches(
+    records: memoryview, topic_partition: TopicPartition, end_offset: int | None = None
+) -> tuple[int, int]:
+    """The size of the whole batches at the front of `records`, and the offset after the last of them (-1: none).
+
+    With `end_offset`, batches that begin at or after it don't count. Batches are stepped over, neither decoded nor
+    checked: their CRC is the decoder's to check. KafkaError for formats before v2 and for sizes that can't be.
+    """
+    unpack, total = _BATCH_START.unpack_from, len(records)
+    position, last_position = 0, -1
+    last_base = -1
+    while total - position >= _BATCH_HEADER_SIZE:
+        base_offset, length, _, magic = unpack(records, position)
+        if magic != _MAGIC:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+                f"{topic_partition} holds records of message format {magic} at offset {base_offset}; "
+                "only format 2 (Kafka 0.11 and later) can be read",
+            )
+        if length < _BATCH_HEADER_SIZE - _BATCH_OVERHEAD:
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE, f"{topic_partition}: a batch of {length} bytes at offset {base_offset}"
+            )
+        after = position + _BATCH_OVERHEAD + length
+        if after > total or (end_offset is not None and base_offset >= end_offset):
+            break
+        last_base, last_position, position = base_offset, position, after
+    if last_position < 0:
+        return 0, -1
+    (delta,) = _LAST_OFFSET_DELTA.unpack_from(records, last_position + _LAST_OFFSET_DELTA_POSITION)
+    return position, last_base + delta + 1

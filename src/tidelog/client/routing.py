@@ -1,0 +1,484 @@
+"""Which broker is asked, when it is asked again and when that ends: decided here once, without I/O.
+
+An operation is a generator: it yields what to do next, a list of calls or a pause, and receives each call's outcome, a
+response or the error that stood in its way. The asyncio and the blocking cluster only carry steps out, so that both
+retry, refresh and give up alike, and tests play the brokers' part with plain values.
+
+    operation --- [Call(address, request), ...] ---> driver: sends all of them, waits for all
+              <-- [response | ClientError, ...] ----
+              --- Pause(seconds) ------------------> driver: sleeps
+
+`Routing` is the memory that operations share: the brokers, the leaders and the topic ids as Metadata told them last.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
+
+from tidelog.client.addresses import Address
+from tidelog.client.errors import ClientError, ConnectionFailed, RequestTimedOut
+from tidelog.client.retries import RetryPolicy
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
+from tidelog.protocol import messages
+
+T = TypeVar("T")
+V = TypeVar("V")
+R = TypeVar("R")
+
+UNKNOWN_TOPIC_PATIENCE_S: Final = 1.0
+"""How long a topic that no broker knows may still be on its way from the controller to the brokers."""
+
+COORDINATOR_GROUP: Final = 0
+COORDINATOR_TRANSACTION: Final = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Call:
+    """One request for one broker. `timeout_s` bounds connecting, sending and waiting together."""
+
+    address: Address
+    message: Any
+    timeout_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pause:
+    """Nothing to do for so long."""
+
+    seconds: float
+
+
+Step: TypeAlias = "Sequence[Call] | Pause"
+Outcomes: TypeAlias = "Sequence[Any]"
+"""A response message or a `ClientError` for each call, in their order; nothing after a pause."""
+Operation: TypeAlias = Generator[Step, Outcomes, T]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PartitionView:
+    """A partition as Metadata last showed it; `leader` -1 where there is none, `leader_epoch` -1 where unknown."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+    error: ErrorCode
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TopicView:
+    """A topic as Metadata last showed it. `topic_id` is zero where the broker is too old to tell."""
+
+    name: str
+    topic_id: TopicId
+    internal: bool
+    partitions: Mapping[int, PartitionView]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Broker:
+    """A broker as Metadata last showed it."""
+
+    broker_id: int
+    address: Address
+    rack: str | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Deadline:
+    """The moment, in the monotonic seconds of `now`, at which an operation gives up."""
+
+    now: Callable[[], float]
+    at: float
+    timeout_s: float
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds left, 0 when it has passed."""
+        return max(0.0, self.at - self.now())
+
+
+class Routing:
+    """What a client knows about its cluster, and the operations that use and renew it.
+
+    `now` gives monotonic seconds, `draw` numbers in [0, 1). `call_timeout_s` bounds one request, an operation's
+    deadline all its attempts. With `fail_fast` an operation that can reach no broker at all ends at once instead of
+    trying until its deadline: right for a command that somebody waits for, wrong while brokers may be restarting.
+    """
+
+    def __init__(
+        self,
+        bootstrap: Sequence[Address],
+        *,
+        now: Callable[[], float],
+        draw: Callable[[], float],
+        retry: RetryPolicy | None = None,
+        call_timeout_s: float = 30.0,
+        operation_timeout_s: float = 60.0,
+        fail_fast: bool = False,
+    ) -> None:
+        self.bootstrap = tuple(bootstrap)
+        self.now = now
+        self.draw = draw
+        self.retry = retry or RetryPolicy()
+        self.call_timeout_s = call_timeout_s
+        self.operation_timeout_s = operation_timeout_s
+        self.fail_fast = fail_fast
+        self.cluster_id: str | None = None
+        self.controller_id = -1
+        self.brokers: dict[int, Broker] = {}
+        self.topics: dict[str, TopicView] = {}
+        self._names_by_id: dict[TopicId, str] = {}
+        self._coordinators: dict[tuple[int, str], Address] = {}
+        self._answered_last: Address | None = None
+
+    # What is known
+
+    def deadline(self, timeout_s: float | None = None) -> Deadline:
+        """A deadline from now on; None takes the routing's own."""
+        seconds = self.operation_timeout_s if timeout_s is None else timeout_s
+        return Deadline(self.now, self.now() + seconds, seconds)
+
+    def leader(self, topic_partition: TopicPartition) -> Broker | None:
+        """The leader of a partition, None where it (or its topic) is not known or has none now."""
+        topic = self.topics.get(topic_partition.topic)
+        partition = topic.partitions.get(topic_partition.partition) if topic else None
+        return self.brokers.get(partition.leader) if partition else None
+
+    def leader_epoch(self, topic_partition: TopicPartition) -> int:
+        """The epoch of the leader that `leader` gives, -1 where it is not known."""
+        topic = self.topics.get(topic_partition.topic)
+        partition = topic.partitions.get(topic_partition.partition) if topic else None
+        return partition.leader_epoch if partition else -1
+
+    def topic_id(self, topic: str) -> TopicId:
+        """The id of a topic, zero where it is not known."""
+        view = self.topics.get(topic)
+        return view.topic_id if view else ZERO_TOPIC_ID
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        """The name of a topic seen before under `topic_id`."""
+        return self._names_by_id.get(topic_id)
+
+    def forget_leader(self, topic_partition: TopicPartition) -> None:
+        """Makes the next operation on the partition ask for its leader again."""
+        topic = self.topics.get(topic_partition.topic)
+        if topic is not None and topic_partition.partition in topic.partitions:
+            partitions = {p: view for p, view in topic.partitions.items() if p != topic_partition.partition}
+            self.topics[topic.name] = dataclasses.replace(topic, partitions=partitions)
+
+    def _candidates(self) -> list[Address]:
+        known = [broker.address for broker in self.brokers.values()]
+        if self._answered_last in known:
+            known.insert(0, self._answered_last)
+        return list(dict.fromkeys((*known, *self.bootstrap)))
+
+    # One answer, from any broker or a certain one
+
+    def ask_any(self, message: Any, deadline: Deadline) -> Operation[Any]:
+        """The answer of whichever broker gives one; ConnectionFailed or RequestTimedOut when none does."""
+        attempt = 0
+        while True:
+            failures: list[ClientError] = []
+            for address in self._candidates():
+                outcome = yield from self.ask(address, message, deadline)
+                if not isinstance(outcome, (ConnectionFailed, RequestTimedOut)):
+                    if isinstance(outcome, ClientError):
+                        raise outcome
+                    self._answered_last = address
+                    return outcome
+                failures.append(outcome)
+            attempt += 1
+            if self.fail_fast or not (yield from self.pause(attempt, deadline)):
+                raise _none_answers(failures)
+
+    def ask(self, address: Address, message: Any, deadline: Deadline) -> Operation[Any]:
+        """One attempt at one broker: its response, or the `ClientError` that stood in the way."""
+        outcomes = yield [Call(address, message, min(self.call_timeout_s, deadline.remaining_s))]
+        return outcomes[0]
+
+    def pause(self, attempt: int, deadline: Deadline) -> Operation[bool]:
+        """Waits before the next attempt; False, at once, when the deadline would pass meanwhile."""
+        seconds = self.retry.pause_s(attempt, self.draw)
+        if seconds >= deadline.remaining_s:
+            return False
+        yield Pause(seconds)
+        return True
+
+    def ask_controller(
+        self, message: Any, deadline: Deadline, errors_of: Callable[[Any], Iterable[int]]
+    ) -> Operation[Any]:
+        """The controller's answer; `errors_of` gives a response's error codes, so that a deposed one is recognized.
+
+        A KRaft cluster names some broker as its controller and forwards; with ZooKeeper it is the real one.
+        """
+        attempt = 0
+        while True:
+            if self.controller_id not in self.brokers:
+                yield from self.refresh((), deadline)
+            controller = self.brokers.get(self.controller_id)
+            if controller is None:
+                outcome = yield from self.ask_any(message, deadline)
+            else:
+                outcome = yield from self.ask(controller.address, message, deadline)
+            attempt += 1
+            if not isinstance(outcome, ClientError):
+                if ErrorCode.NOT_CONTROLLER not in errors_of(outcome):
+                    return outcome
+                failure: Exception = KafkaError(ErrorCode.NOT_CONTROLLER, "the controller is moving; try again")
+            elif isinstance(outcome, ConnectionFailed):
+                failure = outcome
+            else:
+                raise outcome
+            self.controller_id = -1
+            if not (yield from self.pause(attempt, deadline)):
+                raise failure
+
+    # Metadata
+
+    def refresh(
+        self, topics: Collection[str] | None, deadline: Deadline, *, create: bool = False
+    ) -> Operation[dict[str, ErrorCode]]:
+        """Asks for the brokers and for `topics` (None: all); returns the error of each topic that has one.
+
+        `create` lets the broker create missing ones where it is so configured (auto.create.topics.enable).
+        """
+        request = messages.MetadataRequest(
+            topics=None
+            if topics is None
+            else [messages.MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
+            allow_auto_topic_creation=create,
+        )
+        response = yield from self.ask_any(request, deadline)
+        return self._take(response, whole=topics is None)
+
+    def _take(self, response: Any, *, whole: bool) -> dict[str, ErrorCode]:
+        self.cluster_id = response.cluster_id
+        self.controller_id = response.controller_id
+        self.brokers = {
+            broker.node_id: Broker(broker.node_id, Address(broker.host, broker.port), broker.rack)
+            for broker in response.brokers
+        }
+        if whole:
+            self.topics.clear()
+            self._names_by_id.clear()
+        errors: dict[str, ErrorCode] = {}
+        for topic in response.topics:
+            error = ErrorCode(topic.error_code)
+            if error is not ErrorCode.NONE:
+                errors[topic.name] = error
+                self.topics.pop(topic.name, None)
+                continue
+            view = _topic_view(topic)
+            self.topics[topic.name] = view
+            if view.topic_id != ZERO_TOPIC_ID:
+                self._names_by_id[view.topic_id] = view.name
+        return errors
+
+    def require_topics(
+        self, topics: Collection[str], deadline: Deadline, *, create: bool = False
+    ) -> Operation[dict[str, TopicView]]:
+        """The topics, from memory or from Metadata; raises KafkaError for the first that does not exist.
+
+        A topic unknown to the broker asked is asked for again for a second: it may just have been created.
+        """
+        started = self.now()
+        attempt = 0
+        while missing := [name for name in topics if name not in self.topics]:
+            errors = yield from self.refresh(missing, deadline, create=create)
+            for name, error in errors.items():
+                waited = self.now() - started
+                fresh = error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and waited < UNKNOWN_TOPIC_PATIENCE_S
+                if not fresh and (error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not error.retriable):
+                    raise topic_error(name, error)
+            attempt += 1
+            if errors and not (yield from self.pause(attempt, deadline)):
+                raise topic_error(*next(iter(errors.items())))
+        return {name: self.topics[name] for name in topics}
+
+    # Many partitions, each asked of its leader
+
+    def ask_leaders(
+        self,
+        items: Mapping[TopicPartition, V],
+        build: Callable[[dict[TopicPartition, V]], Any],
+        parse: Callable[[Any], Iterable[tuple[TopicPartition, ErrorCode, str | None, R]]],
+        deadline: Deadline,
+    ) -> Operation[dict[TopicPartition, R | KafkaError]]:
+        """Asks every partition's leader, one request a broker, all at once, until each partition has its answer.
+
+        `build` makes the request for the partitions of one leader, `parse` takes its response apart. Retriable errors
+        and lost connections are tried again, with fresh metadata, until the deadline; what remains is each
+        partition's result or its error. ConnectionFailed when a leader stays out of reach.
+        """
+        results: dict[TopicPartition, R | KafkaError] = {}
+        pending = dict(items)
+        attempt = 0
+        while pending:
+            failure: ClientError | None = None
+            retriable: dict[TopicPartition, KafkaError] = {}
+            groups = yield from self._by_leader(pending, deadline, retriable, results)
+            calls = [
+                Call(address, build(group), min(self.call_timeout_s, deadline.remaining_s))
+                for address, group in groups.items()
+            ]
+            outcomes = (yield calls) if calls else ()
+            for (_address, group), outcome in zip(groups.items(), outcomes, strict=True):
+                if isinstance(outcome, (ConnectionFailed, RequestTimedOut)):
+                    failure = outcome
+                    retriable |= {
+                        tp: KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{tp}: {outcome}") for tp in group
+                    }
+                elif isinstance(outcome, ClientError):
+                    raise outcome
+                else:
+                    for topic_partition, code, text, value in parse(outcome):
+                        if code is ErrorCode.NONE:
+                            results[topic_partition] = value
+                        elif code.retriable:
+                            retriable[topic_partition] = partition_error(topic_partition, code, text)
+                        else:
+                            results[topic_partition] = partition_error(topic_partition, code, text)
+            pending = {tp: value for tp, value in pending.items() if tp not in results}
+            for topic_partition in pending:
+                self.forget_leader(topic_partition)
+            attempt += 1
+            if pending and not (yield from self.pause(attempt, deadline)):
+                if failure is not None:
+                    raise failure
+                results |= {
+                    tp: retriable.get(tp) or KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{tp}: the broker left it out")
+                    for tp in pending
+                }
+                break
+        return results
+
+    def _by_leader(
+        self,
+        pending: Mapping[TopicPartition, V],
+        deadline: Deadline,
+        retriable: dict[TopicPartition, KafkaError],
+        results: dict[TopicPartition, Any],
+    ) -> Operation[dict[Address, dict[TopicPartition, V]]]:
+        stale = {tp.topic for tp in pending if self.leader(tp) is None}
+        for name in stale:
+            self.topics.pop(name, None)
+        yield from self.require_topics(stale, deadline)
+        groups: dict[Address, dict[TopicPartition, V]] = {}
+        for topic_partition, value in pending.items():
+            leader = self.leader(topic_partition)
+            if leader is not None:
+                groups.setdefault(leader.address, {})[topic_partition] = value
+            elif topic_partition.partition not in self.topics[topic_partition.topic].partitions:
+                results[topic_partition] = KafkaError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"topic '{topic_partition.topic}' has no partition {topic_partition.partition}",
+                )
+            else:
+                retriable[topic_partition] = KafkaError(
+                    ErrorCode.LEADER_NOT_AVAILABLE, f"{topic_partition} has no leader now"
+                )
+        return groups
+
+    # A group's or transactional id's coordinator
+
+    def ask_coordinator(
+        self,
+        key: str,
+        message: Any,
+        deadline: Deadline,
+        errors_of: Callable[[Any], Iterable[int]],
+        *,
+        key_type: int = COORDINATOR_GROUP,
+    ) -> Operation[Any]:
+        """The answer of the coordinator of `key`; `errors_of` gives the response's codes, to see that it moved."""
+        attempt = 0
+        while True:
+            outcome = yield from self._coordinator(key, key_type, deadline)
+            if isinstance(outcome, Address):
+                outcome = yield from self.ask(outcome, message, deadline)
+                if not isinstance(outcome, ClientError):
+                    codes = {ErrorCode(code) for code in errors_of(outcome)}
+                    moved = codes & _COORDINATOR_MOVED
+                    if not moved:
+                        return outcome
+                    outcome = KafkaError(moved.pop(), f"the coordinator of '{key}' is moving or loading")
+                elif not isinstance(outcome, (ConnectionFailed, RequestTimedOut)):
+                    raise outcome
+            self._coordinators.pop((key_type, key), None)
+            attempt += 1
+            if not (yield from self.pause(attempt, deadline)):
+                raise outcome
+
+    def _coordinator(self, key: str, key_type: int, deadline: Deadline) -> Operation[Address | KafkaError]:
+        known = self._coordinators.get((key_type, key))
+        if known is not None:
+            return known
+        # Both the field of version 3 and below and that of version 4 and up are set; each version writes its own.
+        request = messages.FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
+        response = yield from self.ask_any(request, deadline)
+        answer = response.coordinators[0] if response.coordinators else response
+        code = ErrorCode(answer.error_code)
+        if code is ErrorCode.NONE:
+            self._coordinators[key_type, key] = address = Address(answer.host, answer.port)
+            return address
+        error = KafkaError(code, answer.error_message or f"no coordinator for '{key}'")
+        if not code.retriable:
+            raise error
+        return error
+
+
+_COORDINATOR_MOVED: Final = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+)
+
+
+def topic_error(name: str, code: ErrorCode) -> KafkaError:
+    """An error that Metadata gave for a topic, in words."""
+    match code:
+        case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return KafkaError(code, f"topic '{name}' does not exist")
+        case ErrorCode.INVALID_TOPIC_EXCEPTION:
+            return KafkaError(code, f"'{name}' is not a valid topic name")
+        case ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return KafkaError(code, f"not authorized to see topic '{name}'")
+        case _:
+            return KafkaError(code, f"topic '{name}'")
+
+
+def partition_error(topic_partition: TopicPartition, code: ErrorCode, text: str | None) -> KafkaError:
+    """An error that a broker gave for a partition, with the broker's words where it had some."""
+    return KafkaError(code, text or str(topic_partition))
+
+
+def _topic_view(topic: Any) -> TopicView:
+    return TopicView(
+        name=topic.name,
+        topic_id=TopicId(bytes(topic.topic_id)),
+        internal=topic.is_internal,
+        partitions={
+            partition.partition_index: PartitionView(
+                partition=partition.partition_index,
+                leader=partition.leader_id,
+                leader_epoch=partition.leader_epoch,
+                replicas=tuple(partition.replica_nodes),
+                isr=tuple(partition.isr_nodes),
+                offline=tuple(partition.offline_replicas),
+                error=ErrorCode(partition.error_code),
+            )
+            for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
+        },
+    )
+
+
+def _none_answers(failures: Sequence[ClientError]) -> ClientError:
+    if len(failures) == 1:
+        return failures[0]
+    reasons = "; ".join(dict.fromkeys(str(failure) for failure in failures))
+    kind = RequestTimedOut if all(isinstance(failure, RequestTimedOut) for failure in failures) else ConnectionFailed
+    return kind(f"no broker answers: {reasons}")
