@@ -1,0 +1,433 @@
+"""Where Kafka keeps what in the metadata store, and the JSON inside: paths, encoders, decoders.
+
+Written compactly, with the keys in the order in which Kafka 2.8.2 writes them; read by key, whatever the order, in all
+versions that Kafka 2.2 to 3.9 write. A node that cannot be read is `MalformedZnode`, which names the path: one broken
+node must not take the cluster down.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType, Endpoint
+from tidelog.model.identifiers import (
+    ZERO_TOPIC_ID,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    TopicId,
+    TopicPartition,
+    format_topic_id,
+    parse_topic_id,
+)
+
+CLUSTER: Final = "/cluster"
+CLUSTER_ID: Final = "/cluster/id"
+BROKER_IDS: Final = "/brokers/ids"
+BROKER_SEQUENCE: Final = "/brokers/seqid"
+TOPICS: Final = "/brokers/topics"
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+FEATURE: Final = "/feature"
+CONFIG: Final = "/config"
+CONFIG_CHANGES: Final = "/config/changes"
+CONFIG_CHANGE_PREFIX: Final = "/config/changes/config_change_"
+DELETE_TOPICS: Final = "/admin/delete_topics"
+REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
+PREFERRED_ELECTION: Final = "/admin/preferred_replica_election"
+ISR_CHANGES: Final = "/isr_change_notification"
+LOG_DIRECTORY_EVENTS: Final = "/log_dir_event_notification"
+LOG_DIRECTORY_EVENT_PREFIX: Final = "/log_dir_event_notification/log_dir_event_"
+PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+
+PERSISTENT_PATHS: Final = (
+    "/consumers",
+    BROKER_IDS,
+    TOPICS,
+    CONFIG_CHANGES,
+    DELETE_TOPICS,
+    BROKER_SEQUENCE,
+    ISR_CHANGES,
+    PRODUCER_ID_BLOCK,
+    LOG_DIRECTORY_EVENTS,
+    "/config/topics",
+    "/config/clients",
+    "/config/users",
+    "/config/brokers",
+    "/config/ips",
+)
+"""What every broker creates at its start where it is missing, parents before it, in this order."""
+
+DEFAULT_ENTITY: Final = "<default>"
+"""Stands, literally, for the cluster-wide default among brokers, users, clients and ips."""
+
+_ENTITY_FOLDERS: Final = {ConfigResourceType.TOPIC: "topics", ConfigResourceType.BROKER: "brokers"}
+
+
+class MalformedZnode(ValueError):  # noqa: N818 - it says what is wrong
+    """A node's content is not what Kafka keeps there. The message names the path and the reason."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} in the metadata store is malformed: {reason}")
+        self.path = path
+
+
+# Paths.
+
+
+def broker_path(broker_id: int) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}"
+
+
+def partitions_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def partition_path(topic: str, partition: int) -> str:
+    return f"{TOPICS}/{topic}/partitions/{partition}"
+
+
+def state_path(topic: str, partition: int) -> str:
+    return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def delete_topic_path(topic: str) -> str:
+    return f"{DELETE_TOPICS}/{topic}"
+
+
+def entity_path(resource: ConfigResource) -> str:
+    """As notifications name a holder of settings: topics/T, brokers/7, brokers/<default>."""
+    return f"{_ENTITY_FOLDERS[resource.type]}/{resource.name or DEFAULT_ENTITY}"
+
+
+def config_path(resource: ConfigResource) -> str:
+    return f"{CONFIG}/{entity_path(resource)}"
+
+
+def resource_of(entity: str) -> ConfigResource | None:
+    """The inverse of `entity_path`; None for users, clients and ips, which are no resources of AlterConfigs."""
+    folder, _, name = entity.partition("/")
+    for type, known in _ENTITY_FOLDERS.items():
+        if folder == known and name and "/" not in name:
+            return ConfigResource(type, "" if name == DEFAULT_ENTITY else name)
+    return None
+
+
+# Brokers and controller.
+
+
+def encode_broker(registration: BrokerRegistration) -> bytes:
+    """/brokers/ids/N, version 5. The first endpoint is also given as host and port, for old readers."""
+    first = registration.endpoints[0] if registration.endpoints else None
+    content: dict[str, Any] = {
+        "features": {},
+        "listener_security_protocol_map": {point.name: point.security_protocol for point in registration.endpoints},
+        "endpoints": [_format_endpoint(point) for point in registration.endpoints],
+    }
+    if registration.rack is not None:
+        content["rack"] = registration.rack
+    content |= {
+        "jmx_port": registration.jmx_port,
+        "port": -1 if first is None else first.port,
+        "host": None if first is None else first.host,
+        "version": 5,
+        "timestamp": str(registration.timestamp_ms),
+    }
+    return _dump(content)
+
+
+def decode_broker(broker_id: int, data: bytes | None, epoch: int) -> BrokerRegistration:
+    """`epoch` is the node's czxid. Versions 1 to 5."""
+    path = broker_path(broker_id)
+    content = _load(path, data)
+    try:
+        if "endpoints" in content:
+            protocols = content.get("listener_security_protocol_map") or {}
+            endpoints = tuple(_parse_endpoint(text, protocols) for text in content["endpoints"])
+        else:
+            endpoints = (Endpoint("PLAINTEXT", "PLAINTEXT", str(content["host"]), int(content["port"])),)
+        rack = content.get("rack")
+        return BrokerRegistration(
+            BrokerId(broker_id),
+            BrokerEpoch(epoch),
+            endpoints,
+            None if rack is None else str(rack),
+            int(content.get("timestamp", -1)),
+            int(content.get("jmx_port", -1)),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedZnode(path, repr(error)) from error
+
+
+def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
+    return _dump({"version": 1, "brokerid": broker_id, "timestamp": str(timestamp_ms)})
+
+
+def decode_controller(data: bytes | None) -> BrokerId:
+    content = _load(CONTROLLER, data)
+    return BrokerId(_integer(CONTROLLER, content, "brokerid"))
+
+
+def encode_controller_epoch(epoch: int) -> bytes:
+    return str(epoch).encode()
+
+
+def decode_controller_epoch(data: bytes | None) -> ControllerEpoch:
+    try:
+        return ControllerEpoch(int(data or b""))
+    except ValueError as error:
+        raise MalformedZnode(CONTROLLER_EPOCH, f"{data!r} is not a number") from error
+
+
+def encode_feature() -> bytes:
+    return _dump({"features": {}, "version": 1, "status": 1})
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    return _dump({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(data: bytes | None) -> str:
+    content = _load(CLUSTER_ID, data)
+    if not isinstance(content.get("id"), str):
+        raise MalformedZnode(CLUSTER_ID, "no id")
+    return str(content["id"])
+
+
+# Topics and partitions.
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAssignment:
+    """Content of /brokers/topics/T."""
+
+    partitions: Mapping[int, Sequence[int]]
+    """Replicas by partition, in the order of the partitions."""
+    topic_id: TopicId = ZERO_TOPIC_ID
+    """All zeros in versions 1 and 2, and when a tool of 2.8 wrote it at the creation."""
+    adding: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    """By partition, while a reassignment is under way."""
+    removing: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+
+def encode_topic(assignment: TopicAssignment) -> bytes:
+    """Version 3. A topic id of zeros is left out, as the tools of 2.8 do."""
+    content: dict[str, Any] = {"partitions": _by_text(assignment.partitions)}
+    if assignment.topic_id != ZERO_TOPIC_ID:
+        content["topic_id"] = format_topic_id(assignment.topic_id)
+    content["adding_replicas"] = _by_text(assignment.adding)
+    content["removing_replicas"] = _by_text(assignment.removing)
+    content["version"] = 3
+    return _dump(content)
+
+
+def decode_topic(topic: str, data: bytes | None) -> TopicAssignment:
+    """Versions 1 to 3."""
+    path = topic_path(topic)
+    content = _load(path, data)
+    try:
+        return TopicAssignment(
+            _by_number(content["partitions"]),
+            parse_topic_id(content["topic_id"]) if "topic_id" in content else ZERO_TOPIC_ID,
+            _by_number(content.get("adding_replicas") or {}),
+            _by_number(content.get("removing_replicas") or {}),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise MalformedZnode(path, repr(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """Content of /brokers/topics/T/partitions/P/state; the node's version is the partition epoch."""
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    controller_epoch: ControllerEpoch
+
+
+def encode_state(state: PartitionState) -> bytes:
+    isr = ",".join(map(str, state.isr))
+    return (
+        f'{{"controller_epoch":{state.controller_epoch},"leader":{state.leader},"version":1,'
+        f'"leader_epoch":{state.leader_epoch},"isr":[{isr}]}}'
+    ).encode()
+
+
+def decode_state(topic: str, partition: int, data: bytes | None) -> PartitionState:
+    path = state_path(topic, partition)
+    content = _load(path, data)
+    try:
+        return PartitionState(
+            BrokerId(int(content["leader"])),
+            LeaderEpoch(int(content["leader_epoch"])),
+            tuple(BrokerId(int(id)) for id in content["isr"]),
+            ControllerEpoch(int(content["controller_epoch"])),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedZnode(path, repr(error)) from error
+
+
+# Settings.
+
+
+def encode_config(values: Mapping[str, str]) -> bytes:
+    return _dump({"version": 1, "config": dict(values)})
+
+
+def decode_config(path: str, data: bytes | None) -> dict[str, str]:
+    content = _load(path, data)
+    values = content.get("config")
+    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
+        raise MalformedZnode(path, '"config" is not a map of strings')
+    return dict(values)
+
+
+def encode_config_change(entity: str) -> bytes:
+    return _dump({"version": 2, "entity_path": entity})
+
+
+def decode_config_change(path: str, data: bytes | None) -> str:
+    """The entity's path: topics/T, users/U/clients/C, ... (version 1 is turned into that form too)."""
+    content = _load(path, data)
+    if isinstance(content.get("entity_path"), str):
+        return str(content["entity_path"])
+    if isinstance(content.get("entity_type"), str) and isinstance(content.get("entity_name"), str):
+        return f"{content['entity_type']}/{content['entity_name']}"
+    raise MalformedZnode(path, "no entity_path")
+
+
+# Producer ids.
+
+
+@dataclass(frozen=True, slots=True)
+class StoredProducerIdBlock:
+    """Content of /latest_producer_id_block: the block that was given away last, both ends included."""
+
+    broker_id: BrokerId
+    first: int
+    last: int
+
+
+def encode_producer_id_block(block: StoredProducerIdBlock) -> bytes:
+    return _dump(
+        {
+            "version": 1,
+            "broker": block.broker_id,
+            "block_start": str(block.first),
+            "block_end": str(block.last),
+        }
+    )
+
+
+def decode_producer_id_block(data: bytes | None) -> StoredProducerIdBlock | None:
+    """None while no block was ever given away."""
+    if data is None:
+        return None
+    content = _load(PRODUCER_ID_BLOCK, data)
+    try:
+        return StoredProducerIdBlock(
+            BrokerId(int(content["broker"])), int(content["block_start"]), int(content["block_end"])
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedZnode(PRODUCER_ID_BLOCK, repr(error)) from error
+
+
+# What tools and brokers leave for the controller.
+
+
+def encode_reassignment(plan: Mapping[TopicPartition, Sequence[int]]) -> bytes:
+    partitions = [
+        {"topic": topic, "partition": partition, "replicas": list(replicas)}
+        for (topic, partition), replicas in plan.items()
+    ]
+    return _dump({"version": 1, "partitions": partitions})
+
+
+def decode_reassignment(data: bytes | None) -> dict[TopicPartition, list[int]]:
+    content = _load(REASSIGN_PARTITIONS, data)
+    try:
+        return {
+            TopicPartition(str(entry["topic"]), int(entry["partition"])): [int(id) for id in entry["replicas"]]
+            for entry in content["partitions"]
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedZnode(REASSIGN_PARTITIONS, repr(error)) from error
+
+
+def encode_partitions(partitions: Sequence[TopicPartition]) -> bytes:
+    """/admin/preferred_replica_election and the ISR change notifications."""
+    return _dump(
+        {
+            "version": 1,
+            "partitions": [{"topic": topic, "partition": partition} for topic, partition in partitions],
+        }
+    )
+
+
+def decode_partitions(path: str, data: bytes | None) -> list[TopicPartition]:
+    content = _load(path, data)
+    try:
+        return [TopicPartition(str(entry["topic"]), int(entry["partition"])) for entry in content["partitions"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedZnode(path, repr(error)) from error
+
+
+def encode_log_directory_event(broker_id: int) -> bytes:
+    return _dump({"version": 1, "broker": broker_id, "event": 1})
+
+
+def decode_log_directory_event(path: str, data: bytes | None) -> BrokerId:
+    return BrokerId(_integer(path, _load(path, data), "broker"))
+
+
+def _dump(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _load(path: str, data: bytes | None) -> dict[str, Any]:
+    if data is None:
+        raise MalformedZnode(path, "it has no content")
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise MalformedZnode(path, f"not JSON ({error})") from error
+    if not isinstance(content, dict):
+        raise MalformedZnode(path, "not a JSON object")
+    return content
+
+
+def _integer(path: str, content: Mapping[str, Any], key: str) -> int:
+    try:
+        return int(content[key])
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedZnode(path, repr(error)) from error
+
+
+def _by_text(replicas: Mapping[int, Sequence[int]]) -> dict[str, list[int]]:
+    return {str(partition): list(replicas[partition]) for partition in sorted(replicas)}
+
+
+def _by_number(replicas: Mapping[str, Sequence[Any]]) -> dict[int, tuple[int, ...]]:
+    return dict(sorted((int(partition), tuple(map(int, ids))) for partition, ids in replicas.items()))
+
+
+def _format_endpoint(endpoint: Endpoint) -> str:
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"{endpoint.name}://{host}:{endpoint.port}"
+
+
+def _parse_endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
+    name, separator, address = text.partition("://")
+    host, colon, port = address.rpartition(":")
+    if not separator or not colon:
+        raise ValueError(f"{text!r} is not an endpoint")
+    return Endpoint(name, protocols.get(name, name), host.removeprefix("[").removesuffix("]"), int(port))

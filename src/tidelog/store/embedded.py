@@ -1,0 +1,261 @@
+"""The embedded store: the znode tree in one process, made durable, with its sessions.
+
+    session A --+                         +--> Persistence (its own thread, one fsync for all that waits)
+    session B --+--> Tree, in memory -----+
+    session C --+                         +--> results and watch events, in order, once durable
+
+A transaction changes the tree at once and joins the group that waits for the disk; while one group is being committed,
+the next one gathers. Nothing that is not durable is ever seen from outside: results, reads and watch events queue
+behind the commit of what they show. So a crash can forget only what nobody was told.
+
+A commit that fails is not retried: the tree is ahead of the disk, so the store fails as a whole, and whoever waits gets
+ConnectionLoss, as from a server that vanished.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
+
+from tidelog.metadata.operations import Operation
+from tidelog.ports.clock import Clock
+from tidelog.ports.random import Random
+from tidelog.store.client import OperationResult, Stat, Watch, WatchEvent
+from tidelog.store.errors import ConnectionLoss, SessionExpired, StoreClosed, StoreError
+from tidelog.store.persistence import Persistence, PersistenceFailed
+from tidelog.store.tree import NO_SESSION, Applied, Changes, SessionRecord, Tree, merge
+
+T = TypeVar("T")
+
+PASSWORD_SIZE: Final = 16
+"""Bytes of a session's password."""
+
+
+class Watcher(NamedTuple):
+    """Who is told of an event: a callback, as long as its session lives."""
+
+    session_id: int
+    callback: Watch
+
+
+class EmbeddedStore:
+    """The owner of a tree. All methods are called on one event loop; `start` before any other."""
+
+    def __init__(
+        self,
+        persistence: Persistence,
+        clock: Clock,
+        random: Random,
+        on_failure: Callable[[PersistenceFailed], None] | None = None,
+    ) -> None:
+        """`on_failure` is told once, when a commit failed and the store is therefore of no more use."""
+        self._persistence = persistence
+        self._clock = clock
+        self._random = random
+        self._on_failure = on_failure
+        self._tree = Tree()
+        self._gathered: list[Changes] = []
+        self._durable_zxid = 0
+        self._waiting: deque[_Outcome] = deque()
+        self._committer: asyncio.Task[None] | None = None
+        self._closed: StoreError | None = StoreClosed(message="the store was not started")
+
+    def start(self) -> None:
+        """Loads the tree; may block. Sessions of this process's last life end, with their ephemeral nodes.
+
+        Raises StoreCorrupt, StoreLocked, OSError.
+        """
+        self._tree = Tree(self._persistence.load())
+        self._durable_zxid = self._tree.zxid
+        self._closed = None
+        for session_id in [id for id, session in self._tree.sessions.items() if session.local]:
+            self.close_session(session_id)
+
+    @property
+    def tree(self) -> Tree:
+        """The tree, for reading: it may be ahead of the disk."""
+        return self._tree
+
+    def open_session(self, timeout_ms: int, *, local: bool) -> asyncio.Future[tuple[int, SessionRecord]]:
+        """Begins a session: its id and record. A `local` one lives in this process and never times out."""
+        if self._closed is not None:
+            return self._answer(error=self._closed)
+        session_id = NO_SESSION
+        while session_id == NO_SESSION or session_id in self._tree.sessions:
+            # 56 bits: positive as a Java long.
+            session_id = int.from_bytes(self._random.token(7), "big")
+        record = SessionRecord(timeout_ms, self._random.token(PASSWORD_SIZE), local)
+        self._gather(self._tree.open_session(session_id, record))
+        return self._answer((session_id, record))
+
+    def close_session(self, session_id: int) -> asyncio.Future[None]:
+        """Ends a session and deletes its ephemeral nodes. SessionExpired when it is over already."""
+
+        def end() -> None:
+            self._tree.drop_watchers(lambda watcher: cast(Watcher, watcher).session_id == session_id)
+            self._adopt(self._tree.close_session(session_id, self._clock.wall_ms()))
+
+        return self._attempt(end)
+
+    def transact(self, session_id: int, operations: Sequence[Operation]) -> asyncio.Future[list[OperationResult]]:
+        """Carries out all operations or none; answered when durable."""
+
+        def transact() -> list[OperationResult]:
+            applied = self._tree.transact(session_id, operations, self._clock.wall_ms())
+            self._adopt(applied)
+            return applied.results
+
+        return self._attempt(transact)
+
+    def transact_one(self, session_id: int, operation: Operation) -> asyncio.Future[Any]:
+        """As `transact` of one operation, answered with its result alone."""
+
+        def transact() -> OperationResult:
+            applied = self._tree.transact(session_id, [operation], self._clock.wall_ms())
+            self._adopt(applied)
+            return applied.results[0]
+
+        return self._attempt(transact)
+
+    def get(self, session_id: int, path: str, watch: Watch | None) -> asyncio.Future[tuple[bytes | None, Stat]]:
+        def get() -> tuple[bytes | None, Stat]:
+            self._require(session_id)
+            found = self._tree.get(path)
+            if watch is not None:
+                self._tree.watch_data(path, Watcher(session_id, watch))
+            return found
+
+        return self._attempt(get)
+
+    def exists(self, session_id: int, path: str, watch: Watch | None) -> asyncio.Future[Stat | None]:
+        def exists() -> Stat | None:
+            self._require(session_id)
+            if watch is not None:
+                self._tree.watch_data(path, Watcher(session_id, watch))
+            return self._tree.exists(path)
+
+        return self._attempt(exists)
+
+    def children(self, session_id: int, path: str, watch: Watch | None) -> asyncio.Future[tuple[list[str], Stat]]:
+        def children() -> tuple[list[str], Stat]:
+            self._require(session_id)
+            found = self._tree.children(path)
+            if watch is not None:
+                self._tree.watch_children(path, Watcher(session_id, watch))
+            return found
+
+        return self._attempt(children)
+
+    async def close(self) -> None:
+        """Commits what is gathered, ends the local sessions and closes the files. Idempotent."""
+        if self._closed is None:
+            for session_id in [id for id, session in self._tree.sessions.items() if session.local]:
+                self.close_session(session_id)
+            self._closed = StoreClosed(message="the store is closed")
+        if self._committer is not None:
+            await self._committer
+        await self._persistence.close()
+
+    def _require(self, session_id: int) -> None:
+        if session_id not in self._tree.sessions:
+            raise SessionExpired
+
+    def _attempt(self, action: Callable[[], T]) -> asyncio.Future[T]:
+        """Carries out `action` on the tree now, and answers with its outcome when what it saw is durable."""
+        if self._closed is not None:
+            return self._answer(error=self._closed)
+        try:
+            return self._answer(action())
+        except StoreError as error:
+            return self._answer(error=error)
+
+    def _adopt(self, applied: Applied) -> None:
+        self._gather(applied.changes)
+        for watcher, event in applied.events:
+            self._waiting.append(_Notice(self._tree.zxid, cast(Watcher, watcher), event, self))
+
+    def _gather(self, changes: Changes) -> None:
+        self._gathered.append(changes)
+        if self._committer is None:
+            self._committer = asyncio.get_running_loop().create_task(self._commit())
+
+    def _answer(self, value: Any = None, error: StoreError | None = None) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer = _Answer(self._tree.zxid, future, value, error)
+        if self._waiting or self._durable_zxid < self._tree.zxid:
+            self._waiting.append(answer)
+        else:
+            answer.deliver()
+        return future
+
+    async def _commit(self) -> None:
+        """Commits group after group until nothing is left to commit."""
+        while self._gathered:
+            group, self._gathered = merge(self._gathered), []
+            try:
+                await self._persistence.commit(group)
+            except PersistenceFailed as failure:
+                self._fail(failure)
+                return
+            self._durable_zxid = group.zxid
+            while self._waiting and self._waiting[0].zxid <= self._durable_zxid:
+                self._waiting.popleft().deliver()
+        self._committer = None
+
+    def _fail(self, failure: PersistenceFailed) -> None:
+        self._closed = ConnectionLoss(message=str(failure))
+        self._gathered.clear()
+        while self._waiting:
+            self._waiting.popleft().abandon(self._closed)
+        if self._on_failure is not None:
+            self._on_failure(failure)
+
+
+class _Outcome(Protocol):
+    """Something to be told once the transaction `zxid` is durable."""
+
+    zxid: int
+
+    def deliver(self) -> None: ...
+
+    def abandon(self, error: StoreError) -> None: ...
+
+
+@dataclass(slots=True)
+class _Answer:
+    zxid: int
+    future: asyncio.Future[Any]
+    value: Any
+    error: StoreError | None
+
+    def deliver(self) -> None:
+        # A caller that was cancelled does not wait any more.
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.value)
+
+    def abandon(self, error: StoreError) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+@dataclass(slots=True)
+class _Notice:
+    zxid: int
+    watcher: Watcher
+    event: WatchEvent
+    store: EmbeddedStore
+
+    def deliver(self) -> None:
+        if self.watcher.session_id in self.store.tree.sessions:
+            # Through the loop, as awaited results arrive too: the order holds, and a callback that raises harms nobody.
+            asyncio.get_running_loop().call_soon(self.watcher.callback, self.event)
+
+    def abandon(self, error: StoreError) -> None:
+        """The change never happened, as far as anybody knows."""
