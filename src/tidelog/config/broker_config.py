@@ -1,0 +1,365 @@
+"""A broker's settings, resolved: the file and the command line, then what was changed while running.
+
+    default  <  server.properties, --override  <  cluster-wide change  <  change of this broker
+
+Changes are kept in the store (/config/brokers/<default>, /config/brokers/N) and come in through `set_dynamic`;
+everybody who asks `get` afterwards sees them, and `on_change` tells those who hold a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Final, Generic, NamedTuple, TypeVar, cast
+
+from tidelog.config import registry
+from tidelog.config.checks import check_broker
+from tidelog.config.listeners import Listener, parse_listeners, parse_protocol_map
+from tidelog.config.properties import ConfigError, Entry, Problem, entries_of, parse
+from tidelog.config.setting import Effect, InvalidValue, UpdateMode, Value, render
+
+T = TypeVar("T")
+
+
+class Source(IntEnum):
+    """Where a value comes from, with its code in DescribeConfigs responses."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class Synonym(NamedTuple):
+    """One place where a setting, or one that means the same, is set."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+class _Setting(Generic[T]):
+    """Attribute access to one setting, typed."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name: Final = name
+
+    def __get__(self, config: BrokerConfig, _owner: type[BrokerConfig]) -> T:
+        return cast(T, config.values[self.name])
+
+
+class BrokerConfig:
+    """The settings of one broker. Attributes are named after their settings; `get` knows all of them."""
+
+    advertised_listeners_set = _Setting[tuple[str, ...] | None]("advertised.listeners")
+    auto_create_topics_enable = _Setting[bool]("auto.create.topics.enable")
+    auto_leader_rebalance_enable = _Setting[bool]("auto.leader.rebalance.enable")
+    broker_rack = _Setting[str | None]("broker.rack")
+    connections_max_idle_ms = _Setting[int]("connections.max.idle.ms")
+    controlled_shutdown_enable = _Setting[bool]("controlled.shutdown.enable")
+    default_replication_factor = _Setting[int]("default.replication.factor")
+    delete_topic_enable = _Setting[bool]("delete.topic.enable")
+    fetch_max_bytes = _Setting[int]("fetch.max.bytes")
+    log_flush_offset_checkpoint_interval_ms = _Setting[int]("log.flush.offset.checkpoint.interval.ms")
+    log_flush_scheduler_interval_ms = _Setting[int]("log.flush.scheduler.interval.ms")
+    log_flush_start_offset_checkpoint_interval_ms = _Setting[int]("log.flush.start.offset.checkpoint.interval.ms")
+    log_initial_task_delay_ms = _Setting[int]("log.initial.task.delay.ms")
+    log_retention_check_interval_ms = _Setting[int]("log.retention.check.interval.ms")
+    max_connections = _Setting[int]("max.connections")
+    max_connections_per_ip = _Setting[int]("max.connections.per.ip")
+    max_incremental_fetch_session_cache_slots = _Setting[int]("max.incremental.fetch.session.cache.slots")
+    max_request_partition_size_limit = _Setting[int]("max.request.partition.size.limit")
+    message_max_bytes = _Setting[int]("message.max.bytes")
+    min_insync_replicas = _Setting[int]("min.insync.replicas")
+    num_partitions = _Setting[int]("num.partitions")
+    num_recovery_threads_per_data_dir = _Setting[int]("num.recovery.threads.per.data.dir")
+    offset_metadata_max_bytes = _Setting[int]("offset.metadata.max.bytes")
+    offsets_commit_timeout_ms = _Setting[int]("offsets.commit.timeout.ms")
+    offsets_load_buffer_size = _Setting[int]("offsets.load.buffer.size")
+    offsets_retention_check_interval_ms = _Setting[int]("offsets.retention.check.interval.ms")
+    offsets_retention_minutes = _Setting[int]("offsets.retention.minutes")
+    offsets_topic_compression_codec = _Setting[int]("offsets.topic.compression.codec")
+    offsets_topic_num_partitions = _Setting[int]("offsets.topic.num.partitions")
+    offsets_topic_replication_factor = _Setting[int]("offsets.topic.replication.factor")
+    offsets_topic_segment_bytes = _Setting[int]("offsets.topic.segment.bytes")
+    producer_id_expiration_check_interval_ms = _Setting[int]("producer.id.expiration.check.interval.ms")
+    producer_id_expiration_ms = _Setting[int]("producer.id.expiration.ms")
+    replica_fetch_backoff_ms = _Setting[int]("replica.fetch.backoff.ms")
+    replica_fetch_max_bytes = _Setting[int]("replica.fetch.max.bytes")
+    replica_fetch_min_bytes = _Setting[int]("replica.fetch.min.bytes")
+    replica_fetch_response_max_bytes = _Setting[int]("replica.fetch.response.max.bytes")
+    replica_fetch_wait_max_ms = _Setting[int]("replica.fetch.wait.max.ms")
+    replica_high_watermark_checkpoint_interval_ms = _Setting[int]("replica.high.watermark.checkpoint.interval.ms")
+    replica_lag_time_max_ms = _Setting[int]("replica.lag.time.max.ms")
+    replica_socket_timeout_ms = _Setting[int]("replica.socket.timeout.ms")
+    request_timeout_ms = _Setting[int]("request.timeout.ms")
+    socket_listen_backlog_size = _Setting[int]("socket.listen.backlog.size")
+    socket_receive_buffer_bytes = _Setting[int]("socket.receive.buffer.bytes")
+    socket_request_max_bytes = _Setting[int]("socket.request.max.bytes")
+    socket_send_buffer_bytes = _Setting[int]("socket.send.buffer.bytes")
+    unclean_leader_election_enable = _Setting[bool]("unclean.leader.election.enable")
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        """Later entries of a name win. Raises ConfigError with everything that is wrong, file and line with each."""
+        problems: list[Problem] = []
+        written: dict[str, Entry] = {}
+        for entry in entries:
+            written[entry.name] = entry
+        static: dict[str, str] = {}
+        for entry in written.values():
+            reason = _entry_problem(entry)
+            if reason is None:
+                static[entry.name] = entry.value
+            else:
+                problems.append(Problem(entry.origin, entry.line, reason))
+        self.static: Final[Mapping[str, str]] = MappingProxyType(static)
+        """As written in the file and on the command line, by name."""
+        self.dynamic_default: Mapping[str, str] = MappingProxyType({})
+        """Changes for all brokers."""
+        self.dynamic_broker: Mapping[str, str] = MappingProxyType({})
+        """Changes for this broker."""
+        self._listeners_of_changes: list[Callable[[frozenset[str]], object]] = []
+        self.values: dict[str, Value] = self._resolve()
+        """What every setting comes to, by name; plugins' and listeners' own are absent."""
+        for name, reason in check_broker(self.values, static):
+            entry = written.get(name, Entry(name, ""))
+            problems.append(Problem(entry.origin, entry.line, reason))
+        if problems:
+            raise ConfigError(sorted(problems, key=lambda problem: (problem.origin, problem.line)))
+
+    @classmethod
+    def from_text(
+        cls, text: str, origin: str = "server.properties", overrides: Mapping[str, str] | None = None
+    ) -> BrokerConfig:
+        """From the text of a properties file, and settings that override it; raises ConfigError."""
+        return cls([*parse(text, origin), *entries_of(overrides or {}, "command line")])
+
+    @classmethod
+    def from_mapping(cls, settings: Mapping[str, object], origin: str = "command line") -> BrokerConfig:
+        """From settings by name, such as those of a test; values are written as `str` writes them, bools lower case."""
+        return cls(Entry(name, _text(value), origin) for name, value in settings.items())
+
+    def get(self, name: str) -> Value:
+        """The value of a setting, with the run-time changes; KeyError for a name that the registry lacks."""
+        return self.values[name]
+
+    def is_set(self, name: str) -> bool:
+        """Whether somebody set it, in the file or while running; false where the default stands."""
+        return name in self.dynamic_broker or name in self.dynamic_default or name in self.static
+
+    # What several settings make together.
+
+    @property
+    def broker_id(self) -> int:
+        """-1: take the one of meta.properties, or a new one."""
+        broker_id = cast(int, self.values["broker.id"])
+        return broker_id if broker_id >= 0 else cast(int, self.values["node.id"])
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        """At least one, none twice."""
+        several = cast("tuple[str, ...] | None", self.values["log.dirs"])
+        return several or (cast(str, self.values["log.dir"]),)
+
+    @property
+    def listeners(self) -> list[Listener]:
+        """Where to bind; without the controllers' of KRaft."""
+        controllers = {name.upper() for name in cast("tuple[str, ...]", self.values["controller.listener.names"])}
+        members = [
+            member
+            for member in cast("tuple[str, ...]", self.values["listeners"])
+            if member.partition(":")[0].upper() not in controllers
+        ]
+        return parse_listeners(members, self._protocols())
+
+    @property
+    def advertised_listeners(self) -> list[Listener]:
+        """What clients are told, in the order of `listeners`; where the host is empty, the machine's name is due."""
+        told = {listener.name: listener for listener in self._advertised()}
+        return [told.get(listener.name, listener) for listener in self.listeners]
+
+    def _advertised(self) -> list[Listener]:
+        members = self.advertised_listeners_set
+        if not members:
+            return []
+        controllers = {name.upper() for name in cast("tuple[str, ...]", self.values["controller.listener.names"])}
+        return parse_listeners(
+            [member for member in members if member.partition(":")[0].upper() not in controllers], self._protocols()
+        )
+
+    def _protocols(self) -> dict[str, str]:
+        return parse_protocol_map(cast(str, self.values["listener.security.protocol.map"]))
+
+    @property
+    def inter_broker_listener_name(self) -> str:
+        """The listener that other brokers use."""
+        named = cast("str | None", self.values["inter.broker.listener.name"])
+        if named:
+            return named.upper()
+        protocol = self.values["security.inter.broker.protocol"]
+        listeners = self.listeners
+        return next((found.name for found in listeners if found.security_protocol == protocol), listeners[0].name)
+
+    @property
+    def queued_max_request_bytes(self) -> int:
+        """Bytes of requests in flight; 2^63 - 1 stands for no bound."""
+        bound = cast(int, self.values["queued.max.request.bytes"])
+        if bound < 0:
+            return 2**63 - 1
+        return max(bound, self.socket_request_max_bytes)
+
+    @property
+    def max_connections_per_ip_overrides(self) -> dict[str, int]:
+        """Connections by host or address."""
+        text = cast(str, self.values["max.connections.per.ip.overrides"])
+        pairs = (part.rpartition(":") for part in text.split(",") if part.strip())
+        return {host.strip(): int(count) for host, _, count in pairs}
+
+    def warnings(self) -> list[str]:
+        """What was set but has no effect here, a sentence each: to be logged once, at the start."""
+        sentences = []
+        for name in sorted(self.static):
+            setting = registry.broker_setting(name)
+            if setting is not None and setting.effect is Effect.ACCEPTED:
+                sentences.append(f"{name} is accepted without effect: {setting.documentation}")
+            elif setting is None:
+                sentences.append(f"{name} is accepted without effect: it belongs to a plugin that is not loaded.")
+        if self.static.get("zookeeper.connect"):
+            sentences.append(
+                "zookeeper.connect is accepted without effect: metadata is kept in the embedded store of this process."
+            )
+        return sentences
+
+    # Changes while running.
+
+    def set_dynamic(self, cluster_default: Mapping[str, str], broker: Mapping[str, str]) -> frozenset[str]:
+        """Takes the changes as they stand in the store; names whose value is another now, after `on_change` was told.
+
+        What is unknown, read-only or invalid there (written past AlterConfigs) is left out.
+        """
+        self.dynamic_default = MappingProxyType(
+            {name: text for name, text in cluster_default.items() if _dynamic_problem(name, text) is None}
+        )
+        self.dynamic_broker = MappingProxyType(
+            {name: text for name, text in broker.items() if _dynamic_problem(name, text) is None}
+        )
+        before = self.values
+        self.values = self._resolve()
+        changed = frozenset(name for name, value in self.values.items() if before[name] != value)
+        if changed:
+            for told in self._listeners_of_changes:
+                told(changed)
+        return changed
+
+    def on_change(self, told: Callable[[frozenset[str]], object]) -> None:
+        """Calls `told(names)` whenever settings got other values, for those who keep what follows from them."""
+        self._listeners_of_changes.append(told)
+
+    def _resolve(self) -> dict[str, Value]:
+        values: dict[str, Value] = {}
+        for name, setting in registry.BROKER.items():
+            for layer in (self.dynamic_broker, self.dynamic_default, self.static):
+                if name in layer:
+                    values[name] = setting.parse(layer[name])
+                    break
+            else:
+                values[name] = setting.default
+        return values
+
+    # For DescribeConfigs.
+
+    def synonyms(self, name: str) -> list[Synonym]:
+        """Every place where `name`, or one that means the same, is set, the one that counts first; secrets are None."""
+        found = []
+        names = registry.synonyms(name)
+        layers: tuple[tuple[Source, Mapping[str, str]], ...] = (
+            (Source.DYNAMIC_BROKER, self.dynamic_broker),
+            (Source.DYNAMIC_DEFAULT_BROKER, self.dynamic_default),
+            (Source.STATIC_BROKER, self.static),
+        )
+        for source, layer in layers:
+            for synonym in names:
+                if synonym in layer:
+                    setting = registry.broker_setting(synonym)
+                    hidden = setting is not None and setting.is_sensitive
+                    found.append(Synonym(synonym, None if hidden else layer[synonym], source))
+        for synonym in names:
+            setting = registry.broker_setting(synonym)
+            if setting is not None and setting.default is not None:
+                shown = None if setting.is_sensitive else render(setting.default)
+                found.append(Synonym(synonym, shown, Source.DEFAULT))
+        return found
+
+
+def _text(value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _entry_problem(entry: Entry) -> str | None:
+    """What is wrong with one line of the file by itself, and what to do; None when nothing is."""
+    name, text = entry.name, entry.value
+    if registry.is_plugin_setting(name):
+        return None
+    setting = registry.broker_setting(name)
+    if setting is None:
+        if name in registry.TOPIC:
+            return f"{name} is a topic's setting: " + (
+                f"for all topics set {registry.TOPIC[name].synonyms[0]}"
+                if registry.TOPIC[name].synonyms
+                else "set it with `tidelog topics alter`"
+            )
+        near = registry.nearest(name, registry.BROKER)
+        return f"unknown setting {name}" + (f": did you mean {near}?" if near else ": remove it")
+    if name in registry.RUNTIME_ONLY:
+        return f"{name} can only be set while the broker runs: remove it, and use `tidelog configs`"
+    try:
+        advice = registry.refusal(setting, text)
+        if advice is None:
+            setting.parse(text)
+    except InvalidValue as error:
+        return str(error)
+    return f"{name} is not supported: {advice}" if advice else None
+
+
+def _dynamic_problem(name: str, text: str) -> str | None:
+    """Why `name` cannot be changed to `text` while running; None when it can."""
+    setting = registry.broker_setting(name)
+    if setting is None:
+        return f"Unknown broker config name: {name}"
+    if not registry.is_dynamic(name):
+        return f"Cannot update these configs dynamically: {name}"
+    try:
+        setting.parse(text)
+    except InvalidValue as error:
+        return str(error)
+    return None
+
+
+def validate_dynamic(changes: Mapping[str, str], *, cluster_default: bool) -> None:
+    """Checks changes of brokers' settings as a whole, as they would stand in the store; ValueError in Kafka's words.
+
+    `cluster_default`: for all brokers; settings that are one broker's affair are refused then.
+    """
+    read_only = sorted(name for name in changes if registry.broker_setting(name) and not registry.is_dynamic(name))
+    if read_only:
+        raise ValueError(f"Cannot update these configs dynamically: Set({', '.join(read_only)})")
+    if cluster_default:
+        own = sorted(
+            name for name in changes if (found := registry.broker_setting(name)) and found.mode is UpdateMode.PER_BROKER
+        )
+        if own:
+            raise ValueError(f"Cannot update these configs at default cluster level: Set({', '.join(own)})")
+    for name, text in changes.items():
+        problem = _dynamic_problem(name, text)
+        if problem is not None:
+            raise ValueError(problem)
+        setting = registry.broker_setting(name)
+        advice = registry.refusal(setting, text) if setting else None
+        if advice:
+            raise ValueError(f"Invalid value {text} for configuration {name}: {advice}")
