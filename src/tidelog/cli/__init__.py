@@ -1,0 +1,146 @@
+"""The command line: one program, a module a noun.
+
+A command's module is imported when the command is named, and not before, so that `tidelog start` never loads what makes
+tables pretty and `tidelog --help` loads none of it. A module offers one of two things:
+
+    run(arguments: Sequence[str]) -> int      parses what follows the command's name itself, and returns the exit code
+    app: typer.Typer                          or leaves that to typer
+
+Exit codes: 0 done, 1 refused or failed (one line on stderr says why and what to do), 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    import typer
+
+DONE: Final = 0
+FAILED: Final = 1
+WRONG_USAGE: Final = 2
+INTERRUPTED: Final = 130
+"""128 and SIGINT, as shells count: for commands that Ctrl-C keeps from finishing."""
+
+
+class Command(NamedTuple):
+    """What the program knows of a command without importing it."""
+
+    module: str
+    summary: str
+
+
+COMMANDS: Final = {
+    "start": Command("tidelog.cli.start", "A cluster on this machine: embedded store and one or more brokers."),
+    "broker": Command("tidelog.cli.broker", "One broker from a server.properties file."),
+    "topics": Command("tidelog.cli.topics", "Topics and partitions: create, list, describe, alter, delete."),
+    "configs": Command("tidelog.cli.configs", "Settings of topics and brokers: describe, alter."),
+    "produce": Command("tidelog.cli.produce", "Records from files, pipes and the terminal into a topic."),
+    "consume": Command("tidelog.cli.consume", "Records out of topics: values, keys, JSON lines."),
+    "log-dirs": Command("tidelog.cli.log_dirs", "Log directories of brokers, and the bytes of each replica in them."),
+    "dump": Command("tidelog.cli.dump", "What is in a segment, index, checkpoint or snapshot file."),
+    "table": Command("tidelog.cli.table", "A topic into a Delta table on Spark, once or for ever."),
+}
+
+
+def main() -> None:
+    """The console script: runs the command of sys.argv and exits with its code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs a command and returns its exit code; what goes wrong is one line on stderr."""
+    try:
+        command = COMMANDS.get(arguments[0]) if arguments else None
+        if command is None:
+            return _top_level(arguments)
+        module = importlib.import_module(command.module)
+        if hasattr(module, "run"):
+            code = int(module.run(arguments[1:]))
+        else:
+            code = _run_app(module.app, arguments[1:], f"tidelog {arguments[0]}")
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough (`| head`); the interpreter's last flush must find no pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except Exception as error:
+        reason = _expected(error)
+        if reason is None:
+            raise
+        print(f"tidelog: {reason}", file=sys.stderr)
+        return FAILED
+
+
+def _expected(error: Exception) -> str | None:
+    """What to tell people of an error that the world made, None for one that is ours."""
+    from tidelog.client.errors import ClientError
+    from tidelog.model.errors import KafkaError
+
+    if isinstance(error, KafkaError):
+        return error.message or error.code.name
+    if isinstance(error, ClientError):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    return None
+
+
+def _run_app(app: typer.Typer, arguments: Sequence[str], name: str) -> int:
+    import typer
+    from typer.main import get_command
+
+    try:
+        result = get_command(app).main(args=list(arguments), prog_name=name, standalone_mode=False)
+    except typer.Exit as stop:
+        return stop.exit_code
+    except typer.Abort:
+        return INTERRUPTED
+    except Exception as error:
+        if hasattr(error, "show") and hasattr(error, "exit_code"):
+            error.show()
+            return WRONG_USAGE
+        raise
+    return result if isinstance(result, int) else DONE
+
+
+def _top_level(arguments: Sequence[str]) -> int:
+    """`tidelog` without a command it knows: help, version, or what was wrong."""
+    import typer
+
+    from tidelog import __version__
+
+    app = typer.Typer(
+        name="tidelog",
+        help="A Kafka-compatible distributed log whose topics are tables in Spark.",
+        epilog="`tidelog COMMAND --help` tells more. -b or TIDELOG_BOOTSTRAP names any Kafka cluster (127.0.0.1:9092).",
+        no_args_is_help=True,
+        add_completion=False,
+    )
+
+    def version(show: bool) -> None:
+        if show:
+            print(f"tidelog {__version__}")
+            raise typer.Exit
+
+    @app.callback()
+    def options(
+        show_version: bool = typer.Option(
+            False, "--version", callback=version, is_eager=True, help="Print the version and exit."
+        ),
+    ) -> None:
+        pass
+
+    def nothing() -> None:
+        pass
+
+    for name, command in COMMANDS.items():
+        app.command(name, help=command.summary)(nothing)
+    return _run_app(app, arguments, "tidelog")
