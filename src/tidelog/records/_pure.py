@@ -1,7 +1,7 @@
 """The kernel's twin in plain Python: same functions, same results, same errors, some hundred times slower.
 
-It serves where no C compiler was there to build `_kernel`, it says what is wrong with what the kernel refused, and the property tests hold the
-two equal.
+It serves where no C compiler was there to build `_kernel`, it says what is wrong with what the kernel refused, and the
+property tests hold the two equal.
 """
 
 from array import array
@@ -43,7 +43,9 @@ Buffers: TypeAlias = tuple[
     BinaryBuffers | None,
     tuple[bytearray, BinaryBuffers, BinaryBuffers] | None,
 ]
-"""Of offsets, timestamps (int64), timestamp types (int32), keys, values, headers (list offsets, keys, values); None where not asked for."""
+"""Of offsets, timestamps (int64), timestamp types (int32), keys, values, headers (list offsets, keys, values); None
+where not asked for.
+"""
 
 
 def scan_records(section: Bytes, count: int, base_timestamp: int) -> tuple[int, int, int]:
@@ -77,8 +79,8 @@ def _ordered_fields(section: Bytes, count: int, last_offset_delta: int) -> Itera
     for index, fields in enumerate(decode_fields(section, count)):
         if not previous < fields.offset_delta <= last_offset_delta:
             raise CorruptData(
-                f"record {index} of {count}: an offset delta of {fields.offset_delta} after {previous}, in a batch that ends"
-                f" at {last_offset_delta}"
+                f"record {index} of {count}: an offset delta of {fields.offset_delta} after {previous},"
+                f" in a batch that ends at {last_offset_delta}"
             )
         previous = fields.offset_delta
         yield fields
@@ -147,9 +149,9 @@ class ColumnBuilder:
     ) -> tuple[int, int]:
         """Takes the records of an uncompressed section whose offsets lie in start_offset .. end_offset - 1.
 
-        `rows_max` and `bytes_max` bound the builder's totals; the first row is taken whatever its size. Gives DONE, LIMIT
-        or END, and with LIMIT the offset of the record that did not fit. `CorruptData` when the part of the section that
-        was read is malformed; what was taken from it before is still there then (see `rollback`).
+        `rows_max` and `bytes_max` bound the builder's totals; the first row is taken whatever its size. Gives DONE,
+        LIMIT or END, and with LIMIT the offset of the record that did not fit. `CorruptData` when the part of the
+        section that was read is malformed; what was taken from it before is still there then (see `rollback`).
         """
         if count > len(section) // RECORD_SIZE_MIN:
             explain(section, count, last_offset_delta)
@@ -168,7 +170,9 @@ class ColumnBuilder:
                 size += fields.headers_size
             if self.rows >= rows_max or (self.rows > 0 and size > bytes_max - self.bytes):
                 return LIMIT, offset
-            timestamp = wrap_int64(base_timestamp + fields.timestamp_delta) if log_append_time is None else log_append_time
+            timestamp = (
+                wrap_int64(base_timestamp + fields.timestamp_delta) if log_append_time is None else log_append_time
+            )
             self._append_row(offset, wrap_int64(timestamp * self._timestamp_scale), timestamp_type, fields)
             self.bytes += size
             self.rows += 1
@@ -274,9 +278,10 @@ def encode_section(
 ) -> tuple[bytearray, int, int, int]:
     """The record section of one batch from rows `row` .. `end_row` - 1, as many as fit `bytes_max`, at least one.
 
-    `prefix` bytes are left free before it. Timestamps (int64) are divided by `timestamp_scale`, rounding down. Headers of
-    row r are rows list_offsets[list_first + r] .. list_offsets[list_first + r + 1] - 1 of their columns. Gives the bytes,
-    the next row, the base and the greatest timestamp. ValueError for a header without a key, and for a row too large.
+    `prefix` bytes are left free before it. Timestamps (int64) are divided by `timestamp_scale`, rounding down. Headers
+    of row r are rows list_offsets[list_first + r] .. list_offsets[list_first + r + 1] - 1 of their columns. Gives the
+    bytes, the next row, the base and the greatest timestamp. ValueError for a header without a key, and for a row too
+    large.
     """
     output = bytearray(prefix)
     first_row = row

@@ -3,11 +3,11 @@
     0  base offset int64        16 magic int8 = 2              27 base timestamp int64     51 producer epoch int16
     8  length int32             17 CRC32C uint32, of 21..end   35 max timestamp int64      53 base sequence int32
     12 leader epoch int32       21 attributes int16            43 producer id int64        57 record count int32
-                                23 last offset delta int32                                 61 records, perhaps compressed
+                                23 last offset delta int32                                 61 records
 
-`length` counts from byte 12. The checksum leaves out base offset and leader epoch, which the leader patches into the bytes
-as they came. Everything here that runs once a batch is constant work in Python: the header is unpacked by one call into
-a tuple, the checksum and the walk over records are C.
+`length` counts from byte 12. The checksum leaves out base offset and leader epoch, which the leader patches into the
+bytes as they came. Everything here that runs once a batch is constant work in Python: the header is unpacked by one
+call into a tuple, the checksum and the walk over records are C.
 """
 
 from collections.abc import Iterable, Iterator
@@ -143,7 +143,9 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop the batch's tombstones and markers (KIP-534), milliseconds since 1970; None if unset."""
+        """When compaction may drop the batch's tombstones and markers (KIP-534), milliseconds since 1970; None if
+        unset.
+        """
         return self.base_timestamp if self.attributes & _DELETE_HORIZON else None
 
     @property
@@ -195,7 +197,8 @@ def check_crc(buffer: Bytes, position: int, header: BatchHeader) -> None:
     end = position + header.length + SIZE_PREFIX
     if end > len(buffer):
         raise InvalidBatch(
-            ErrorCode.CORRUPT_MESSAGE, f"the batch is cut short: {len(buffer) - position} of {header.size} bytes are there"
+            ErrorCode.CORRUPT_MESSAGE,
+            f"the batch is cut short: {len(buffer) - position} of {header.size} bytes are there",
         )
     computed = crc32c(memoryview(buffer)[position + CRC_START : end])
     if computed != header.crc:
@@ -219,12 +222,13 @@ def validate(
 ) -> None:
     """Checks a batch before it is appended; raises `InvalidBatch`, whose code is the answer to the producer.
 
-    Always: bytes all there, checksum, codec, offsets and count that agree (constant work in Python). A client's batch moreover may
-    be no control batch, and of an idempotent producer must have a sequence. Then its records: an uncompressed batch's are
-    walked over in C for their shape, their consecutive offsets, their timestamps and (`keys_required`, for compacted
-    topics) their keys. A compressed batch is opened for the same only where `decompressed_size_max` (bytes) is given or
-    `keys_required` is set: Kafka always opens it, which costs more than all the rest of an append; without it the
-    header's own timestamps are judged, and a reader finds what is wrong inside.
+    Always: bytes all there, checksum, codec, offsets and count that agree (constant work in Python). A client's batch
+    moreover may be no control batch, and of an idempotent producer must have a sequence. Then its records: an
+    uncompressed batch's are walked over in C for their shape, their consecutive offsets, their timestamps and
+    (`keys_required`, for compacted topics) their keys. A compressed batch is opened for the same only where
+    `decompressed_size_max` (bytes) is given or `keys_required` is set: Kafka always opens it, which costs more than
+    all the rest of an append; without it the header's own timestamps are judged, and a reader finds what is wrong
+    inside.
 
     `timestamp_type` is the topic's; with LOG_APPEND_TIME timestamps are not judged. The bounds are
     `message.timestamp.before.max.ms` and `message.timestamp.after.max.ms`, None for none.
@@ -257,7 +261,8 @@ def validate(
     if keys_required and null_keys:
         raise InvalidBatch(
             ErrorCode.INVALID_RECORD,
-            f"Compacted topic cannot accept message without key: {null_keys} of {header.records_count} records have none",
+            f"Compacted topic cannot accept message without key: {null_keys} of {header.records_count}"
+            " records have none",
         )
 
 
@@ -280,7 +285,8 @@ def _check_client_header(header: BatchHeader) -> None:
         )
     if header.attributes & _TIMESTAMP_TYPE:
         raise InvalidBatch(
-            ErrorCode.INVALID_TIMESTAMP, "Producer should not set timestamp type to LogAppendTime: it is the topic's setting"
+            ErrorCode.INVALID_TIMESTAMP,
+            "Producer should not set timestamp type to LogAppendTime: it is the topic's setting",
         )
 
 
@@ -339,7 +345,8 @@ def read_records(buffer: Bytes, position: int = 0, *, size_max: int = DECOMPRESS
     header = read_header(buffer, position)
     if position + header.size > len(buffer):
         raise InvalidBatch(
-            ErrorCode.CORRUPT_MESSAGE, f"the batch is cut short: {len(buffer) - position} of {header.size} bytes are there"
+            ErrorCode.CORRUPT_MESSAGE,
+            f"the batch is cut short: {len(buffer) - position} of {header.size} bytes are there",
         )
     section = records_section(buffer, position, header, size_max=size_max)
     stamp = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
@@ -386,7 +393,9 @@ def build_batch(
         partition_leader_epoch=partition_leader_epoch,
         magic=MAGIC,
         crc=0,
-        attributes=_attributes(codec, transactional, control, log_append_time is not None, delete_horizon_ms is not None),
+        attributes=_attributes(
+            codec, transactional, control, log_append_time is not None, delete_horizon_ms is not None
+        ),
         last_offset_delta=last_offset - base_offset,
         base_timestamp=base_timestamp,
         max_timestamp=max(record.timestamp for record in records) if log_append_time is None else log_append_time,
@@ -411,7 +420,9 @@ def build_empty_batch(
     transactional: bool = False,
     control: bool = False,
 ) -> bytes:
-    """What compaction leaves of a producer's last batch when all its records went, so that its sequence is remembered."""
+    """What compaction leaves of a producer's last batch when all its records went, so that its sequence is
+    remembered.
+    """
     header = BatchHeader(
         base_offset=base_offset,
         length=0,
@@ -466,7 +477,9 @@ def _sealed_header(header: BatchHeader, section: Bytes) -> bytes:
 def _no_header(buffer: Bytes, position: int) -> InvalidBatch:
     remaining = len(buffer) - position
     if remaining <= MAGIC_POSITION:
-        return InvalidBatch(ErrorCode.CORRUPT_MESSAGE, f"the header of a batch is cut short after {max(remaining, 0)} bytes")
+        return InvalidBatch(
+            ErrorCode.CORRUPT_MESSAGE, f"the header of a batch is cut short after {max(remaining, 0)} bytes"
+        )
     magic = buffer[position + MAGIC_POSITION]
     if magic < MAGIC:
         return InvalidBatch(
@@ -483,5 +496,6 @@ def _no_header(buffer: Bytes, position: int) -> InvalidBatch:
 def _too_small(header: BatchHeader) -> InvalidBatch:
     return InvalidBatch(
         ErrorCode.CORRUPT_MESSAGE,
-        f"Record batch is corrupted (the size {header.size} is smaller than the minimum allowed overhead {HEADER_SIZE})",
+        f"Record batch is corrupted (the size {header.size} is smaller than the minimum"
+        f" allowed overhead {HEADER_SIZE})",
     )

@@ -1,6 +1,7 @@
 """CRC32C (Castagnoli), the checksum of record batches, from a C library at more than 20 GB/s.
 
-`fastcrc` takes any contiguous buffer, memoryviews included, so a batch inside a received frame is checked without a copy.
+`fastcrc` takes any contiguous buffer, memoryviews included, so a batch inside a received frame is checked without a
+copy.
 """
 
 from typing import Final

@@ -1,11 +1,12 @@
-"""Batches to columns and columns to batches, in bulk: what the Spark source, the sink, compaction and the dump tool run on.
+"""Batches to columns and columns to batches, in bulk: what Spark's source and sink, compaction and the dump tool run on.
 
 Columns are plain buffers laid out as Arrow lays out its arrays, so that whoever has Arrow wraps them without a copy
 (`pyarrow.Array.from_buffers`) and whoever has not need not load it. The work per record is in `_kernel` (C), or in its
-Python twin `_pure` where that was not built; here is the work per batch: headers, checksums, decompression, what to skip.
+Python twin `_pure` where that was not built; here is the work per batch: headers, checksums, decompression, what to
+skip.
 
-    slices = decode_columns(data, start_offset=120, rows_max=50_000)      # one Arrow batch
-    slices = decode_columns(data, position=slices.position, start_offset=slices.next_offset, rows_max=50_000)     # the next
+    part = decode_columns(data, start_offset=120, rows_max=50_000)
+    part = decode_columns(data, position=part.position, start_offset=part.next_offset, rows_max=50_000)
 """
 
 from collections.abc import Iterable
@@ -115,7 +116,9 @@ class AbortedTransactions:
         self._active: set[int] = set()
 
     def skips(self, buffer: Bytes, position: int, header: BatchHeader) -> bool:
-        """Whether the batch belongs to an aborted transaction; to be asked for each batch in order, control batches too."""
+        """Whether the batch belongs to an aborted transaction; to be asked for each batch in order, control batches
+        too.
+        """
         while self._pending and self._pending[-1][1] <= header.last_offset:
             self._active.add(self._pending.pop()[0])
         if header.producer_id not in self._active or not header.is_transactional:
@@ -144,13 +147,13 @@ def decode_columns(
 ) -> Columns:
     """The records in `data` from `position` on whose offsets lie in start_offset .. end_offset - 1 (None: no end).
 
-    Stops at the end of the data or a batch that is cut short, at `end_offset`, after `rows_max` rows or before `bytes_max` bytes
-    of the columns asked for (the first row is taken whatever its size); `next_offset` and `position` say where to go on.
-    Control batches are skipped, and those that `aborted` names. `timestamp_scale` is 1 for milliseconds, 1000 for
-    microseconds.
+    Stops at the end of the data or a batch that is cut short, at `end_offset`, after `rows_max` rows or before
+    `bytes_max` bytes of the columns asked for (the first row is taken whatever its size); `next_offset` and `position`
+    say where to go on. Control batches are skipped, and those that `aborted` names. `timestamp_scale` is 1 for
+    milliseconds, 1000 for microseconds.
 
-    `InvalidBatch` for a batch that is damaged, malformed or of an old format, when it is the first to be read; a later one ends
-    the slice before it, so that what is good comes out first and the next call raises.
+    `InvalidBatch` for a batch that is damaged, malformed or of an old format, when it is the first to be read; a later
+    one ends the slice before it, so that what is good comes out first and the next call raises.
     """
     if rows_max < 1 or bytes_max < 1:
         raise ValueError(f"rows_max {rows_max} and bytes_max {bytes_max} must be at least 1")
@@ -233,7 +236,9 @@ def _finish(builder: "implementation.ColumnBuilder", next_offset: int, position:
         timestamp_type=timestamp_type,
         key=BinaryColumn(*key) if key is not None else None,
         value=BinaryColumn(*value) if value is not None else None,
-        headers=HeadersColumn(headers[0], BinaryColumn(*headers[1]), BinaryColumn(*headers[2])) if headers is not None else None,
+        headers=HeadersColumn(headers[0], BinaryColumn(*headers[1]), BinaryColumn(*headers[2]))
+        if headers is not None
+        else None,
     )
 
 
@@ -259,11 +264,13 @@ def encode_columns(
     base_sequence: int = -1,
     transactional: bool = False,
 ) -> list[bytes | bytearray]:
-    """Rows 0 .. rows - 1 of the columns as batches, in order, each of at most `batch_bytes_max` bytes before compression.
+    """Rows 0 .. rows - 1 of the columns as batches, in order, each of at most `batch_bytes_max` bytes before
+    compression.
 
-    A row larger than that gets a batch of its own. `timestamp` holds int64 without nulls, divided by `timestamp_scale`; a
-    column that is None is null in every row. Offsets count on from `base_offset` over all batches, sequences from
-    `base_sequence`. ValueError when a buffer does not hold the rows, or a row is too large for any record.
+    A row larger than that gets a batch of its own. `timestamp` holds int64 without nulls, divided by
+    `timestamp_scale`; a column that is None is null in every row. Offsets count on from `base_offset` over all
+    batches, sequences from `base_sequence`. ValueError when a buffer does not hold the rows, or a row is too large for
+    any record.
     """
     timestamps = memoryview(timestamp).cast("B").cast("q")
     if len(timestamps) < rows:
@@ -315,7 +322,14 @@ def encode_columns(
 def _source(column: BinaryColumn | None, rows: int) -> "implementation.BinarySource | None":
     if column is None:
         return None
-    return implementation.BinarySource(column.offsets, column.data, column.validity, column.first, column.large, rows)
+    return implementation.BinarySource(
+        memoryview(column.offsets).cast("B"),
+        memoryview(column.data).cast("B") if column.data is not None else None,
+        memoryview(column.validity).cast("B") if column.validity is not None else None,
+        column.first,
+        column.large,
+        rows,
+    )
 
 
 def _header_sources(

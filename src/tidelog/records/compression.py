@@ -1,7 +1,7 @@
 """The four codecs of record batches, framed as the Java client frames them, and read with a bound.
 
-The header of a batch does not say how large its records are, so every reader here is told how many bytes it may produce;
-past that it stops and raises `DecompressionBomb`, having allocated no more than that. Frames:
+The header of a batch does not say how large its records are, so every reader here is told how many bytes it may
+produce; past that it stops and raises `DecompressionBomb`, having allocated no more than that. Frames:
 
 - snappy: xerial's (16 bytes of header, then blocks of 32 KiB, each with its compressed length), as Java writes it;
   librdkafka and others send one raw block without a frame, which is accepted too.
@@ -20,8 +20,8 @@ from tidelog.ports.disk import Bytes
 from tidelog.records.errors import CorruptData, DecompressionBomb, InvalidBatch
 
 DECOMPRESSED_SIZE_MAX: Final = 128 * 1024 * 1024
-"""Bytes that the records of one batch may take when the caller sets no bound of its own. The default batch limit is 1 MiB
-compressed; text that compresses a hundredfold still fits, zeros at the codecs' best (1,000-fold and more) do not."""
+"""Bytes that the records of one batch may take when the caller sets no bound of its own. A batch is 1 MiB at most by
+default; text that compresses a hundredfold still fits, zeros at the codecs' best (1,000-fold and more) do not."""
 
 
 class Codec(IntEnum):
@@ -47,7 +47,13 @@ class Codec(IntEnum):
         return self.name.lower()
 
 
-_CODECS_BY_NAME: Final = {"none": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
+_CODECS_BY_NAME: Final = {
+    "none": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
 
 LEVELS: Final = {Codec.GZIP: (1, 9, -1), Codec.LZ4: (1, 17, 9), Codec.ZSTD: (-131072, 22, 3)}
 """Lowest, highest and default level of `compression.gzip.level`, `compression.lz4.level`, `compression.zstd.level`
@@ -194,7 +200,7 @@ def _xerial_blocks(data: Bytes) -> list[memoryview]:
     position = len(_XERIAL_HEADER)
     blocks: list[memoryview] = []
     while position < len(view):
-        if view[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
+        if view[position : position + len(_XERIAL_MAGIC)].tobytes() == _XERIAL_MAGIC:
             position += len(_XERIAL_HEADER)  # Streams may be joined; Java's reader skips the headers between.
             continue
         if position + 4 > len(view):
@@ -211,7 +217,7 @@ def _xerial_blocks(data: Bytes) -> list[memoryview]:
 # lz4
 
 _LZ4_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
-"""Magic; version 1 with independent blocks and no checksums; blocks of 64 KiB at most; the checksum of these two bytes."""
+"""Magic; version 1, independent blocks, no checksums; blocks of 64 KiB; the checksum of the two bytes before."""
 _LZ4_BLOCK: Final = 64 * 1024
 _LZ4_END: Final = bytes(4)
 _LZ4_STORED: Final = 0x80000000
@@ -222,13 +228,10 @@ _LZ4_LEVEL_MAX: Final = 12
 
 def _compress_lz4(data: Bytes, level: int | None) -> bytes:
     view = memoryview(data).cast("B")
-    options: dict[str, object] = {"store_size": False}
-    if level is not None and level != LEVELS[Codec.LZ4][2]:
-        options |= {"mode": "high_compression", "compression": min(level, _LZ4_LEVEL_MAX)}
     parts: list[Bytes] = [_LZ4_HEADER]
     for start in range(0, len(view), _LZ4_BLOCK):
         block = view[start : start + _LZ4_BLOCK]
-        compressed = memoryview(cramjam.lz4.compress_block(block, **options))
+        compressed = memoryview(_compress_lz4_block(block, level))
         if len(compressed) < len(block):
             parts.append(len(compressed).to_bytes(4, "little"))
             parts.append(compressed)
@@ -237,6 +240,13 @@ def _compress_lz4(data: Bytes, level: int | None) -> bytes:
             parts.append(block)
     parts.append(_LZ4_END)
     return b"".join(parts)
+
+
+def _compress_lz4_block(block: memoryview, level: int | None) -> Any:
+    if level is None or level == LEVELS[Codec.LZ4][2]:
+        return cramjam.lz4.compress_block(block, store_size=False)
+    compression = min(level, _LZ4_LEVEL_MAX)
+    return cramjam.lz4.compress_block(block, store_size=False, mode="high_compression", compression=compression)
 
 
 def check_codec(attributes: int) -> Codec:

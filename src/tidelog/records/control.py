@@ -1,7 +1,8 @@
 """Control records: what transactions and the controllers' logs write between the applications' records.
 
-A control batch holds one record or more whose key is a version and a type, whose value depends on the type. The end of a transaction (type
-COMMIT or ABORT) is the one that partitions of topics hold: version and the transaction coordinator's epoch.
+A control batch holds one record or more whose key is a version and a type, whose value depends on the type. The end of
+a transaction (type COMMIT or ABORT) is the one that partitions of topics hold: version and the transaction
+coordinator's epoch.
 """
 
 from enum import IntEnum

@@ -1,10 +1,10 @@
 """Which leader epoch began at which offset: the memory that truncation after a change of leaders works from (KIP-101).
 
     entries   (0, 0) (3, 120) (4, 250)          epoch 0 wrote 0..119, epoch 3 wrote 120..249, epoch 4 writes from 250
-    end_offset_for(3, log_end=300)  -> (3, 250)     end_offset_for(1, 300) -> (0, 120)     end_offset_for(4, 300) -> (4, 300)
+    end_offset_for(3, log_end=300) -> (3, 250)   end_offset_for(1, 300) -> (0, 120)   end_offset_for(4, 300) -> (4, 300)
 
-Both the epochs and the offsets of the entries rise strictly. The cache holds no file: whoever owns the partition's folder
-writes `to_checkpoint_text` into `leader-epoch-checkpoint` after a call that changed something.
+Both the epochs and the offsets of the entries rise strictly. The cache holds no file: whoever owns the partition's
+folder writes `to_checkpoint_text` into `leader-epoch-checkpoint` after a call that changed something.
 """
 
 from bisect import bisect_left, bisect_right
@@ -76,8 +76,8 @@ class EpochCache:
     def end_offset_for(self, epoch: LeaderEpoch, log_end: Offset) -> tuple[LeaderEpoch, Offset]:
         """The largest known epoch that is not above `epoch`, and the offset at which it ended.
 
-        (-1, -1) when `epoch` is -1 or above every known one; the requested epoch itself with the first entry's start when
-        it is below every known one (its records are gone, so that is where its part of the log ends).
+        (-1, -1) when `epoch` is -1 or above every known one; the requested epoch itself with the first entry's start
+        when it is below every known one (its records are gone, so that is where its part of the log ends).
         """
         entries = self._entries
         if epoch == NO_LEADER_EPOCH or not entries or epoch > entries[-1].epoch:
@@ -120,7 +120,11 @@ class EpochCache:
 
     def to_checkpoint_text(self) -> str:
         """The content of a `leader-epoch-checkpoint` file: version, count, then "epoch offset" a line."""
-        lines = [_CHECKPOINT_VERSION, str(len(self._entries)), *(f"{entry.epoch} {entry.start_offset}" for entry in self._entries)]
+        lines = [
+            _CHECKPOINT_VERSION,
+            str(len(self._entries)),
+            *(f"{entry.epoch} {entry.start_offset}" for entry in self._entries),
+        ]
         return "\n".join(lines) + "\n"
 
     @classmethod
@@ -128,7 +132,9 @@ class EpochCache:
         """The inverse; `CheckpointError` naming the line when the text is not of that form."""
         lines = text.splitlines()
         if not lines or lines[0].strip() != _CHECKPOINT_VERSION:
-            raise CheckpointError(f"line 1: version {_CHECKPOINT_VERSION} expected, found {lines[0] if lines else ''!r}")
+            raise CheckpointError(
+                f"line 1: version {_CHECKPOINT_VERSION} expected, found {lines[0] if lines else ''!r}"
+            )
         if len(lines) < 2 or not lines[1].strip().isdecimal():
             raise CheckpointError(f"line 2: a count expected, found {lines[1] if len(lines) > 1 else ''!r}")
         count = int(lines[1])
@@ -151,9 +157,9 @@ class EpochCache:
         return f"EpochCache({[tuple(entry) for entry in self._entries]})"
 
 
-def _epoch(entry: EpochEntry) -> int:
+def _epoch(entry: EpochEntry) -> LeaderEpoch:
     return entry.epoch
 
 
-def _start_offset(entry: EpochEntry) -> int:
+def _start_offset(entry: EpochEntry) -> Offset:
     return entry.start_offset

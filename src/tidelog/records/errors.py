@@ -1,19 +1,21 @@
 """What can be wrong with record batches, one class a kind, each with Kafka's code for it.
 
-All of these are the fault of whoever wrote the bytes. The message says what was found; the code is what a producer sees.
+All of these are the fault of whoever wrote the bytes. The message says what was found; the code is what a producer
+sees.
 """
 
 from tidelog.model.errors import ErrorCode, KafkaError
 
 
-class InvalidBatch(KafkaError):
+class InvalidBatch(KafkaError):  # noqa: N818 - a verdict, as Kafka words it.
     """A batch refused. `code` is CORRUPT_MESSAGE (retriable: the bytes broke on their way), INVALID_RECORD (they were
     built wrongly), INVALID_TIMESTAMP, UNSUPPORTED_FOR_MESSAGE_FORMAT (magic 0 or 1) or UNSUPPORTED_COMPRESSION_TYPE.
     """
 
 
 class CorruptData(InvalidBatch):
-    """Compressed bytes that their codec cannot read, or records that are not shaped as records, or not as the header says.
+    """Compressed bytes that their codec cannot read, or records that are not shaped as records, or not as the header
+    says.
 
     The code is INVALID_RECORD, which clients do not retry: where the checksum held, the writer built them so.
     """

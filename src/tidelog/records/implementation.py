@@ -1,4 +1,4 @@
-"""Chooses the compiled kernel, or its Python twin where the kernel was not built; says once which it took, if the slow one.
+"""Chooses the compiled kernel, or its Python twin where the kernel was not built, and says so once if it is the twin.
 
 The environment variable TIDELOG_PURE=1 makes the kernel refuse to load, for tests and for a second opinion.
 """

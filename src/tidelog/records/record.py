@@ -1,7 +1,8 @@
 """Single records of format v2: what a record holds, and its bytes inside a batch, one at a time in Python.
 
     length varint | attributes int8 (unused) | timestamp delta varlong | offset delta varint
-    | key length varint, key | value length varint, value | header count varint, [key length, key, value length, value]...
+    | key length varint, key | value length varint, value | header count varint, [key length, key, value length,
+    value]...
 
 Deltas are against the batch's base. Bulk work (millions of records) belongs to `tidelog.records.columns`.
 """
@@ -28,7 +29,9 @@ class Record(NamedTuple):
 
     offset: int
     timestamp: int
-    """Milliseconds since 1970; of the batch where the topic keeps the time of appending; -1 where the writer gave none."""
+    """Milliseconds since 1970; of the batch where the topic keeps the time of appending; -1 where the writer gave
+    none.
+    """
     key: bytes | None
     value: bytes | None
     headers: Sequence[Header] = ()

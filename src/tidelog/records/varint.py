@@ -1,7 +1,7 @@
 """Variable-length integers as records use them: base 128, low groups first; the signed ones zigzag.
 
-A `varint` holds 32 bits in at most 5 bytes, a `varlong` 64 bits in at most 10. Kafka refuses longer ones, and a fifth or
-tenth byte that has bits beyond the width loses them; so it is here.
+A `varint` holds 32 bits in at most 5 bytes, a `varlong` 64 bits in at most 10. Kafka refuses longer ones, and a fifth
+or tenth byte that has bits beyond the width loses them; so it is here.
 """
 
 from tidelog.ports.disk import Bytes
@@ -17,6 +17,11 @@ class VarintError(ValueError):
 def encode_unsigned_varint(value: int) -> bytes:
     """`value` in 0 .. 2**32 - 1 (a negative one counts as its 32-bit two's complement)."""
     return _encode(value & 0xFFFFFFFF)
+
+
+def encode_unsigned_varlong(value: int) -> bytes:
+    """`value` in 0 .. 2**64 - 1 (a negative one counts as its 64-bit two's complement)."""
+    return _encode(value & 0xFFFFFFFFFFFFFFFF)
 
 
 def encode_varint(value: int) -> bytes:
@@ -37,6 +42,12 @@ def decode_unsigned_varint(buffer: Bytes, position: int) -> tuple[int, int]:
     """The number at `position` and the position after it; `VarintError` if there is none."""
     raw, end = _decode(buffer, position, VARINT_SIZE_MAX)
     return raw & 0xFFFFFFFF, end
+
+
+def decode_unsigned_varlong(buffer: Bytes, position: int) -> tuple[int, int]:
+    """The number at `position` and the position after it; `VarintError` if there is none."""
+    raw, end = _decode(buffer, position, VARLONG_SIZE_MAX)
+    return raw & 0xFFFFFFFFFFFFFFFF, end
 
 
 def decode_varint(buffer: Bytes, position: int) -> tuple[int, int]:
