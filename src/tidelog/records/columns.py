@@ -1,4 +1,4 @@
-"""Batches to columns and columns to batches, in bulk: what Spark's source and sink, compaction and the dump tool run on.
+"""Batches to columns and back, in bulk: what Spark's source and sink, compaction and the dump tool run on.
 
 Columns are plain buffers laid out as Arrow lays out its arrays, so that whoever has Arrow wraps them without a copy
 (`pyarrow.Array.from_buffers`) and whoever has not need not load it. The work per record is in `_kernel` (C), or in its

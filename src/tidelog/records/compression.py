@@ -170,6 +170,8 @@ def _compress_snappy(data: Bytes) -> bytes:
 
 
 def _decompress_snappy(data: Bytes, size_max: int) -> memoryview:
+    if not data:
+        raise CorruptData("no bytes where a stream of snappy was expected")
     blocks = _xerial_blocks(data) if data[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC else [memoryview(data).cast("B")]
     try:
         sizes = [int(cramjam.snappy.decompress_raw_len(block)) for block in blocks]
@@ -227,11 +229,17 @@ _LZ4_LEVEL_MAX: Final = 12
 
 
 def _compress_lz4(data: Bytes, level: int | None) -> bytes:
+    if level is not None and level != LEVELS[Codec.LZ4][2]:
+        compressor = cramjam.lz4.Compressor(
+            level=min(level, _LZ4_LEVEL_MAX), content_checksum=False, block_linked=False
+        )
+        compressor.compress(data)
+        return bytes(compressor.finish())
     view = memoryview(data).cast("B")
     parts: list[Bytes] = [_LZ4_HEADER]
     for start in range(0, len(view), _LZ4_BLOCK):
         block = view[start : start + _LZ4_BLOCK]
-        compressed = memoryview(_compress_lz4_block(block, level))
+        compressed = memoryview(cramjam.lz4.compress_block(block, store_size=False))
         if len(compressed) < len(block):
             parts.append(len(compressed).to_bytes(4, "little"))
             parts.append(compressed)
@@ -240,13 +248,6 @@ def _compress_lz4(data: Bytes, level: int | None) -> bytes:
             parts.append(block)
     parts.append(_LZ4_END)
     return b"".join(parts)
-
-
-def _compress_lz4_block(block: memoryview, level: int | None) -> Any:
-    if level is None or level == LEVELS[Codec.LZ4][2]:
-        return cramjam.lz4.compress_block(block, store_size=False)
-    compression = min(level, _LZ4_LEVEL_MAX)
-    return cramjam.lz4.compress_block(block, store_size=False, mode="high_compression", compression=compression)
 
 
 def check_codec(attributes: int) -> Codec:
