@@ -1,0 +1,11 @@
+"""A partition's log on disk: segments, indexes, producer state, checkpoints, retention, log directories.
+
+Everything here is synchronous and knows no event loop: what must wait for a device is either asked for with
+`blocking=False` (and answers `WouldBlock`), or handed out as a `DiskTask` that the caller runs in its pool of threads.
+
+    LogManager          the broker's logs in all its log directories
+      LogDirectory      one entry of log.dirs: its lock, meta.properties, checkpoint files, and whether it still works
+        Log             one partition: append, read, truncate, retention
+          Segment       a .log file with its indexes
+          ProducerState idempotent and transactional producers, and their snapshots
+"""

@@ -1,0 +1,253 @@
+"""One entry of `log.dirs`: whose it is, what lies in it, and whether it still works.
+
+    .lock                                    held while a broker uses the directory
+    meta.properties                          cluster, broker and directory id
+    .kafka_cleanshutdown                     there after a clean stop only: nothing needs recovery
+    recovery-point-offset-checkpoint, replication-offset-checkpoint, log-start-offset-checkpoint
+    <topic>-<partition>/                     the logs
+
+The first operation that fails takes the directory offline for good: what its files hold is then unknown, and only a restart, with its
+recovery, may trust it again.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from tidelog.model.identifiers import TopicPartition, format_topic_id
+from tidelog.ports.disk import replace_file
+from tidelog.storage.checkpoints import (
+    CleanShutdown,
+    MetaProperties,
+    decode_meta_properties,
+    decode_offsets,
+    encode_clean_shutdown,
+    encode_meta_properties,
+    encode_offsets,
+)
+from tidelog.storage.errors import CorruptFile, LogDirectoryLocked, WrongLogDirectory
+from tidelog.storage.file_names import (
+    CLEAN_SHUTDOWN,
+    DELETE_FOLDER,
+    LOCK,
+    LOG_START_CHECKPOINT,
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_CHECKPOINT,
+    parse_marked_folder,
+    parse_partition_folder,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tidelog.model.identifiers import TopicId
+    from tidelog.ports.disk import Disk, Lock
+    from tidelog.storage.log import Log
+
+logger = logging.getLogger(__name__)
+
+_FOREIGN_FOLDERS: Final = frozenset({"lost+found", "remote-log-index-cache", "__cluster_metadata-0"})
+"""What others keep beside logs: the file system, and Kafka itself."""
+
+
+class LogDirectory:
+    """A log directory and its logs."""
+
+    def __init__(self, disk: Disk, path: str, *, on_failure: Callable[[LogDirectory], None]) -> None:
+        self._disk = disk
+        self._on_failure = on_failure
+        self._lock: Lock | None = None
+        self._path = path.rstrip("/") or "/"
+        self._failure: str | None = None
+        self.logs: dict[TopicPartition, Log] = {}
+        self.properties: MetaProperties | None = None
+        self.was_clean = False
+        """Whether the last owner closed everything."""
+        self.recovery_points: dict[TopicPartition, int] = {}
+        """As read at start; so are the two below."""
+        self.start_offsets: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self.written: dict[str, bytes] = {}
+        """[checkpoint file] -> content last written, to leave out writes that change nothing"""
+        self.pending_deletions: list[tuple[Callable[[], None], int]] = []
+        """What to unlink, and after how many milliseconds."""
+        self.flush_requests: dict[TopicPartition, Log] = {}
+        self.changes: dict[TopicPartition, Log] = {}
+        """Logs with something to flush or to checkpoint."""
+        self.needs_sync = False
+        """Whether folders were created, renamed or removed since the last sync."""
+
+    def __repr__(self) -> str:
+        return f"LogDirectory({self._path!r}, {len(self.logs)} logs{', offline' if self._failure else ''})"
+
+    # What logs know of it: `tidelog.storage.log.LogOwner`.
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def failure(self) -> str | None:
+        """Why it is offline; None while it works."""
+        return self._failure
+
+    def failed(self, error: OSError, what: str) -> None:
+        """Takes the directory offline, once."""
+        if self._failure is not None:
+            return
+        self._failure = f"{what}: {error}"
+        logger.error("log_directory_offline path=%s while=%r error=%s", self._path, what, error)
+        for log in self.logs.values():
+            log.release_files()
+        self.flush_requests.clear()
+        self.changes.clear()
+        self.pending_deletions.clear()
+        self._on_failure(self)
+
+    def flush_wanted(self, log: Log) -> None:
+        self.flush_requests[log.topic_partition] = log
+
+    def changed(self, log: Log) -> None:
+        self.changes[log.topic_partition] = log
+
+    def delete_later(self, unlink: Callable[[], None], delay_ms: int) -> None:
+        self.pending_deletions.append((unlink, delay_ms))
+
+    # Opening.
+
+    def open(self, broker_id: int, cluster_id: str | None, directory_id: Callable[[], TopicId]) -> None:
+        """Locks the directory, makes sure that it is ours, reads its checkpoints.
+
+        `LogDirectoryLocked`, `WrongLogDirectory` and `CorruptFile` are to stop the broker; an OSError only takes the
+        directory out of service (`failed`).
+        """
+        disk, path = self._disk, self._path
+        disk.make_directories(path)
+        try:
+            self._lock = disk.lock(f"{path}/{LOCK}")
+        except BlockingIOError as error:
+            raise LogDirectoryLocked(
+                f"Failed to acquire lock on file {LOCK} in {path}. Another process is using this directory, or log.dirs"
+                " names it twice: stop that process, or give this broker a directory of its own"
+            ) from error
+        self._check_properties(broker_id, cluster_id, directory_id)
+        self.recovery_points = self._read_offsets(RECOVERY_POINT_CHECKPOINT)
+        self.start_offsets = self._read_offsets(LOG_START_CHECKPOINT)
+        self.high_watermarks = self._read_offsets(REPLICATION_CHECKPOINT)
+        clean = f"{path}/{CLEAN_SHUTDOWN}"
+        if disk.exists(clean):
+            self.was_clean = True
+            # Gone before anything is written: a crash from here on needs recovery.
+            disk.unlink(clean)
+            disk.fsync_directory(path)
+
+    def _check_properties(self, broker_id: int, cluster_id: str | None, directory_id: Callable[[], TopicId]) -> None:
+        file = f"{self._path}/{META_PROPERTIES}"
+        try:
+            found = decode_meta_properties(self._disk.read(file))
+        except FileNotFoundError:
+            found = MetaProperties(None, None, None)
+        except CorruptFile as error:
+            raise CorruptFile(
+                f"{file}: {error}; restore it, or remove it if the directory belongs to this broker"
+            ) from error
+        if found.broker_id is not None and found.broker_id != broker_id:
+            raise WrongLogDirectory(
+                f"Configured broker.id {broker_id} doesn't match stored broker.id {found.broker_id} in {file}. If you moved"
+                " your data, make sure your configured broker.id matches. If you intend to create a new broker, give it"
+                " another log directory"
+            )
+        if cluster_id is not None and found.cluster_id is not None and found.cluster_id != cluster_id:
+            raise WrongLogDirectory(
+                f"The Cluster ID {cluster_id} doesn't match stored clusterId {found.cluster_id} in {file}. The broker is"
+                " trying to join the wrong cluster: check which store it uses, or give it another log directory"
+            )
+        self.properties = MetaProperties(
+            broker_id,
+            found.cluster_id if cluster_id is None else cluster_id,
+            found.directory_id or format_topic_id(directory_id()),
+            found.version,
+        )
+        if self.properties != found and found.version == 0:
+            replace_file(self._disk, file, encode_meta_properties(self.properties))
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        """A checkpoint; an unreadable one counts as empty: offsets are then found by recovery."""
+        try:
+            content = self._disk.read(f"{self._path}/{name}")
+            return decode_offsets(content)
+        except FileNotFoundError:
+            return {}
+        except CorruptFile as error:
+            logger.warning("checkpoint_ignored path=%s/%s reason=%s", self._path, name, error)
+            self.was_clean = False
+            return {}
+
+    def partition_folders(self) -> tuple[list[tuple[TopicPartition, str]], list[str]]:
+        """Partitions with their folders, and the paths of folders of deleted partitions.
+
+        `InvalidLogFolder` for a folder that cannot be a partition's; strays and future replicas are left alone.
+        """
+        partitions: list[tuple[TopicPartition, str]] = []
+        deleted: list[str] = []
+        for name in self._disk.list(self._path):
+            path = f"{self._path}/{name}"
+            if name in _FOREIGN_FOLDERS or not self._disk.stat(path).is_directory:
+                continue
+            marked = parse_marked_folder(name)
+            if marked is None:
+                partitions.append((parse_partition_folder(name), path))
+            elif marked[1] == DELETE_FOLDER:
+                deleted.append(path)
+            else:
+                logger.warning("log_folder_left_alone path=%s", path)
+        return partitions, deleted
+
+    # Checkpoints.
+
+    def checkpoint_writes(self, *, recovery: bool = True, high_watermarks: bool = True) -> list[tuple[str, bytes]]:
+        """Path and content of the checkpoints that differ from what was last written."""
+        contents: list[tuple[str, Mapping[TopicPartition, int]]] = []
+        if recovery:
+            contents.append((RECOVERY_POINT_CHECKPOINT, {tp: log.flushed_offset for tp, log in self.logs.items()}))
+            starts = {
+                tp: log.log_start_offset
+                for tp, log in self.logs.items()
+                if log.log_start_offset > log.segments[0].base_offset
+            }
+            contents.append((LOG_START_CHECKPOINT, starts))
+        if high_watermarks:
+            contents.append((REPLICATION_CHECKPOINT, {tp: log.high_watermark for tp, log in self.logs.items()}))
+        writes = []
+        for name, offsets in contents:
+            content = encode_offsets(offsets)
+            if self.written.get(name) != content:
+                self.written[name] = content
+                writes.append((f"{self._path}/{name}", content))
+        return writes
+
+    def close(self, broker_epoch: int) -> None:
+        """Closes the logs, syncs, writes the checkpoints, and says that the stop was clean; releases the lock."""
+        try:
+            if self._failure is None:
+                for log in self.logs.values():
+                    log.close()
+                self._disk.sync_file_system(self._path)
+                for log in self.logs.values():
+                    log.flushed_offset = log.log_end_offset
+                for path, content in self.checkpoint_writes():
+                    replace_file(self._disk, path, content)
+                shutdown = encode_clean_shutdown(CleanShutdown(broker_epoch))
+                replace_file(self._disk, f"{self._path}/{CLEAN_SHUTDOWN}", shutdown)
+        except OSError as error:
+            self.failed(error, "closing the logs")
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Gives up the lock; what was not closed is recovered at the next start."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()

@@ -1,0 +1,265 @@
+"""Opening a partition's folder: what a crash or a compaction left behind is put in order, then the log is loaded.
+
+    clean stop      sizes of files are taken as they are; only the last batches are read, to know where the log ends
+    otherwise       segments from the recovery point on are scanned: checksums checked, the torn tail cut, indexes
+                    written anew, producers' state brought up from the last snapshot before
+
+What lies below the recovery point was durable before, and is trusted, but for an index that is missing or has an impossible size.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from tidelog.model.errors import KafkaError
+from tidelog.model.identifiers import LeaderEpoch, Offset
+from tidelog.records.epochs import CheckpointError, EpochCache
+from tidelog.storage.checkpoints import decode_partition_metadata
+from tidelog.storage.errors import CorruptFile
+from tidelog.storage.file_names import (
+    CLEANED,
+    DELETED,
+    INDEX,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG,
+    PARTITION_METADATA,
+    SNAPSHOT,
+    SWAP,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    parse_segment_file,
+)
+from tidelog.storage.log import Log, LogEnvironment, LogOwner
+from tidelog.storage.offset_index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
+from tidelog.storage.producer_recovery import apply_batch, load_producers_before, rebuild_producers
+from tidelog.storage.segment import Segment
+from tidelog.storage.transaction_index import ENTRY_SIZE as TRANSACTION_ENTRY_SIZE
+
+if TYPE_CHECKING:
+    from tidelog.model.identifiers import TopicId, TopicPartition
+    from tidelog.ports.disk import Disk
+    from tidelog.storage.log_config import LogConfig
+
+logger = logging.getLogger(__name__)
+
+_INDEX_SIZES: Final = {
+    INDEX: OFFSET_ENTRY_SIZE,
+    TIME_INDEX: TIME_ENTRY_SIZE,
+    TRANSACTION_INDEX: TRANSACTION_ENTRY_SIZE,
+}
+
+
+def load_log(
+    topic_partition: TopicPartition,
+    directory: str,
+    config: LogConfig,
+    owner: LogOwner,
+    environment: LogEnvironment,
+    *,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    clean: bool = False,
+) -> Log:
+    """Loads the log in `directory`; recovers it unless its last owner stopped cleanly.
+
+    OSError where the disk refuses. Damage in the files is repaired, at the cost of what cannot be read any more.
+    """
+    disk = environment.disk
+    now_ms = environment.clock.wall_ms()
+    _finish_swaps(disk, directory, environment, config)
+    segments, damaged = _open_segments(directory, config, environment, now_ms)
+    epochs = _read_epochs(disk, directory)
+    log = Log(
+        topic_partition,
+        _read_topic_id(disk, directory),
+        directory,
+        config,
+        owner,
+        environment,
+        segments=segments,
+        log_start_offset=max(log_start_offset, segments[0].base_offset if segments else 0),
+        epochs=EpochCache() if epochs is None else epochs,
+    )
+    before = log.epochs.entries
+    try:
+        _recover(log, damaged, recovery_point, now_ms, clean=clean, epochs_lost=epochs is None)
+        end = log.segments[-1].next_offset() if log.segments else log_start_offset
+    except (KafkaError, CorruptFile) as error:
+        # The log was said to be clean and is not: nothing in its files is taken on trust.
+        logger.warning("log_damaged log=%s reason=%s", topic_partition, error)
+        _recover(log, set(log.segments), 0, now_ms, clean=False, epochs_lost=True)
+        end = log.segments[-1].next_offset() if log.segments else log_start_offset
+    if not log.segments:
+        log.segments = [Segment.create(environment.pool, directory, log_start_offset, config, now_ms=now_ms)]
+    log.loaded(end, end if clean else min(recovery_point, end))
+    if end < log_start_offset:
+        logger.warning(
+            "log_emptied log=%s end=%d start=%d: its segment files are missing", topic_partition, end, log_start_offset
+        )
+        log.truncate_fully(log_start_offset)
+    log.epochs.truncate_from_end(log.log_end_offset)
+    log.epochs.truncate_from_start(log.log_start_offset)
+    if log.epochs.entries != before:
+        log.epochs_changed()
+    _remove_stray_snapshots(log)
+    rebuild_producers(log, now_ms, clean=clean)
+    return log
+
+
+def _finish_swaps(disk: Disk, directory: str, environment: LogEnvironment, config: LogConfig) -> None:
+    """Removes what was on its way out, and completes or undoes a compaction that a crash interrupted.
+
+    `.cleaned` files were still being written: they go, and so do `.swap` files from the same place on, whose set is not
+    complete. The `.swap` files that remain replace the segments whose offsets they cover.
+    """
+    files = [(name, parsed) for name in disk.list(directory) if (parsed := parse_segment_file(name)) is not None]
+    cleaned = [offset for _, (offset, _, marks) in files if marks.endswith(CLEANED)]
+    first_cleaned = min(cleaned, default=None)
+    swaps: list[tuple[str, int]] = []
+    for name, (offset, suffix, marks) in files:
+        if marks.endswith((DELETED, CLEANED)):
+            disk.unlink(f"{directory}/{name}")
+        elif marks.endswith(SWAP):
+            if first_cleaned is not None and offset >= first_cleaned:
+                disk.unlink(f"{directory}/{name}")
+            else:
+                swaps.append((name, offset))
+    if not swaps:
+        return
+    ranges = [
+        _swap_range(environment, directory, name, offset, config)
+        for name, offset in swaps
+        if name.removesuffix(SWAP).endswith(LOG)
+    ]
+    if ranges:
+        first, end = min(start for start, _ in ranges), max(end for _, end in ranges)
+        for name, (offset, _, marks) in files:
+            if not marks and first <= offset < end and disk.exists(f"{directory}/{name}"):
+                disk.unlink(f"{directory}/{name}")
+    for name, _ in swaps:
+        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
+    disk.fsync_directory(directory)
+
+
+def _swap_range(
+    environment: LogEnvironment, directory: str, name: str, offset: int, config: LogConfig
+) -> tuple[int, int]:
+    """The offsets that a compacted segment covers: from its base to after its last batch."""
+    size = environment.disk.stat(f"{directory}/{name}").size
+    segment = Segment(environment.pool, directory, offset, config, size=size, created_ms=0)
+    segment.log_file.path = f"{directory}/{name}"
+    end = offset
+    try:
+        for found in segment.headers(0):
+            end = found.header.next_offset
+    except KafkaError as error:
+        logger.warning("swap_damaged path=%s reason=%s", segment.log_file.path, error)
+    finally:
+        segment.log_file.close()
+    return offset, max(end, offset + 1)
+
+
+def _open_segments(
+    directory: str, config: LogConfig, environment: LogEnvironment, now_ms: int
+) -> tuple[list[Segment], set[Segment]]:
+    """The segments in the folder, and those of them whose indexes are missing or have an impossible size."""
+    disk = environment.disk
+    names: dict[int, set[str]] = {}
+    for name in disk.list(directory):
+        parsed = parse_segment_file(name)
+        if parsed is not None and not parsed[2] and parsed[1] != SNAPSHOT:
+            names.setdefault(parsed[0], set()).add(parsed[1])
+    segments: list[Segment] = []
+    damaged: set[Segment] = set()
+    for offset in sorted(names):
+        suffixes = names[offset]
+        if LOG not in suffixes:
+            for suffix in suffixes & _INDEX_SIZES.keys():
+                logger.warning("orphaned_index_removed directory=%s offset=%d suffix=%s", directory, offset, suffix)
+                disk.unlink(f"{directory}/{offset:020d}{suffix}")
+            continue
+        size = disk.stat(f"{directory}/{offset:020d}{LOG}").size
+        segment = Segment(environment.pool, directory, offset, config, size=size, created_ms=now_ms)
+        segments.append(segment)
+        for suffix, entry_size in _INDEX_SIZES.items():
+            if suffix not in suffixes:
+                if suffix != TRANSACTION_INDEX:
+                    damaged.add(segment)
+                    disk.open(segment.path(suffix), create=True).close()
+            elif disk.stat(segment.path(suffix)).size % entry_size:
+                damaged.add(segment)
+    return segments, damaged
+
+
+def _recover(
+    log: Log, damaged: set[Segment], recovery_point: int, now_ms: int, *, clean: bool, epochs_lost: bool
+) -> None:
+    """Scans the segments that need it, oldest first; what follows a segment that had to be cut is removed."""
+    segments = log.segments
+    previous: Segment | None = None
+    for index, segment in enumerate(segments):
+        is_last = index + 1 == len(segments)
+        unflushed = not clean and (is_last or segments[index + 1].base_offset > recovery_point)
+        if not unflushed and segment not in damaged:
+            continue
+        if index == 0 or previous is not segments[index - 1]:
+            load_producers_before(log, index, now_ms)
+        cut = recover_segment(log, segment, assign_epochs=not clean or epochs_lost)
+        previous = segment
+        if cut and not is_last:
+            logger.warning(
+                "segments_removed log=%s after=%d cut_bytes=%d", log.topic_partition, segment.base_offset, cut
+            )
+            log.segments = segments[: index + 1]
+            log.discard(segments[index + 1 :])
+            break
+
+
+def recover_segment(log: Log, segment: Segment, *, assign_epochs: bool) -> int:
+    """Scans a segment, with the producers' state from before it, and cuts its torn end; gives the bytes cut."""
+    size = segment.size
+    for found, data in segment.scan():
+        header = found.header
+        if assign_epochs and header.partition_leader_epoch > log.epochs.latest:
+            log.epochs.assign(LeaderEpoch(header.partition_leader_epoch), Offset(header.base_offset))
+        for aborted in apply_batch(log.producers, header, data):
+            segment.transaction_index.append(aborted)
+    cut = size - segment.size
+    if cut:
+        logger.info("torn_tail_cut log=%s base_offset=%d bytes=%d", log.topic_partition, segment.base_offset, cut)
+    return cut
+
+
+def _remove_stray_snapshots(log: Log) -> None:
+    """Keeps the snapshots of segments, and the newest other one if it lies above the last segment."""
+    bases = {segment.base_offset for segment in log.segments}
+    stray = [offset for offset in log.snapshot_offsets() if offset not in bases]
+    if stray and stray[-1] > max(bases):
+        stray.pop()
+    for offset in stray:
+        log.environment.disk.unlink(log.snapshot_path(offset))
+
+
+def _read_epochs(disk: Disk, directory: str) -> EpochCache | None:
+    """The checkpoint's epochs; None where it is missing or cannot be read, so that the batches must tell."""
+    path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
+    try:
+        return EpochCache.from_checkpoint_text(disk.read(path).decode())
+    except FileNotFoundError:
+        return None
+    except (CheckpointError, ValueError) as error:
+        logger.warning("epoch_checkpoint_ignored path=%s reason=%s", path, error)
+        return None
+
+
+def _read_topic_id(disk: Disk, directory: str) -> TopicId | None:
+    """OSError or `CorruptFile` when there is an identity that cannot be read: serving another topic's records would be worse."""
+    try:
+        return decode_partition_metadata(disk.read(f"{directory}/{PARTITION_METADATA}"))
+    except FileNotFoundError:
+        return None
+    except CorruptFile as error:
+        raise CorruptFile(
+            f"{directory}/{PARTITION_METADATA}: {error}; restore the file or move the folder away"
+        ) from error

@@ -1,0 +1,594 @@
+"""All logs of a broker, over all its log directories.
+
+A new log goes to the working directory with the fewest logs. A directory that fails goes offline with its logs, the others serve
+on; when the last has failed the manager says so, and the broker stops.
+
+What must be done from time to time (flushes, retention, checkpoints, removing files) is handed out by `due_tasks` as
+`DiskTask`s, because it waits for the disk.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import TopicId, TopicPartition, format_topic_id
+from tidelog.placement import log_directory as placement
+from tidelog.ports.disk import replace_file
+from tidelog.storage.checkpoints import encode_partition_metadata
+from tidelog.storage.errors import CorruptFile, DirectoryOffline, NoLogDirectory, WrongLogDirectory
+from tidelog.storage.file_names import DELETE_FOLDER, PARTITION_METADATA, STRAY_FOLDER, marked_folder
+from tidelog.storage.file_pool import DEFAULT_CAPACITY, FilePool
+from tidelog.storage.log import Log, LogEnvironment
+from tidelog.storage.log_config import LONG_MAX, LogConfig
+from tidelog.storage.log_directory import LogDirectory
+from tidelog.storage.log_loader import load_log
+from tidelog.storage.segment import Segment
+from tidelog.storage.tasks import DiskTask, SimpleTask, run_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from tidelog.ports.clock import Clock
+    from tidelog.ports.disk import Disk
+    from tidelog.ports.random import Random
+
+__all__ = ["LogManager", "LogManagerSettings", "NewLog"]
+
+logger = logging.getLogger(__name__)
+
+FIRST_RETENTION_MS: Final = 30_000
+"""After the start, as in Kafka: clients come first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogManagerSettings:
+    """Broker-wide settings, milliseconds unless named otherwise; defaults are Kafka's."""
+
+    retention_check_interval_ms: int = 300_000
+    flush_offset_checkpoint_interval_ms: int = 60_000
+    """`log.flush.offset.checkpoint.interval.ms`, and that of start offsets."""
+    high_watermark_checkpoint_interval_ms: int = 5_000
+    """`replica.high.watermark.checkpoint.interval.ms`"""
+    producer_expiration_ms: int = 86_400_000
+    """`producer.id.expiration.ms`"""
+    producer_expiration_check_interval_ms: int = 600_000
+    open_files_max: int = DEFAULT_CAPACITY
+    """Descriptors of logs and indexes open at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewLog:
+    """A log to be created."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId | None
+    config: LogConfig | None = None
+    """None: the manager's default for the topic."""
+    log_dir: str | None = None
+    """The directory asked for; None: the working one with the fewest logs."""
+
+
+class LogManager:
+    """The logs of one broker. Owned by one thread; only `DiskTask.run` and blocking reads happen elsewhere."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        clock: Clock,
+        log_dirs: Sequence[str],
+        broker_id: int,
+        cluster_id: str | None,
+        default_config: LogConfig | None = None,
+        topic_config: Callable[[str], LogConfig] | None = None,
+        random: Random | None = None,
+        settings: LogManagerSettings | None = None,
+        on_directory_failure: Callable[[str], None] | None = None,
+    ) -> None:
+        """`topic_config` gives a topic's settings while its logs are loaded; `cluster_id` None takes what is stored.
+
+        `on_directory_failure` is called with the path of each directory that goes offline.
+        """
+        if not log_dirs:
+            raise ValueError("log.dirs names no directory")
+        self._disk = disk
+        self._clock = clock
+        self._random = random
+        self._broker_id = broker_id
+        self._cluster_id = cluster_id
+        self._topic_config = topic_config
+        self._on_directory_failure = on_directory_failure
+        self.default_config = LogConfig() if default_config is None else default_config
+        self.settings = LogManagerSettings() if settings is None else settings
+        self.pool = FilePool(disk, self.settings.open_files_max)
+        self.environment = LogEnvironment(disk, self.pool, clock, random, self.settings.producer_expiration_ms)
+        self.directories = [LogDirectory(disk, path, on_failure=self._directory_failed) for path in log_dirs]
+        self._logs: dict[TopicPartition, Log] = {}
+        self._owners: dict[TopicPartition, LogDirectory] = {}
+        self._deletions: list[tuple[int, int, LogDirectory, Callable[[], None]]] = []
+        """Heap of monotonic time, tie-breaker, directory, and what to run."""
+        self._sequence = count()
+        self._next_retention_ms = 0
+        self._next_checkpoint_ms = 0
+        self._next_high_watermarks_ms = 0
+        self._next_expiration_ms = 0
+        self._retention_running = False
+
+    # Start and stop.
+
+    def open(self) -> None:
+        """Opens every directory and loads its logs.
+
+        A directory that the disk refuses is offline; `NoLogDirectory` when none is left. `LogDirectoryLocked`,
+        `WrongLogDirectory`, `InvalidLogFolder` and `CorruptFile` name what is to be put right before the broker can start.
+        """
+        try:
+            for directory in self.directories:
+                self._open_directory(directory)
+        except BaseException:
+            self.abandon()
+            raise
+        if not self.online_directories:
+            reasons = "; ".join(f"{directory.path}: {directory.failure}" for directory in self.directories)
+            raise NoLogDirectory(f"None of the log directories works: {reasons}")
+        now = self._clock.monotonic_ms()
+        self._next_retention_ms = now + FIRST_RETENTION_MS
+        self._next_checkpoint_ms = now + self.settings.flush_offset_checkpoint_interval_ms
+        self._next_high_watermarks_ms = now + self.settings.high_watermark_checkpoint_interval_ms
+        self._next_expiration_ms = now + self.settings.producer_expiration_check_interval_ms
+
+    def _open_directory(self, directory: LogDirectory) -> None:
+        try:
+            directory.open(self._broker_id, self._cluster_id, lambda: TopicId(self._token()))
+            partitions, deleted = directory.partition_folders()
+            for topic_partition, path in partitions:
+                other = self._owners.get(topic_partition)
+                if other is not None:
+                    raise WrongLogDirectory(
+                        f"Duplicate log directories found: {other.path}/{topic_partition} and {path}: move the one that is"
+                        " not to be used away"
+                    )
+                log = load_log(
+                    topic_partition,
+                    path,
+                    self.config_of(topic_partition.topic),
+                    directory,
+                    self.environment,
+                    recovery_point=directory.recovery_points.get(topic_partition, 0),
+                    log_start_offset=directory.start_offsets.get(topic_partition, 0),
+                    clean=directory.was_clean,
+                )
+                mark = directory.high_watermarks.get(topic_partition, 0)
+                log.update_high_watermark(min(max(mark, log.log_start_offset), log.log_end_offset))
+                self._add(log, directory)
+            for path in deleted:
+                self._delete_folder_later(directory, path, 0)
+        except OSError as error:
+            directory.failed(error, "opening the directory")
+            directory.release()
+
+    def _add(self, log: Log, directory: LogDirectory) -> None:
+        directory.logs[log.topic_partition] = log
+        self._logs[log.topic_partition] = log
+        self._owners[log.topic_partition] = directory
+
+    def close(self, broker_epoch: int = -1) -> None:
+        """Stops cleanly: everything durable, checkpoints written, the next start needs no recovery."""
+        for directory in self.directories:
+            directory.close(broker_epoch)
+        self.pool.close()
+
+    def abandon(self) -> None:
+        """Lets go of files and locks without a clean stop, as a crash would."""
+        for directory in self.directories:
+            directory.release()
+        self.pool.close()
+
+    # Directories.
+
+    @property
+    def online_directories(self) -> list[str]:
+        """Paths of the directories that work."""
+        return [directory.path for directory in self.directories if directory.failure is None]
+
+    @property
+    def offline_directories(self) -> list[str]:
+        """Paths of the directories that have failed."""
+        return [directory.path for directory in self.directories if directory.failure is not None]
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether no directory is left: the broker must stop."""
+        return not self.online_directories
+
+    @property
+    def cluster_id(self) -> str | None:
+        """Of the cluster that the directories belong to; None before `open`, or when neither we nor they know."""
+        for directory in self.directories:
+            if directory.properties is not None and directory.properties.cluster_id is not None:
+                return directory.properties.cluster_id
+        return self._cluster_id
+
+    def _directory_failed(self, directory: LogDirectory) -> None:
+        if self._on_directory_failure is not None:
+            self._on_directory_failure(directory.path)
+
+    # Logs.
+
+    def get(self, topic_partition: TopicPartition) -> Log | None:
+        """The log; of an offline directory too, and then its methods raise KAFKA_STORAGE_ERROR."""
+        return self._logs.get(topic_partition)
+
+    def logs(self) -> Iterable[Log]:
+        """All logs, offline ones too."""
+        return self._logs.values()
+
+    def directory_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
+        """The directory in which a log lies."""
+        return self._owners.get(topic_partition)
+
+    def config_of(self, topic: str) -> LogConfig:
+        """The settings of a topic's logs."""
+        return self.default_config if self._topic_config is None else self._topic_config(topic)
+
+    @property
+    def high_watermarks(self) -> Mapping[TopicPartition, int]:
+        """As read from the checkpoints at start."""
+        return {tp: offset for directory in self.directories for tp, offset in directory.high_watermarks.items()}
+
+    def create(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId | None,
+        config: LogConfig | None = None,
+        log_dir: str | None = None,
+        *,
+        is_new: bool = True,
+    ) -> Log:
+        """The log of a partition, created if absent; durable once `durability_task` has run.
+
+        `is_new=False` says that this broker may have the log already: then nothing is created while a directory is
+        offline, since it may lie there. `KafkaError`: INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR, LOG_DIR_NOT_FOUND.
+        """
+        found = self._logs.get(topic_partition)
+        if found is not None:
+            self._check_topic_id(found, topic_id)
+            return found
+        if not is_new and self.offline_directories:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"Can not create log for {topic_partition} because log directories {','.join(self.offline_directories)} are"
+                " offline",
+            )
+        directory = self._choose(log_dir)
+        if config is None:
+            config = self.config_of(topic_partition.topic)
+        path = f"{directory.path}/{topic_partition}"
+        try:
+            log = self._create_files(topic_partition, topic_id, config, directory, path)
+        except OSError as error:
+            directory.failed(error, f"creating {topic_partition}")
+            raise DirectoryOffline(directory.path, str(error)) from error
+        self._add(log, directory)
+        directory.needs_sync = True
+        return log
+
+    def create_many(self, logs: Iterable[NewLog]) -> list[Log | KafkaError]:
+        """Creates several logs, each as `create` does; where one fails its error stands in its place."""
+        created: list[Log | KafkaError] = []
+        for new in logs:
+            try:
+                created.append(self.create(new.topic_partition, new.topic_id, new.config, new.log_dir))
+            except KafkaError as error:
+                created.append(error)
+        return created
+
+    def _create_files(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId | None,
+        config: LogConfig,
+        directory: LogDirectory,
+        path: str,
+    ) -> Log:
+        disk = self._disk
+        if disk.exists(path):
+            # Left by a creation that failed half-way; whatever it holds is loaded as after a crash.
+            return load_log(topic_partition, path, config, directory, self.environment)
+        disk.make_directories(path)
+        if topic_id is not None:
+            _write_new(disk, f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
+        segment = Segment.create(self.pool, path, 0, config, now_ms=self._clock.wall_ms())
+        return Log(topic_partition, topic_id, path, config, directory, self.environment, segments=[segment])
+
+    def _check_topic_id(self, log: Log, topic_id: TopicId | None) -> None:
+        if topic_id is None:
+            return
+        if log.topic_id is None:
+            self.assign_topic_id(log, topic_id)
+        elif log.topic_id != topic_id:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"Topic Id in memory: {format_topic_id(log.topic_id)} does not match the topic Id provided in the request:"
+                f" {format_topic_id(topic_id)} for {log.topic_partition}.",
+            )
+
+    def assign_topic_id(self, log: Log, topic_id: TopicId) -> None:
+        """Gives a log from before topic ids its identity."""
+        try:
+            replace_file(self._disk, f"{log.directory}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
+        except OSError as error:
+            raise log.fail(error, f"writing {PARTITION_METADATA} of {log.topic_partition}") from error
+        log.topic_id = topic_id
+
+    def _choose(self, log_dir: str | None) -> LogDirectory:
+        wanted = None if log_dir is None else log_dir.rstrip("/") or "/"
+        online = {directory.path: directory for directory in self.directories if directory.failure is None}
+        for directory in self.directories:
+            if directory.path == wanted and directory.failure is not None:
+                raise DirectoryOffline(directory.path, directory.failure)
+        return online[placement.choose({path: len(directory.logs) for path, directory in online.items()}, wanted)]
+
+    def delete(self, topic_partition: TopicPartition) -> bool:
+        """Deletes a log: its folder is renamed now and removed after `file.delete.delay.ms`; false if there is none."""
+        directory = self._owners.get(topic_partition)
+        log = self._remove(topic_partition, DELETE_FOLDER)
+        if log is None or directory is None:
+            return False
+        self._delete_folder_later(directory, log.directory, log.config.file_delete_delay_ms)
+        return True
+
+    def mark_stray(self, topic_partition: TopicPartition) -> bool:
+        """Puts aside a log that the cluster does not know: its folder is renamed and never removed by us."""
+        return self._remove(topic_partition, STRAY_FOLDER) is not None
+
+    def _remove(self, topic_partition: TopicPartition, mark: str) -> Log | None:
+        log = self._logs.get(topic_partition)
+        if log is None:
+            return None
+        directory = self._owners[topic_partition]
+        log.check_online()
+        target = f"{directory.path}/{marked_folder(topic_partition, self._token(), mark)}"
+        try:
+            self._disk.rename(log.directory, target)
+        except OSError as error:
+            raise log.fail(error, f"removing {topic_partition}") from error
+        del self._logs[topic_partition], self._owners[topic_partition], directory.logs[topic_partition]
+        directory.flush_requests.pop(topic_partition, None)
+        directory.changes.pop(topic_partition, None)
+        directory.needs_sync = True
+        log.moved(target)
+        log.is_deleted = True
+        log.release_files()
+        return log
+
+    def set_config(self, topic_partition: TopicPartition, config: LogConfig) -> None:
+        """Gives a log new settings."""
+        log = self._logs.get(topic_partition)
+        if log is not None:
+            log.set_config(config)
+
+    # Work for the disk.
+
+    def durability_task(self) -> DiskTask | None:
+        """Makes the creations, renames and removals of folders so far durable; None when they are.
+
+        One sync a directory, however many logs were created: answer a CreateTopics once it has finished.
+        """
+        waiting = [directory for directory in self.directories if directory.needs_sync and directory.failure is None]
+        if not waiting:
+            return None
+        for directory in waiting:
+            directory.needs_sync = False
+        failed: list[LogDirectory] = []
+
+        def run() -> None:
+            for directory in waiting:
+                failed[:] = [directory]
+                self._disk.sync_file_system(directory.path)
+            failed.clear()
+
+        def finish(error: OSError | None) -> None:
+            if error is not None:
+                for directory in failed:
+                    directory.failed(error, "syncing new logs")
+
+        return SimpleTask("sync new logs", run, finish)
+
+    def flush_tasks(self) -> list[DiskTask]:
+        """Flushes of the logs that rolled or have `flush.messages` unflushed records; cheap when there are none."""
+        tasks: list[DiskTask] = []
+        for directory in self.directories:
+            if directory.flush_requests:
+                logs, directory.flush_requests = directory.flush_requests, {}
+                for log in logs.values():
+                    task = self._flush_task(log)
+                    if task is not None:
+                        tasks.append(task)
+        return tasks
+
+    def _flush_task(self, log: Log) -> DiskTask | None:
+        """Up to the active segment after a roll, up to the end where the settings ask for it."""
+        every = log.config.flush_messages
+        due = log.log_end_offset - log.flushed_offset >= every
+        return log.flush_task(None if due else log.active.base_offset)
+
+    def due_tasks(self, now_ms: int) -> list[DiskTask]:
+        """Whatever is due at the monotonic time `now_ms`: flushes, retention, checkpoints, expiry, removal of files."""
+        tasks = self.flush_tasks()
+        self._collect_deletions(now_ms)
+        while self._deletions and self._deletions[0][0] <= now_ms:
+            _, _, directory, unlink = heapq.heappop(self._deletions)
+            if directory.failure is None:
+                tasks.append(_deletion(directory, unlink))
+        tasks += self._aged_flushes()
+        if now_ms >= self._next_retention_ms and not self._retention_running:
+            self._next_retention_ms = now_ms + self.settings.retention_check_interval_ms
+            tasks.append(self.retention_task())
+        if now_ms >= self._next_checkpoint_ms:
+            self._next_checkpoint_ms = now_ms + self.settings.flush_offset_checkpoint_interval_ms
+            tasks += self.checkpoint_tasks(high_watermarks=False)
+        if now_ms >= self._next_high_watermarks_ms:
+            self._next_high_watermarks_ms = now_ms + self.settings.high_watermark_checkpoint_interval_ms
+            tasks += self.checkpoint_tasks(recovery=False)
+        if now_ms >= self._next_expiration_ms:
+            self._next_expiration_ms = now_ms + self.settings.producer_expiration_check_interval_ms
+            self.expire_producers()
+        durability = self.durability_task()
+        if durability is not None:
+            tasks.append(durability)
+        return tasks
+
+    def next_due_ms(self) -> int:
+        """Monotonic time at which `due_tasks` is worth a call, as things stand; flushes by age are looked at each second."""
+        times = [
+            self._next_retention_ms,
+            self._next_checkpoint_ms,
+            self._next_high_watermarks_ms,
+            self._next_expiration_ms,
+        ]
+        now = self._clock.monotonic_ms()
+        if self._deletions:
+            times.append(self._deletions[0][0])
+        for directory in self.directories:
+            if directory.pending_deletions or directory.flush_requests or directory.needs_sync:
+                return now
+            if any(log.config.flush_ms != LONG_MAX for log in directory.changes.values()):
+                times.append(now + 1000)
+        return min(times)
+
+    def _aged_flushes(self) -> list[DiskTask]:
+        """Flushes by `flush.ms`, and the forgetting of logs that are clean again."""
+        now = self._clock.wall_ms()
+        tasks: list[DiskTask] = []
+        for directory in self.directories:
+            for topic_partition, log in list(directory.changes.items()):
+                since, flush_ms = log.flush_age_ms, log.config.flush_ms
+                if log.is_clean:
+                    del directory.changes[topic_partition]
+                    log.settled()
+                elif flush_ms != LONG_MAX and since is not None and now - since >= flush_ms:
+                    task = log.flush_task()
+                    if task is not None:
+                        tasks.append(task)
+        return tasks
+
+    def retention_task(self) -> DiskTask:
+        """Deletes old segments of all logs; largest timestamps are read ahead where they are not known yet."""
+        self._retention_running = True
+        logs = [log for log in self._logs.values() if not log.is_offline]
+        closed = [segment for log in logs if log.config.deleted for segment in log.segments[:-1]]
+
+        def run() -> None:
+            for segment in closed:
+                if not segment.mark:
+                    _warm(segment)
+
+        def finish(error: OSError | None) -> None:
+            self._retention_running = False
+            if error is not None:
+                logger.warning("retention_read_failed error=%s", error)
+            now = self._clock.wall_ms()
+            for log in logs:
+                try:
+                    if not log.is_deleted:
+                        log.delete_old_segments(now)
+                except (KafkaError, CorruptFile) as refused:
+                    logger.warning("retention_failed log=%s reason=%s", log.topic_partition, refused)
+
+        return SimpleTask("retention", run, finish)
+
+    def checkpoint_tasks(self, *, recovery: bool = True, high_watermarks: bool = True) -> list[DiskTask]:
+        """Writes the checkpoint files that have changed."""
+        tasks: list[DiskTask] = []
+        for directory in self.directories:
+            if directory.failure is None:
+                writes = directory.checkpoint_writes(recovery=recovery, high_watermarks=high_watermarks)
+                if writes:
+                    tasks.append(self._write_task(directory, writes))
+        return tasks
+
+    def _write_task(self, directory: LogDirectory, writes: list[tuple[str, bytes]]) -> DiskTask:
+        def run() -> None:
+            for path, content in writes:
+                replace_file(self._disk, path, content)
+
+        def finish(error: OSError | None) -> None:
+            if error is not None:
+                directory.failed(error, "writing checkpoints")
+
+        return SimpleTask(f"checkpoints of {directory.path}", run, finish)
+
+    def expire_producers(self) -> int:
+        """Forgets producers that were silent for `producer.id.expiration.ms`; gives how many."""
+        now = self._clock.wall_ms()
+        expiration = self.settings.producer_expiration_ms
+        return sum(log.producers.expire(now, expiration) for log in self._logs.values() if log.producers.entries)
+
+    def run_due(self, now_ms: int) -> None:
+        """`due_tasks`, in this thread: for tests and tools."""
+        for task in self.due_tasks(now_ms):
+            run_now(task)
+
+    # Removing files.
+
+    def _collect_deletions(self, now_ms: int) -> None:
+        for directory in self.directories:
+            if directory.pending_deletions:
+                waiting, directory.pending_deletions = directory.pending_deletions, []
+                for unlink, delay_ms in waiting:
+                    heapq.heappush(self._deletions, (now_ms + delay_ms, next(self._sequence), directory, unlink))
+
+    def _delete_folder_later(self, directory: LogDirectory, path: str, delay_ms: int) -> None:
+        def remove() -> None:
+            remove_folder(self._disk, path)
+
+        directory.delete_later(remove, delay_ms)
+
+    def _token(self) -> bytes:
+        if self._random is not None:
+            return self._random.token(16)
+        return self._clock.wall_ms().to_bytes(8, "big") + next(self._sequence).to_bytes(8, "big")
+
+
+def remove_folder(disk: Disk, path: str) -> None:
+    """Removes a partition's folder and the files in it."""
+    if not disk.exists(path):
+        return
+    for name in disk.list(path):
+        file = f"{path}/{name}"
+        if disk.stat(file).is_directory:
+            remove_folder(disk, file)
+        else:
+            disk.unlink(file)
+    disk.remove_directory(path)
+
+
+def _deletion(directory: LogDirectory, unlink: Callable[[], None]) -> DiskTask:
+    def finish(error: OSError | None) -> None:
+        if error is not None and not isinstance(error, FileNotFoundError):
+            directory.failed(error, "removing deleted files")
+
+    return SimpleTask("remove deleted files", unlink, finish)
+
+
+def _warm(segment: Segment) -> None:
+    """Loads a closed segment's largest timestamp; damage shows again, and is handled, in the owner's thread."""
+    try:
+        segment.largest_timestamp()
+    except (KafkaError, CorruptFile) as error:
+        logger.warning("largest_timestamp_unknown path=%s reason=%s", segment.log_file.path, error)
+
+
+def _write_new(disk: Disk, path: str, content: bytes) -> None:
+    """Writes a file in a folder that is not in use yet; a crash may leave it empty."""
+    file = disk.open(path, create=True)
+    try:
+        file.pwrite(content, 0)
+    finally:
+        file.close()

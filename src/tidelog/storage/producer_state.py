@@ -1,0 +1,375 @@
+"""What a partition remembers of idempotent and transactional producers (KIP-98), and the snapshot files that keep it.
+
+Of each producer: its epoch, the last five batches (so that a repeated one is answered as the first time and a gap is refused), and
+where its open transaction began. Of the partition: which transactions are open, and which have ended above the high watermark;
+the first offset of either is what a committed read must stay below.
+
+A snapshot (`<offset>.snapshot`, big-endian) holds the state as of that offset: recovery starts from the newest and
+scans what follows.
+
+    int16 version = 1 | uint32 CRC32C of the rest | int32 count | 46 bytes a producer:
+    int64 id | int16 epoch | int32 last sequence | int64 last offset | int32 offset delta | int64 timestamp
+    | int32 coordinator epoch | int64 first offset of the open transaction, -1 without one
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from struct import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.records.checksum import crc32c
+from tidelog.records.control import ControlRecordType, EndTxnMarker
+from tidelog.storage.errors import CorruptFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tidelog.model.identifiers import TopicPartition
+    from tidelog.records.batch import BatchHeader
+
+BATCHES_KEPT: Final = 5
+"""As many as a client may have in flight on one connection (max.in.flight.requests.per.connection)."""
+NO_SEQUENCE: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_COORDINATOR_EPOCH: Final = -1
+_SEQUENCE_COUNT: Final = 2**31
+
+_SNAPSHOT_HEADER: Final = Struct(">hIi")
+_SNAPSHOT_ENTRY: Final = Struct(">qhiqiqiq")
+_SNAPSHOT_VERSION: Final = 1
+_CRC_START: Final = 6
+
+
+class AppendOrigin(Enum):
+    """Who wants a batch appended: what is trusted differs."""
+
+    CLIENT = "client"
+    """A producer: everything is checked."""
+    COORDINATOR = "coordinator"
+    """A group or transaction coordinator in this broker: sequences are not checked, control batches are allowed."""
+    REPLICATION = "replication"
+    """The leader's own bytes: kept as they are."""
+
+
+class ProducerBatch(NamedTuple):
+    """What is remembered of one batch."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    """Last offset less first offset."""
+    timestamp: int
+    """Its largest timestamp."""
+
+    @property
+    def first_sequence(self) -> int:
+        if self.last_sequence < 0:
+            return NO_SEQUENCE
+        return (self.last_sequence - self.offset_delta) % _SEQUENCE_COUNT
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+@dataclass(slots=True)
+class ProducerEntry:
+    """One producer's state in one partition."""
+
+    producer_id: int
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    """Of the coordinator that wrote the last marker."""
+    last_timestamp: int = -1
+    """Of its newest batch or marker: what expiry goes by."""
+    transaction_first_offset: int = -1
+    """Where its open transaction began; -1 without one."""
+    batches: tuple[ProducerBatch, ...] = ()
+    """Its last batches of this epoch, oldest first, at most `BATCHES_KEPT`."""
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def duplicate(self, header: BatchHeader) -> ProducerBatch | None:
+        """The remembered batch that `header` repeats."""
+        if header.producer_epoch != self.producer_epoch:
+            return None
+        first, last = header.base_sequence, header.last_sequence
+        for batch in self.batches:
+            if batch.last_sequence == last and batch.first_sequence == first:
+                return batch
+        return None
+
+    def copy(self) -> ProducerEntry:
+        return ProducerEntry(
+            self.producer_id,
+            self.producer_epoch,
+            self.coordinator_epoch,
+            self.last_timestamp,
+            self.transaction_first_offset,
+            self.batches,
+        )
+
+
+class CompletedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Of the marker."""
+    is_aborted: bool
+
+
+@dataclass(slots=True)
+class ProducerUpdate:
+    """What one append will change, held apart until the bytes are written."""
+
+    entries: dict[int, ProducerEntry] = field(default_factory=dict)
+    started: list[tuple[int, int]] = field(default_factory=list)
+    """First offset and producer id of transactions that begin."""
+    completed: list[CompletedTransaction] = field(default_factory=list)
+
+
+class ProducerState:
+    """The producers of one partition."""
+
+    __slots__ = ("_open", "_unreplicated", "entries", "map_end_offset", "snapshot_offset", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.entries: dict[int, ProducerEntry] = {}
+        """[producer id] -> state"""
+        self.map_end_offset = 0
+        """The state is that of the log up to here."""
+        self.snapshot_offset = 0
+        """Offset of the newest snapshot file."""
+        self._open: dict[int, int] = {}
+        """[first offset] -> producer id, of transactions that have not ended, in the order in which they began"""
+        self._unreplicated: dict[int, CompletedTransaction] = {}
+        """[first offset] -> transactions that ended at or above the high watermark"""
+
+    # Appending.
+
+    def prepare(
+        self,
+        update: ProducerUpdate,
+        header: BatchHeader,
+        origin: AppendOrigin,
+        marker: tuple[EndTxnMarker, int] | None = None,
+    ) -> None:
+        """Checks a batch of a producer and notes in `update` what it changes; the header's offsets are final.
+
+        `marker` is the content of a control batch that ends a transaction, with its timestamp. `KafkaError`:
+        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED.
+        """
+        producer_id = header.producer_id
+        entry = update.entries.get(producer_id)
+        if entry is None:
+            known = self.entries.get(producer_id)
+            entry = known.copy() if known is not None else ProducerEntry(producer_id)
+            update.entries[producer_id] = entry
+        offset = header.base_offset
+        if header.producer_epoch < entry.producer_epoch and origin is not AppendOrigin.REPLICATION:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {producer_id} at offset {offset} in {self.topic_partition} is {header.producer_epoch},"
+                f" which is smaller than the last seen epoch {entry.producer_epoch}",
+            )
+        if marker is not None:
+            self._prepare_marker(update, entry, header, origin, marker)
+            return
+        if header.is_control:
+            return
+        if origin is AppendOrigin.CLIENT:
+            self._check_sequence(entry, header)
+        _set_epoch(entry, header.producer_epoch)
+        batch = ProducerBatch(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
+        entry.batches = (*entry.batches[-(BATCHES_KEPT - 1) :], batch)
+        entry.last_timestamp = header.max_timestamp
+        if header.is_transactional:
+            if entry.transaction_first_offset < 0:
+                entry.transaction_first_offset = offset
+                update.started.append((offset, producer_id))
+        elif entry.transaction_first_offset >= 0:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Expected transactional write from producer {producer_id} at offset {offset} in partition"
+                f" {self.topic_partition}",
+            )
+
+    def _prepare_marker(
+        self,
+        update: ProducerUpdate,
+        entry: ProducerEntry,
+        header: BatchHeader,
+        origin: AppendOrigin,
+        content: tuple[EndTxnMarker, int],
+    ) -> None:
+        marker, timestamp = content
+        if marker.coordinator_epoch < entry.coordinator_epoch and origin is not AppendOrigin.REPLICATION:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"Invalid coordinator epoch for producerId {entry.producer_id} at offset {header.base_offset} in partition"
+                f" {self.topic_partition}: {marker.coordinator_epoch} (zombie), {entry.coordinator_epoch} (current)",
+            )
+        if entry.transaction_first_offset >= 0:
+            update.completed.append(
+                CompletedTransaction(
+                    entry.producer_id,
+                    entry.transaction_first_offset,
+                    header.base_offset,
+                    marker.control_type is ControlRecordType.ABORT,
+                )
+            )
+        _set_epoch(entry, header.producer_epoch)
+        entry.transaction_first_offset = -1
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = timestamp
+
+    def _check_sequence(self, entry: ProducerEntry, header: BatchHeader) -> None:
+        first = header.base_sequence
+        if entry.producer_epoch == NO_PRODUCER_EPOCH:
+            return  # Nothing is known of it any more: its records may have gone by retention, so any sequence is taken.
+        if header.producer_epoch != entry.producer_epoch:
+            if first != 0:
+                raise KafkaError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"Invalid sequence number for new epoch of producer {entry.producer_id} at offset {header.base_offset} in"
+                    f" partition {self.topic_partition}: {header.producer_epoch} (request epoch), {first} (seq. number),"
+                    f" {entry.producer_epoch} (current producer epoch)",
+                )
+            return
+        last = entry.last_sequence
+        if first != (last + 1) % _SEQUENCE_COUNT:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Out of order sequence number for producer {entry.producer_id} at offset {header.base_offset} in partition"
+                f" {self.topic_partition}: {first} (incoming seq. number), {last} (current end sequence number)",
+            )
+
+    def commit(self, update: ProducerUpdate) -> list[tuple[CompletedTransaction, int]]:
+        """Takes over what `prepare` noted; gives each ended transaction with the last stable offset once it had ended."""
+        self.entries.update(update.entries)
+        for first_offset, producer_id in update.started:
+            self._open[first_offset] = producer_id
+        ended: list[tuple[CompletedTransaction, int]] = []
+        for transaction in update.completed:
+            stable = min(
+                (offset for offset in self._open if offset != transaction.first_offset),
+                default=transaction.last_offset + 1,
+            )
+            self._open.pop(transaction.first_offset, None)
+            self._unreplicated[transaction.first_offset] = transaction
+            ended.append((transaction, stable))
+        return ended
+
+    # What readers may see.
+
+    @property
+    def first_undecided_offset(self) -> int | None:
+        """Where the oldest transaction without a marker began."""
+        return min(self._open, default=None)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest transaction began that is open, or whose marker is not yet below the high watermark."""
+        return min((*self._open, *self._unreplicated), default=None)
+
+    def replicated_to(self, high_watermark: int) -> None:
+        """Markers below the high watermark are decided for readers too."""
+        if self._unreplicated:
+            for first_offset in [
+                first for first, transaction in self._unreplicated.items() if transaction.last_offset < high_watermark
+            ]:
+                del self._unreplicated[first_offset]
+
+    def forget_unreplicated(self, transaction: CompletedTransaction) -> None:
+        """A transaction read back from the log has ended for good."""
+        self._unreplicated.pop(transaction.first_offset, None)
+
+    # Time.
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forgets producers without an open transaction that were silent for `expiration_ms`; gives how many."""
+        silent = [entry.producer_id for entry in self.entries.values() if is_expired(entry, now_ms, expiration_ms)]
+        for producer_id in silent:
+            del self.entries[producer_id]
+        return len(silent)
+
+    # Rebuilding.
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.entries and not self._open
+
+    def clear(self, offset: int) -> None:
+        """As if the log began at `offset`."""
+        self.entries.clear()
+        self._open.clear()
+        self._unreplicated.clear()
+        self.map_end_offset = offset
+
+    def load(self, entries: Iterable[ProducerEntry], offset: int, now_ms: int, expiration_ms: int) -> None:
+        """The state of a snapshot, less what has expired since."""
+        self.clear(offset)
+        for entry in entries:
+            if not is_expired(entry, now_ms, expiration_ms):
+                self.entries[entry.producer_id] = entry
+                if entry.transaction_first_offset >= 0:
+                    self._open[entry.transaction_first_offset] = entry.producer_id
+
+
+def is_expired(entry: ProducerEntry, now_ms: int, expiration_ms: int) -> bool:
+    return entry.transaction_first_offset < 0 and now_ms - entry.last_timestamp >= expiration_ms
+
+
+def _set_epoch(entry: ProducerEntry, producer_epoch: int) -> None:
+    """A new epoch begins with no batches."""
+    if entry.producer_epoch != producer_epoch:
+        entry.producer_epoch = producer_epoch
+        entry.batches = ()
+
+
+def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    """The content of a snapshot file."""
+    packed = []
+    for entry in entries:
+        batch = entry.batches[-1] if entry.batches else ProducerBatch(NO_SEQUENCE, -1, 0, -1)
+        packed.append(
+            _SNAPSHOT_ENTRY.pack(
+                entry.producer_id,
+                entry.producer_epoch,
+                batch.last_sequence,
+                batch.last_offset,
+                batch.offset_delta,
+                entry.last_timestamp,
+                entry.coordinator_epoch,
+                entry.transaction_first_offset,
+            )
+        )
+    content = bytearray(_SNAPSHOT_HEADER.pack(_SNAPSHOT_VERSION, 0, len(packed)) + b"".join(packed))
+    content[2:6] = crc32c(memoryview(content)[_CRC_START:]).to_bytes(4, "big")
+    return bytes(content)
+
+
+def decode_snapshot(data: bytes) -> list[ProducerEntry]:
+    """The inverse; `CorruptFile` when `data` is no whole snapshot."""
+    if len(data) < _SNAPSHOT_HEADER.size:
+        raise CorruptFile(f"a snapshot of {len(data)} bytes is too short for its header")
+    version, crc, count = _SNAPSHOT_HEADER.unpack_from(data)
+    if version != _SNAPSHOT_VERSION:
+        raise CorruptFile(f"Snapshot contained an unknown file version {version}")
+    computed = crc32c(memoryview(data)[_CRC_START:])
+    if computed != crc:
+        raise CorruptFile(f"Snapshot is corrupt (CRC is no longer valid). Stored crc: {crc}. Computed crc: {computed}")
+    if count * _SNAPSHOT_ENTRY.size != len(data) - _SNAPSHOT_HEADER.size:
+        raise CorruptFile(f"Snapshot announces {count} producers in {len(data) - _SNAPSHOT_HEADER.size} bytes")
+    entries = []
+    for fields in _SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[_SNAPSHOT_HEADER.size :]):
+        producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, transaction = fields
+        batches = (ProducerBatch(sequence, offset, delta, timestamp),) if offset >= 0 else ()
+        entries.append(ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp, transaction, batches))
+    return entries

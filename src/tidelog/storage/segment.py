@@ -1,0 +1,520 @@
+"""One segment of a log: the batches from its base offset on, in one file, with the indexes that find them.
+
+A segment knows its file, how long it is, and its sparse indexes. It does not know what lies before or after it; rolling,
+retention and recovery of the whole are the log's affair.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.records.batch import HEADER_SIZE, BatchHeader, InvalidBatch, check_crc, read_header, read_records
+from tidelog.storage.errors import CorruptIndex, WouldBlock
+from tidelog.storage.file_names import INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, TRANSACTION_INDEX, segment_file
+from tidelog.storage.offset_index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, OffsetIndex, TimeEntry, TimeIndex
+from tidelog.storage.transaction_index import TransactionIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidelog.ports.disk import File
+    from tidelog.storage.file_pool import FilePool, PooledFile
+    from tidelog.storage.log_config import LogConfig
+
+_PAGE: Final = 4096
+"""Bytes read at once while looking for a batch: at most an index interval and a header."""
+_SCAN_CHUNK: Final = 1 << 20
+"""Bytes read at once while going through a whole segment."""
+
+
+class FoundBatch(NamedTuple):
+    """A batch located in a segment."""
+
+    position: int
+    header: BatchHeader
+
+
+class Segment:
+    """A .log file and its indexes. Not thread safe, but for lookups beside one appender."""
+
+    __slots__ = (
+        "_offset_index",
+        "_pool",
+        "_preallocated",
+        "_time_index",
+        "_timestamp_known",
+        "base_offset",
+        "bytes_since_index_entry",
+        "config",
+        "created_ms",
+        "directory",
+        "first_timestamp",
+        "log_file",
+        "mark",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "size",
+    )
+
+    def __init__(
+        self, pool: FilePool, directory: str, base_offset: int, config: LogConfig, *, size: int, created_ms: int
+    ) -> None:
+        """A segment whose files exist; `create` makes new ones."""
+        self._pool = pool
+        self.directory = directory
+        self.base_offset = base_offset
+        self.config = config
+        self.size = size
+        """Bytes of whole batches in the .log file."""
+        self.created_ms = created_ms
+        """Wall time at which it became a segment of this process: the start of `segment.ms` where no batch has a timestamp."""
+        self.mark = ""
+        """".deleted" once its files are on their way out."""
+        self.bytes_since_index_entry = 0
+        self.first_timestamp: int | None = None
+        """Of the first batch; None until it is asked for."""
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        """Last offset of the first batch that has `max_timestamp`."""
+        self._timestamp_known = size == 0
+        self.log_file: PooledFile = pool.file(self.path(LOG))
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._preallocated = False
+
+    @classmethod
+    def create(cls, pool: FilePool, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> Segment:
+        """Creates the files of an empty segment; nothing is synced."""
+        segment = cls(pool, directory, base_offset, config, size=0, created_ms=now_ms)
+        file = pool.disk.open(segment.path(LOG), create=True)
+        try:
+            file.truncate(0)
+            if config.preallocate:
+                file.preallocate(config.segment_bytes)
+        finally:
+            file.close()
+        for suffix, entry_size in ((INDEX, OffsetIndex.ENTRY_SIZE), (TIME_INDEX, TimeIndex.ENTRY_SIZE)):
+            file = pool.disk.open(segment.path(suffix), create=True)
+            try:
+                file.truncate(0)
+                file.preallocate(config.segment_index_bytes // entry_size * entry_size)
+            finally:
+                file.close()
+        segment._new_indexes(0)
+        segment._preallocated = True
+        return segment
+
+    def path(self, suffix: str) -> str:
+        return f"{self.directory}/{segment_file(self.base_offset, suffix)}{self.mark}"
+
+    # Indexes.
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        index = self._offset_index
+        if index is None:
+            index = self._offset_index = OffsetIndex(
+                self._pool.file(self.path(INDEX)), self.base_offset, size_max=self.config.segment_index_bytes
+            )
+        return index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        index = self._time_index
+        if index is None:
+            index = self._time_index = TimeIndex(
+                self._pool.file(self.path(TIME_INDEX)), self.base_offset, size_max=self.config.segment_index_bytes
+            )
+        return index
+
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        return TransactionIndex(self._pool.disk, self.path(TRANSACTION_INDEX))
+
+    def _new_indexes(self, count: int) -> None:
+        size_max = self.config.segment_index_bytes
+        self._offset_index = OffsetIndex(
+            self._pool.file(self.path(INDEX)), self.base_offset, size_max=size_max, count=count
+        )
+        self._time_index = TimeIndex(
+            self._pool.file(self.path(TIME_INDEX)), self.base_offset, size_max=size_max, count=count
+        )
+
+    def preallocate_indexes(self) -> None:
+        """Makes the index files as long as they may become, as those of an active segment are."""
+        if not self._preallocated:
+            for index in (self.offset_index, self.time_index):
+                index.tail()  # Counted before the zeros come.
+                index.preallocate()
+            self._preallocated = True
+
+    # Appending.
+
+    def append(self, data: bytes | bytearray | memoryview, batches: list[tuple[int, BatchHeader]]) -> None:
+        """Appends whole batches; `batches` are their positions in `data`, and headers with final offsets and timestamps.
+
+        OSError if the disk refuses; the file may then be longer than `size` says, which hides the torn end.
+        """
+        position = self.size
+        with self.log_file as file:
+            file.pwrite(data, position)
+        interval = self.config.index_interval_bytes
+        if not self._timestamp_known:
+            self._load_max_timestamp(blocking=True)
+        for _, header in batches:
+            last_offset = header.base_offset + header.last_offset_delta
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp = header.max_timestamp
+                self.max_timestamp_offset = last_offset
+            if self.bytes_since_index_entry > interval:
+                self._add_index_entry(last_offset, position)
+                self.bytes_since_index_entry = 0
+            size = header.length + 12
+            position += size
+            self.bytes_since_index_entry += size
+        if self.first_timestamp is None and self.size == 0:
+            self.first_timestamp = batches[0][1].max_timestamp
+        self.size = position
+
+    def _add_index_entry(self, last_offset: int, position: int) -> None:
+        """A full index takes no more: the next append rolls, until then lookups scan a little further."""
+        if not self._preallocated:
+            self.preallocate_indexes()
+        if not self.offset_index.is_full:
+            self.offset_index.append(last_offset, position)
+        if not self.time_index.is_full:
+            self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+
+    def should_roll(
+        self, config: LogConfig, jitter_ms: int, size: int, max_timestamp: int, last_offset: int, now_ms: int
+    ) -> bool:
+        """Whether `size` bytes of batches that end with `last_offset` belong into a new segment."""
+        if self.size > config.segment_bytes - size or last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            return True
+        if self.size > 0 and self.waited_ms(max_timestamp, now_ms) > config.roll_ms - jitter_ms:
+            return True
+        offset_index, time_index = self._offset_index, self._time_index
+        if offset_index is None or time_index is None:
+            offset_index, time_index = self.offset_index, self.time_index
+        return offset_index.is_full or time_index.is_full
+
+    def waited_ms(self, max_timestamp: int, now_ms: int) -> int:
+        """The age that `segment.ms` is compared with: by the records' own time if they have one, else since its creation."""
+        if self.first_timestamp is None and self.size > 0:
+            header = self.header_at(0)
+            self.first_timestamp = header.max_timestamp if header is not None else NO_TIMESTAMP
+        if self.first_timestamp is not None and self.first_timestamp >= 0:
+            return max_timestamp - self.first_timestamp
+        return now_ms - self.created_ms
+
+    def become_inactive(self) -> None:
+        """The last time entry is written, the indexes are trimmed: nothing will be appended any more."""
+        self._finish_indexes()
+        with self.log_file as file:
+            if file.size() != self.size:
+                file.truncate(self.size)
+        self.offset_index.forget_tail()
+        self.time_index.forget_tail()
+
+    def _finish_indexes(self) -> None:
+        self._load_max_timestamp(blocking=True)
+        if self.max_timestamp > NO_TIMESTAMP:
+            self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+        self.offset_index.trim()
+        self.time_index.trim()
+        self._preallocated = False
+
+    # Finding.
+
+    def header_at(self, position: int, *, blocking: bool = True) -> BatchHeader | None:
+        """The header of the batch at `position`; None at the end of the segment."""
+        if self.size - position < HEADER_SIZE:
+            return None
+        with self.log_file as file:
+            return read_header(_read(file, HEADER_SIZE, position, blocking=blocking))
+
+    def headers(self, position: int, *, blocking: bool = True, chunk: int = _PAGE) -> Iterator[FoundBatch]:
+        """The batches from `position` on, by their headers; ends before a torn one."""
+        end = self.size
+        buffer = b""
+        start = position
+        while end - position >= HEADER_SIZE:
+            at = position - start
+            if at + HEADER_SIZE > len(buffer):
+                with self.log_file as file:
+                    buffer = _read(file, min(chunk, end - position), position, blocking=blocking)
+                start, at = position, 0
+                if len(buffer) < HEADER_SIZE:
+                    return
+            header = read_header(buffer, at)
+            if position + header.size > end:
+                return
+            yield FoundBatch(position, header)
+            position += header.size
+
+    def find(self, offset: int, *, blocking: bool = True, from_position: int = 0) -> FoundBatch | None:
+        """The batch that holds `offset`, or the first after it; None when the segment ends before."""
+        entry = self.offset_index.lookup(offset, blocking=blocking)
+        first = True
+        start = max(entry.position, from_position)
+        for found in self.headers(start, blocking=blocking):
+            if first:
+                first = False
+                if start == entry.position and entry.position > 0 and found.header.last_offset != entry.offset:
+                    raise CorruptIndex(
+                        f"{self.path(INDEX)} has offset {entry.offset} at {entry.position}: not so in the log"
+                    )
+            if found.header.base_offset + found.header.last_offset_delta >= offset:
+                return found
+        if first and start < self.size:
+            raise CorruptIndex(f"{self.path(INDEX)} points to {start}, where the log has no batch")
+        if start > self.size:
+            raise CorruptIndex(f"{self.path(INDEX)} points to {start}, past the end of the log at {self.size}")
+        return None
+
+    def largest_timestamp(self, *, blocking: bool = True) -> int:
+        """The largest timestamp of its records, or when the file was last written if they have none: what retention goes by."""
+        self._load_max_timestamp(blocking=blocking)
+        if self.max_timestamp >= 0:
+            return self.max_timestamp
+        return self._pool.disk.stat(self.path(LOG)).modified_ms
+
+    def max_timestamp_so_far(self, *, blocking: bool = True) -> TimeEntry:
+        """The largest timestamp and the last offset of the first batch that has it; (-1, base offset) if there is none."""
+        self._load_max_timestamp(blocking=blocking)
+        return TimeEntry(self.max_timestamp, self.max_timestamp_offset)
+
+    def _load_max_timestamp(self, *, blocking: bool) -> None:
+        if self._timestamp_known:
+            return
+        last = self.time_index.last(blocking=blocking)
+        timestamp, offset = last
+        # Batches behind the last time entry were not yet late enough for an entry, or came after it.
+        position = self.offset_index.lookup(offset, blocking=blocking).position
+        for found in self.headers(position, blocking=blocking):
+            if found.header.max_timestamp > timestamp:
+                timestamp, offset = found.header.max_timestamp, found.header.last_offset
+        self.max_timestamp, self.max_timestamp_offset = timestamp, offset
+        self._timestamp_known = True
+
+    def find_timestamp(
+        self, timestamp: int, start_offset: int, *, blocking: bool = True
+    ) -> tuple[int, int, int] | None:
+        """Timestamp, offset and leader epoch of the first record at or after `start_offset` that is as late as `timestamp`."""
+        entry = self.time_index.lookup(timestamp, blocking=blocking)
+        position = self.offset_index.lookup(max(entry.offset, start_offset), blocking=blocking).position
+        for found in self.headers(position, blocking=blocking):
+            header = found.header
+            if header.max_timestamp < timestamp or header.last_offset < start_offset:
+                continue
+            for record in read_records(self.batch_bytes(found, blocking=blocking)):
+                if record.timestamp >= timestamp and record.offset >= start_offset:
+                    return record.timestamp, record.offset, header.partition_leader_epoch
+        return None
+
+    def find_max_timestamp(self, *, blocking: bool = True) -> tuple[int, int, int] | None:
+        """Timestamp, offset and leader epoch of the first record that has the segment's largest timestamp."""
+        timestamp, offset = self.max_timestamp_so_far(blocking=blocking)
+        if timestamp < 0:
+            return None
+        found = self.find(offset, blocking=blocking)
+        if found is None:
+            return None
+        for record in read_records(self.batch_bytes(found, blocking=blocking)):
+            if record.timestamp == timestamp:
+                return timestamp, record.offset, found.header.partition_leader_epoch
+        return None
+
+    def batch_bytes(self, found: FoundBatch, *, blocking: bool = True) -> bytes:
+        """A whole batch."""
+        with self.log_file as file:
+            return _read(file, found.header.size, found.position, blocking=blocking)
+
+    def next_offset(self) -> int:
+        """The offset after its last batch; the base offset of an empty segment."""
+        last = None
+        entry = self.offset_index.lookup(self.base_offset + RELATIVE_OFFSET_MAX)
+        for found in self.headers(entry.position):
+            last = found
+        return self.base_offset if last is None else last.header.next_offset
+
+    # Changing what is there.
+
+    def truncate_to(self, offset: int, now_ms: int) -> int:
+        """Removes `offset` and what follows; gives the bytes cut. The segment may be appended to again."""
+        found = self.find(offset)
+        for index in (self.offset_index, self.time_index):
+            index.truncate_to(offset)
+        self.transaction_index.truncate_to(offset)
+        self._preallocated = False
+        cut = 0
+        if found is not None:
+            cut = self.size - found.position
+            with self.log_file as file:
+                file.truncate(found.position)
+            self.size = found.position
+        if self.size == 0:
+            self.created_ms = now_ms
+            self.first_timestamp = None
+        self.bytes_since_index_entry = 0
+        self._forget_timestamp()
+        return cut
+
+    def rebuild_indexes(self) -> None:
+        """Writes both indexes anew from the log."""
+        for index in (self.offset_index, self.time_index):
+            index.reset()
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        self._timestamp_known = True
+        last_entry = 0
+        for position, header in self.headers(0):
+            last_entry = self._index(position, header, last_entry)
+        self._finish_indexes()
+
+    def scan(self) -> Iterator[tuple[FoundBatch, memoryview]]:
+        """Every valid batch with its bytes, checked, and indexed as it goes by; then cuts the file behind the last of them.
+
+        This is recovery: the indexes are reset first, and finished when the caller has taken the last batch.
+        """
+        for index in (self.offset_index, self.time_index):
+            index.reset()
+        self.transaction_index.reset()
+        self._preallocated = False
+        self.first_timestamp = None
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        self._timestamp_known = True
+        with self.log_file as file:
+            size = file.size()
+            valid, last_entry, next_offset = 0, 0, self.base_offset
+            for position, header, data in _valid_batches(file, size):
+                if header.base_offset < next_offset or header.last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+                    break
+                next_offset = header.next_offset
+                last_entry = self._index(position, header, last_entry)
+                self.size = valid = position + header.size
+                yield FoundBatch(position, header), data
+            self.size = valid
+            if valid != size:
+                file.truncate(valid)
+        self.bytes_since_index_entry = 0
+        self._finish_indexes()
+
+    def _index(self, position: int, header: BatchHeader, last_entry: int) -> int:
+        """Indexes a batch as `append` would have; gives the position of the last entry."""
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+        if position - last_entry > self.config.index_interval_bytes:
+            self.offset_index.append(header.last_offset, position)
+            self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+            return position
+        return last_entry
+
+    def _forget_timestamp(self) -> None:
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        self._timestamp_known = self.size == 0
+
+    # Durability and the end.
+
+    def write_indexes(self) -> None:
+        """Writes the index entries that are only in memory; not beside an append."""
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.write()
+
+    def fsync(self, *, indexes: bool) -> None:
+        """Makes what is written durable, beside appends; OSError when that failed, and then what is on disk is unknown.
+
+        The indexes of the active segment need not be durable: recovery writes them anew from the log.
+        """
+        with self.log_file as file:
+            file.fsync()
+        if indexes:
+            self.offset_index.fsync()
+            self.time_index.fsync()
+            self.transaction_index.fsync()
+
+    def close(self) -> None:
+        """Finishes the indexes, as Kafka does, and closes the files."""
+        if self._preallocated or self._offset_index is not None:
+            self._finish_indexes()
+        if self.config.preallocate:
+            with self.log_file as file:
+                if file.size() != self.size:
+                    file.truncate(self.size)
+        self.release_files()
+
+    def release_files(self) -> None:
+        """Closes descriptors; those on their way to a client close when sent."""
+        self.log_file.close()
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.close()
+
+    def rename(self, mark: str) -> None:
+        """Renames its files to end with `mark` (".deleted"); open descriptors stay valid."""
+        for suffix in SEGMENT_SUFFIXES:
+            path = self.path(suffix)
+            try:
+                self._pool.disk.rename(path, path + mark)
+            except FileNotFoundError:
+                continue  # A transaction index exists only where something was aborted.
+        self.mark += mark
+        self.log_file.path = self.path(LOG)
+        if self._offset_index is not None:
+            self._offset_index.path = self.path(INDEX)
+        if self._time_index is not None:
+            self._time_index.path = self.path(TIME_INDEX)
+
+    def unlink(self) -> None:
+        """Removes its files."""
+        self.release_files()
+        for suffix in SEGMENT_SUFFIXES:
+            try:
+                self._pool.disk.unlink(self.path(suffix))
+            except FileNotFoundError:
+                continue
+
+    def moved(self, directory: str) -> None:
+        """The folder was renamed."""
+        self.directory = directory
+        self.log_file.path = self.path(LOG)
+        if self._offset_index is not None:
+            self._offset_index.path = self.path(INDEX)
+        if self._time_index is not None:
+            self._time_index.path = self.path(TIME_INDEX)
+
+
+def _read(file: File, size: int, position: int, *, blocking: bool) -> bytes:
+    data = file.pread(size, position) if blocking else file.probe(size, position)
+    if data is None:
+        raise WouldBlock
+    if len(data) < size:
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"{file.path} ends at {position + len(data)}, {size} bytes at {position} expected",
+        )
+    return data
+
+
+def _valid_batches(file: File, size: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Batches whose bytes are all there and whose checksum holds, from the start to the first that fails."""
+    position = 0
+    buffer = memoryview(b"")
+    start = 0
+    while size - position >= HEADER_SIZE:
+        at = position - start
+        if at + HEADER_SIZE > len(buffer):
+            buffer, start, at = memoryview(file.pread(min(_SCAN_CHUNK, size - position), position)), position, 0
+        try:
+            header = read_header(buffer, at)
+            if position + header.size > size:
+                return
+            if at + header.size > len(buffer):
+                length = min(max(header.size, _SCAN_CHUNK), size - position)
+                buffer, start, at = memoryview(file.pread(length, position)), position, 0
+            check_crc(buffer, at, header)
+        except InvalidBatch:
+            return
+        yield position, header, buffer[at : at + header.size]
+        position += header.size

@@ -1,0 +1,114 @@
+"""`.txnindex`: the aborted transactions of one segment, for readers that want committed records only.
+
+34 bytes an entry, big-endian, in the order in which the transactions ended:
+
+    int16 version = 0 | int64 producer id | int64 first offset | int64 last offset (the marker) | int64 last stable offset then
+
+The file exists only where a transaction was aborted. It is small, so it is read whole when it is asked for.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tidelog.storage.errors import CorruptFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidelog.ports.disk import Disk
+
+ENTRY_SIZE: Final = 34
+_ENTRY: Final = Struct(">hqqqq")
+_VERSION: Final = 0
+
+
+class AbortedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+    """Where the transaction began in this partition."""
+    last_offset: int
+    """Of its ABORT marker."""
+    last_stable_offset: int
+    """The last stable offset of the partition once this transaction had ended."""
+
+
+def decode_transactions(data: bytes) -> Iterator[AbortedTransaction]:
+    """The entries of a file; `CorruptFile` where they cannot be such."""
+    if len(data) % ENTRY_SIZE:
+        raise CorruptFile(f"a transaction index of {len(data)} bytes, which is no multiple of {ENTRY_SIZE}")
+    for version, *fields in _ENTRY.iter_unpack(data):
+        if version != _VERSION:
+            raise CorruptFile(
+                f"Unexpected aborted transaction version {version} in transaction index, {_VERSION} expected"
+            )
+        yield AbortedTransaction(*fields)
+
+
+def encode_transactions(entries: list[AbortedTransaction]) -> bytes:
+    return b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
+
+
+class TransactionIndex:
+    """The entries of one segment's file; stateless but for its path."""
+
+    __slots__ = ("_disk", "path")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self.path = path
+
+    def entries(self) -> list[AbortedTransaction]:
+        """All, oldest first; none where there is no file."""
+        try:
+            data = self._disk.read(self.path)
+        except FileNotFoundError:
+            return []
+        try:
+            return list(decode_transactions(data))
+        except CorruptFile as error:
+            raise CorruptFile(f"{self.path}: {error}") from error
+
+    def append(self, entry: AbortedTransaction) -> None:
+        self.rewrite([*self.entries(), entry])
+
+    def truncate_to(self, offset: int) -> None:
+        """Removes transactions that ended at `offset` or later."""
+        entries = self.entries()
+        kept = [entry for entry in entries if entry.last_offset < offset]
+        if len(kept) != len(entries):
+            self.rewrite(kept)
+
+    def reset(self) -> None:
+        """Forgets all, to index the log again."""
+        if self._disk.exists(self.path):
+            self.rewrite([])
+
+    def rewrite(self, entries: list[AbortedTransaction]) -> None:
+        file = self._disk.open(self.path, create=True)
+        try:
+            data = encode_transactions(entries)
+            file.pwrite(data, 0)
+            if file.size() != len(data):
+                file.truncate(len(data))
+        finally:
+            file.close()
+
+    def fsync(self) -> None:
+        if self._disk.exists(self.path):
+            file = self._disk.open(self.path)
+            try:
+                file.fsync()
+            finally:
+                file.close()
+
+    def collect(self, start_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
+        """Those that touch start_offset .. end_offset - 1, and whether later segments can hold no more of them."""
+        found: list[AbortedTransaction] = []
+        for entry in self.entries():
+            if entry.last_offset >= start_offset and entry.first_offset < end_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= end_offset:
+                return found, True
+        return found, False
