@@ -17,6 +17,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tidelog.cli.errors import Refused, WrongUsage
+
 if TYPE_CHECKING:
     import typer
 
@@ -71,25 +73,32 @@ def run(arguments: Sequence[str]) -> int:
         # Whoever read our output has seen enough (`| head`); the interpreter's last flush must find no pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+    except WrongUsage as error:
+        print(f"tidelog: {error}", file=sys.stderr)
+        return WRONG_USAGE
     except Exception as error:
-        reason = _expected(error)
-        if reason is None:
+        reasons = _expected(error)
+        if reasons is None:
             raise
-        print(f"tidelog: {reason}", file=sys.stderr)
+        sys.stdout.flush()
+        for reason in reasons:
+            print(f"tidelog: {reason}", file=sys.stderr)
         return FAILED
 
 
-def _expected(error: Exception) -> str | None:
+def _expected(error: Exception) -> Sequence[str] | None:
     """What to tell people of an error that the world made, None for one that is ours."""
+    if isinstance(error, Refused):
+        return error.reasons
     from tidelog.client.errors import ClientError
     from tidelog.model.errors import KafkaError
 
     if isinstance(error, KafkaError):
-        return error.message or error.code.name
+        return (error.message or error.code.name,)
     if isinstance(error, ClientError):
-        return str(error)
+        return (str(error),)
     if isinstance(error, OSError):
-        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        return (f"{error.filename}: {error.strerror}" if error.filename else str(error),)
     return None
 
 

@@ -266,9 +266,7 @@ class BlockingCluster:
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset | int]) -> None:
         """Commits next offsets to read for a group without members."""
-        commits = {
-            tp: CommittedOffset(offset) if isinstance(offset, int) else offset for tp, offset in offsets.items()
-        }
+        commits = {tp: CommittedOffset(offset) if isinstance(offset, int) else offset for tp, offset in offsets.items()}
         self.run(offset_operations.commit_offsets(self.routing, group, commits))
 
     def produce(self, topic_partition: TopicPartition, batches: bytes, *, acks: int = -1) -> ProducedBatch:
@@ -279,9 +277,7 @@ class BlockingCluster:
 
     # Fetching
 
-    def fetch(
-        self, topic_partition: TopicPartition, offset: int, settings: FetchSettings | None = None
-    ) -> FetchedData:
+    def fetch(self, topic_partition: TopicPartition, offset: int, settings: FetchSettings | None = None) -> FetchedData:
         """One fetch of one partition; without records when there was nothing within `settings.max_wait_ms`.
 
         Raises OffsetOutOfRange (with the partition's range) and other KafkaErrors.

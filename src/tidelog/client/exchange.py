@@ -7,7 +7,9 @@ highest version that both sides know. Brokers answer in order, but only the corr
 
 from __future__ import annotations
 
+import dataclasses
 import struct
+from collections.abc import Callable
 from typing import Any, Final
 
 import tidelog
@@ -24,6 +26,14 @@ SIZE_PREFIX: Final = 4
 _RESPONSE_HEADER_MIN: Final = 4
 _CORRELATION_ID: Final = struct.Struct(">i")
 _CORRELATION_ID_AND_ERROR: Final = struct.Struct(">ih")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ByVersion:
+    """A request whose fields depend on the version that is settled with the broker; `build` makes it for one."""
+
+    key: ApiKey
+    build: Callable[[int], Any]
 
 
 class Exchange:
@@ -94,9 +104,10 @@ class Exchange:
 
         Only a produce request with acks=0 has none.
         """
-        key = message.API_KEY
+        by_version = isinstance(message, ByVersion)
+        key = message.key if by_version else message.API_KEY
         chosen = self.version_for(key) if version is None else version
-        return self._encode(key, chosen, message)
+        return self._encode(key, chosen, message.build(chosen) if by_version else message)
 
     def _encode(self, key: ApiKey, version: int, message: Any) -> tuple[int, bytes, bool]:
         correlation_id = self._last_id = (self._last_id + 1) & 0x7FFFFFFF

@@ -68,7 +68,7 @@ def fetch_request(routing: Routing, positions: Mapping[TopicPartition, int], set
     topics: dict[str, list[Any]] = {}
     for topic_partition, offset in positions.items():
         topics.setdefault(topic_partition.topic, []).append(
-            kind.FetchTopic.FetchPartition(
+            kind.FetchPartition(
                 partition=topic_partition.partition,
                 current_leader_epoch=routing.leader_epoch(topic_partition),
                 fetch_offset=offset,

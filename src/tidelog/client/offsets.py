@@ -7,11 +7,13 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from tidelog.client.exchange import ByVersion
 from tidelog.client.fetching import READ_UNCOMMITTED
 from tidelog.client.routing import Operation, Routing, partition_error
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ def list_offsets(
                 kind.ListOffsetsTopic(
                     name=name,
                     partitions=[
-                        kind.ListOffsetsTopic.ListOffsetsPartition(
+                        kind.ListOffsetsPartition(
                             partition_index=tp.partition,
                             current_leader_epoch=routing.leader_epoch(tp),
                             timestamp=group[tp],
@@ -89,8 +91,7 @@ def delete_records(
                 kind.DeleteRecordsTopic(
                     name=name,
                     partitions=[
-                        kind.DeleteRecordsTopic.DeleteRecordsPartition(partition_index=tp.partition, offset=group[tp])
-                        for tp in partitions
+                        kind.DeleteRecordsPartition(partition_index=tp.partition, offset=group[tp]) for tp in partitions
                     ],
                 )
                 for name, partitions in by_topic(group)
@@ -130,7 +131,7 @@ def commit_offsets(
                 name=name,
                 topic_id=routing.topic_id(name),
                 partitions=[
-                    kind.OffsetCommitRequestTopic.OffsetCommitRequestPartition(
+                    kind.OffsetCommitRequestPartition(
                         partition_index=tp.partition,
                         committed_offset=offsets[tp].offset,
                         committed_leader_epoch=offsets[tp].leader_epoch,
@@ -169,31 +170,8 @@ def committed_offsets(
         yield from routing.refresh(None, deadline)  # Version 10 answers with topic ids, which must be known here.
     else:
         yield from routing.require_topics({tp.topic for tp in wanted}, deadline)
-    kind = messages.OffsetFetchRequest
     grouped = None if wanted is None else by_topic(wanted)
-    request = kind(
-        # Up to version 7 one group stands at the top level, from version 8 on groups are a list.
-        group_id=group,
-        topics=None
-        if grouped is None
-        else [
-            kind.OffsetFetchRequestTopic(name=name, partition_indexes=[tp.partition for tp in tps])
-            for name, tps in grouped
-        ],
-        groups=[
-            kind.OffsetFetchRequestGroup(
-                group_id=group,
-                topics=None
-                if grouped is None
-                else [
-                    kind.OffsetFetchRequestGroup.OffsetFetchRequestTopics(
-                        name=name, topic_id=routing.topic_id(name), partition_indexes=[tp.partition for tp in tps]
-                    )
-                    for name, tps in grouped
-                ],
-            )
-        ],
-    )
+    request = ByVersion(ApiKey.OFFSET_FETCH, lambda version: _offset_fetch_request(routing, group, grouped, version))
 
     def errors_of(response: Any) -> Iterator[int]:
         yield response.groups[0].error_code if response.groups else response.error_code
@@ -210,10 +188,32 @@ def committed_offsets(
             if entry.error_code:
                 raise partition_error(tp, ErrorCode(entry.error_code), None)
             if entry.committed_offset >= 0:
-                found[tp] = CommittedOffset(
-                    entry.committed_offset, entry.committed_leader_epoch, entry.metadata or ""
-                )
+                found[tp] = CommittedOffset(entry.committed_offset, entry.committed_leader_epoch, entry.metadata or "")
     return found
+
+
+def _offset_fetch_request(
+    routing: Routing, group: str, grouped: list[tuple[str, list[TopicPartition]]] | None, version: int
+) -> Any:
+    """Up to version 7 a request is about one group, from version 8 on about a list of them."""
+    kind = messages.OffsetFetchRequest
+    if version < 8:
+        topics = None
+        if grouped is not None:
+            topics = [
+                kind.OffsetFetchRequestTopic(name=name, partition_indexes=[tp.partition for tp in tps])
+                for name, tps in grouped
+            ]
+        return kind(group_id=group, topics=topics)
+    group_topics = None
+    if grouped is not None:
+        group_topics = [
+            kind.OffsetFetchRequestTopics(
+                name=name, topic_id=routing.topic_id(name), partition_indexes=[tp.partition for tp in tps]
+            )
+            for name, tps in grouped
+        ]
+    return kind(groups=[kind.OffsetFetchRequestGroup(group_id=group, topics=group_topics)])
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[TopicPartition]]]:

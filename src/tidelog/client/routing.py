@@ -19,10 +19,12 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from tidelog.client.addresses import Address
 from tidelog.client.errors import ClientError, ConnectionFailed, RequestTimedOut
+from tidelog.client.exchange import ByVersion
 from tidelog.client.retries import RetryPolicy
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -331,9 +333,7 @@ class Routing:
             for (_address, group), outcome in zip(groups.items(), outcomes, strict=True):
                 if isinstance(outcome, (ConnectionFailed, RequestTimedOut)):
                     failure = outcome
-                    retriable |= {
-                        tp: KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{tp}: {outcome}") for tp in group
-                    }
+                    retriable |= {tp: KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{tp}: {outcome}") for tp in group}
                 elif isinstance(outcome, ClientError):
                     raise outcome
                 else:
@@ -419,8 +419,14 @@ class Routing:
         known = self._coordinators.get((key_type, key))
         if known is not None:
             return known
-        # Both the field of version 3 and below and that of version 4 and up are set; each version writes its own.
-        request = messages.FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
+        request = ByVersion(
+            ApiKey.FIND_COORDINATOR,
+            lambda version: (
+                messages.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+                if version >= 4
+                else messages.FindCoordinatorRequest(key=key, key_type=key_type)
+            ),
+        )
         response = yield from self.ask_any(request, deadline)
         answer = response.coordinators[0] if response.coordinators else response
         code = ErrorCode(answer.error_code)

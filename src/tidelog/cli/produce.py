@@ -1,0 +1,288 @@
+"""`tidelog produce`: records from files, pipes, the terminal and arguments into a topic."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import os
+import stat
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from tidelog.cli.errors import Refused, WrongUsage
+from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS, key_values
+from tidelog.cli.output import print_json
+from tidelog.cli.records import Header, InvalidRecord, RecordToSend, json_parser, line_parser
+from tidelog.client.addresses import DEFAULT_BOOTSTRAP
+from tidelog.client.cluster import Cluster
+from tidelog.client.producer import Producer, ProducerSettings
+from tidelog.records.batch import Codec
+
+app = typer.Typer(add_completion=False)
+
+CHUNK_SIZE: Final = 256 << 10
+"""Bytes read at a time; between two of them the sender gets its turn."""
+LINE_SIZE_MAX: Final = 64 << 20
+"""Bytes. A line that never ends must not fill the memory."""
+
+
+class InputFormat(enum.StrEnum):
+    """What a line of input is."""
+
+    LINES = "lines"
+    JSON = "json"
+
+
+class Acks(enum.StrEnum):
+    """Who must have a record before it counts as sent."""
+
+    ALL = "all"
+    LEADER = "1"
+    NONE = "0"
+
+
+class CodecName(enum.StrEnum):
+    """How batches are compressed."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+@app.command()
+def produce(
+    topic: Annotated[str, typer.Argument(help="Where to.")],
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FILE...]", help="What to send, a record a line; - or none: stdin.")
+    ] = None,
+    message: Annotated[
+        list[str] | None, typer.Option("--message", "-m", metavar="LINE", help="A line to send; may be repeated.")
+    ] = None,
+    format: Annotated[
+        InputFormat,
+        typer.Option("--format", "-f", help='lines: a value each; json: {"key": .., "value": .., "headers": ..} each.'),
+    ] = InputFormat.LINES,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", "-K", metavar="TEXT", help="Lines are key, this, value (\\t: tab).")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", metavar="TEXT", help="Key of all records.")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="KEY=VALUE", help="On all records; may be repeated.")
+    ] = None,
+    null: Annotated[
+        str | None, typer.Option("--null", metavar="TEXT", help="A key or value of this text is null (a tombstone).")
+    ] = None,
+    is_base64: Annotated[bool, typer.Option("--base64", help="Keys and values are in base64.")] = False,
+    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="For all records.")] = None,
+    timestamp: Annotated[
+        int | None, typer.Option("--timestamp", min=0, metavar="MS", help="Of all records, since 1970.")
+    ] = None,
+    codec: Annotated[
+        CodecName, typer.Option("--compression", "-z", help="How batches are compressed.")
+    ] = CodecName.NONE,
+    acks: Annotated[
+        Acks, typer.Option("--acks", help="Who must have a record: all in sync, the leader, nobody.")
+    ] = Acks.ALL,
+    idempotent: Annotated[bool, typer.Option("--idempotent", help="No record twice, even after retries.")] = False,
+    linger_ms: Annotated[float, typer.Option("--linger", min=0, metavar="MS", help="Wait for more in a batch.")] = 5.0,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, metavar="BYTES", help="Of a batch.")] = 512 << 10,
+    output: Output = Form.TABLE,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: TimeoutS = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Send records to a topic: lines of files or stdin, or --message."""
+    if message and files:
+        raise WrongUsage("give either files or --message")
+    if idempotent and acks is not Acks.ALL:
+        raise WrongUsage("--idempotent needs --acks all")
+    headers: list[Header] = [(name, value.encode()) for name, value in key_values(header or [], "--header").items()]
+    parse = _parser(format, key_separator, key, null, is_base64, headers)
+    settings = ProducerSettings(
+        acks={Acks.ALL: -1, Acks.LEADER: 1, Acks.NONE: 0}[acks],
+        codec=Codec.of_name(codec.value),
+        linger_ms=linger_ms,
+        batch_size=batch_size,
+        delivery_timeout_s=timeout,
+        idempotent=idempotent,
+    )
+    started = time.monotonic()
+    sent = _Sent()
+    lines = _Input(files or [], message or [])
+    try:
+        asyncio.run(_produce(bootstrap, topic, lines, parse, settings, partition, timestamp, timeout, sent))
+    except InvalidRecord as error:
+        raise Refused([f"{lines.where}: {error}; {sent.records} records before it were sent"]) from error
+    seconds = time.monotonic() - started
+    if output is Form.JSON:
+        print_json({"topic": topic, "records": sent.records, "bytes": sent.bytes, "seconds": round(seconds, 3)})
+    elif output is Form.TABLE and sys.stderr.isatty():
+        print(f"{sent.records:,} records, {sent.bytes:,} bytes in {seconds:.2f} s", file=sys.stderr)
+
+
+class _Sent:
+    """What went out so far."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.bytes = 0
+
+
+def _parser(
+    format: InputFormat,
+    key_separator: str | None,
+    key: str | None,
+    null: str | None,
+    is_base64: bool,
+    headers: list[Header],
+) -> Callable[[bytes], RecordToSend]:
+    all_key = None if key is None else key.encode()
+    if format is InputFormat.JSON:
+        if key_separator is not None or null is not None:
+            raise WrongUsage("JSON lines have keys and nulls of their own: no --key-separator, no --null")
+        return json_parser(key=all_key, is_base64=is_base64, headers=headers)
+    if key_separator is not None:
+        if key is not None:
+            raise WrongUsage("give either --key or --key-separator")
+        if not key_separator:
+            raise WrongUsage("--key-separator is empty")
+    return line_parser(
+        key=all_key,
+        separator=None if key_separator is None else key_separator.replace("\\t", "\t").encode(),
+        null=None if null is None else null.encode(),
+        is_base64=is_base64,
+        headers=headers,
+    )
+
+
+async def _produce(
+    bootstrap: str,
+    topic: str,
+    lines: _Input,
+    parse: Callable[[bytes], RecordToSend],
+    settings: ProducerSettings,
+    partition: int | None,
+    timestamp: int | None,
+    timeout_s: float,
+    sent: _Sent,
+) -> None:
+    async with (
+        Cluster(
+            bootstrap,
+            client_id="tidelog-produce",
+            operation_timeout_s=timeout_s,
+            call_timeout_s=timeout_s,
+            fail_fast=True,
+        ) as cluster,
+        Producer(cluster, settings) as producer,
+    ):
+        await producer.require(topic)
+        # Whatever was wrong before the first record is told at once; from here on brokers may come and go.
+        cluster.routing.fail_fast = False
+        failure: InvalidRecord | None = None
+        try:
+            async for chunk in lines.chunks():
+                for line in chunk:
+                    record = parse(line)
+                    await producer.send(
+                        topic,
+                        record.value,
+                        key=record.key,
+                        headers=record.headers,
+                        partition=partition if record.partition is None else record.partition,
+                        timestamp=timestamp if record.timestamp is None else record.timestamp,
+                    )
+                    lines.taken()
+                    sent.records += 1
+                    sent.bytes += len(record.value or b"") + len(record.key or b"")
+                producer.raise_failure()
+                await asyncio.sleep(0)
+        except InvalidRecord as error:
+            failure = error
+        await producer.flush()
+        if failure is not None:
+            raise failure
+
+
+class _Input:
+    """Lines from arguments or files, in chunks as they come, with the place for errors."""
+
+    def __init__(self, files: list[Path], messages: list[str]) -> None:
+        self._files = files or [Path("-")]
+        self._messages = messages
+        self._name = "--message"
+        self._line = 0
+
+    @property
+    def where(self) -> str:
+        """The file and the line that comes next."""
+        return f"{self._name}:{self._line + 1}"
+
+    def taken(self) -> None:
+        """Counts a line that was good."""
+        self._line += 1
+
+    async def chunks(self) -> AsyncIterator[list[bytes]]:
+        """Lists of lines without their ends (\\n or \\r\\n), as soon as there are some."""
+        if self._messages:
+            yield [message.encode() for message in self._messages]
+            return
+        for path in self._files:
+            self._name, self._line = ("stdin" if str(path) == "-" else str(path)), 0
+            with _opened(path) as descriptor:
+                async for lines in self._lines(descriptor):
+                    yield lines
+
+    async def _lines(self, descriptor: int) -> AsyncIterator[list[bytes]]:
+        rest = b""
+        async for data in _read(descriptor):
+            lines = (rest + data).split(b"\n")
+            rest = lines.pop()
+            if len(rest) > LINE_SIZE_MAX:
+                raise Refused([f"{self.where}: a line of more than {LINE_SIZE_MAX} bytes"])
+            yield [line.removesuffix(b"\r") for line in lines]
+        if rest:
+            yield [rest]
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    if str(path) == "-":
+        yield sys.stdin.fileno()
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+async def _read(descriptor: int) -> AsyncIterator[bytes]:
+    """What a descriptor gives, as it comes; the loop goes on while a pipe or a terminal has nothing."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    waits = not stat.S_ISREG(os.fstat(descriptor).st_mode)
+    if waits:
+        try:
+            loop.add_reader(descriptor, readable.set)
+        except PermissionError:  # Such as /dev/null: always readable, and nothing that epoll takes.
+            waits = False
+    try:
+        while True:
+            if waits:
+                await readable.wait()
+                readable.clear()
+            data = os.read(descriptor, CHUNK_SIZE)
+            if not data:
+                return
+            yield data
+    finally:
+        if waits:
+            loop.remove_reader(descriptor)

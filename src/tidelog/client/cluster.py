@@ -1,0 +1,108 @@
+"""The asyncio cluster: carries out the operations of `routing` over `Connection`s, several at a time.
+
+async with Cluster("localhost:9092") as cluster:
+    topics = await cluster.run(admin.list_topics(cluster.routing))
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+from tidelog.client.addresses import Address, parse_bootstrap
+from tidelog.client.connection import Connection
+from tidelog.client.errors import ClientError, require_plaintext
+from tidelog.client.routing import Call, Operation, Outcomes, Pause, Routing
+
+T = TypeVar("T")
+
+
+class Cluster:
+    """A cluster as an asyncio client sees it; made and used on one event loop.
+
+    `operation_timeout_s` bounds each operation with its retries, `call_timeout_s` one request. With `fail_fast` a
+    cluster that cannot be reached at all is an error at once. Only PLAINTEXT is spoken yet.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        client_id: str = "tidelog",
+        call_timeout_s: float = 30.0,
+        operation_timeout_s: float = 60.0,
+        fail_fast: bool = False,
+        security_protocol: str = "PLAINTEXT",
+    ) -> None:
+        require_plaintext(security_protocol)
+        self.client_id = client_id
+        self.routing = Routing(
+            parse_bootstrap(bootstrap),
+            now=time.monotonic,
+            draw=random.random,
+            call_timeout_s=call_timeout_s,
+            operation_timeout_s=operation_timeout_s,
+            fail_fast=fail_fast,
+        )
+        self._connections: dict[Address, Connection] = {}
+        self._connecting: dict[Address, asyncio.Lock] = {}
+
+    async def __aenter__(self) -> Cluster:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes every connection; a later call opens them again."""
+        connections = list(self._connections.values())
+        self._connections.clear()
+        for connection in connections:
+            connection.close()
+        await asyncio.sleep(0)  # Lets the transports close their sockets before the loop may end.
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Carries out an operation to its result or its error."""
+        outcomes: Outcomes = ()
+        try:
+            step = next(operation)
+            while True:
+                if isinstance(step, Pause):
+                    await asyncio.sleep(step.seconds)
+                    outcomes = ()
+                else:
+                    outcomes = await self._perform(step)
+                step = operation.send(outcomes)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]  # A generator's value is untyped in StopIteration.
+        finally:
+            operation.close()
+
+    async def _perform(self, calls: Sequence[Call]) -> Outcomes:
+        if len(calls) == 1:
+            return [await self.call(calls[0])]
+        return await asyncio.gather(*(self.call(call) for call in calls))
+
+    async def call(self, call: Call) -> Any:
+        """One request at one broker: its response, or the `ClientError` that stood in the way."""
+        deadline = time.monotonic() + call.timeout_s
+        try:
+            connection = await self.connection(call.address, timeout_s=call.timeout_s)
+            return await connection.request(call.message, timeout_s=max(0.0, deadline - time.monotonic()))
+        except ClientError as error:
+            return error
+
+    async def connection(self, address: Address, *, timeout_s: float = 30.0) -> Connection:
+        """The connection to a broker, opened if there is none; callers at the same time share it."""
+        async with self._connecting.setdefault(address, asyncio.Lock()):
+            connection = self._connections.get(address)
+            if connection is None or connection.closed:
+                connection = await Connection.connect(address, client_id=self.client_id, timeout_s=timeout_s)
+                self._connections[address] = connection
+            return connection

@@ -1,0 +1,162 @@
+"""A connection to one broker on asyncio: requests pipelined, answers paired with them, deadlines kept.
+
+Bytes are received in place: into a small buffer for the size of each frame, then into one that the frame fills
+exactly, so that record batches are never copied on the way in. Writing waits while the transport has more than its
+high-water mark unsent, and at most `IN_FLIGHT_MAX` requests await their answers: both ways are bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from tidelog.client.addresses import Address
+from tidelog.client.errors import ClientError, ConnectionFailed, InvalidResponse, RequestTimedOut
+from tidelog.client.exchange import SIZE_PREFIX, Exchange
+
+IN_FLIGHT_MAX: Final = 128
+"""Requests without an answer a connection; brokers answer in order, so more would only wait there."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One connection; `connect` makes it. Every error closes it, and fails all that still waits."""
+
+    def __init__(self, address: Address, client_id: str) -> None:
+        self.address = address
+        self.closed = False
+        self._exchange = Exchange(client_id, str(address))
+        self._transport: asyncio.Transport | None = None
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._hello: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._slots = asyncio.Semaphore(IN_FLIGHT_MAX)
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._prefix = bytearray(SIZE_PREFIX)
+        self._frame: bytearray | None = None
+        self._view = memoryview(self._prefix)
+        self._filled = 0
+        self._error: ClientError | None = None
+
+    @classmethod
+    async def connect(cls, address: Address, *, client_id: str = "tidelog", timeout_s: float = 30.0) -> Connection:
+        """Connects and negotiates versions; ConnectionFailed, RequestTimedOut or InvalidResponse."""
+        loop = asyncio.get_running_loop()
+        connection = cls(address, client_id)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await loop.create_connection(lambda: connection, address.host, address.port)
+                await connection._hello
+        except TimeoutError as error:
+            raise connection._fail(RequestTimedOut(f"{address} did not answer within {timeout_s:g} s")) from error
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise connection._fail(ConnectionFailed(f"cannot connect to {address}: {reason}")) from error
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @property
+    def versions(self) -> dict[int, tuple[int, int]]:
+        """What the broker serves, [api key] -> (lowest, highest)."""
+        return self._exchange.versions
+
+    async def request(self, message: Any, version: int | None = None, *, timeout_s: float = 30.0) -> Any:
+        """Sends a request and waits for its answer; None for one that has none (acks=0).
+
+        RequestTimedOut closes the connection: whether the request was carried out is then unknown, and an answer that
+        comes late must not be waited for by others. Cancelling leaves the connection as it is.
+        """
+        try:
+            async with asyncio.timeout(timeout_s), self._slots:
+                await self._writable.wait()
+                future = self._send(message, version)
+                return None if future is None else await future
+        except TimeoutError as error:
+            raise self._fail(RequestTimedOut(f"{self.address} did not answer within {timeout_s:g} s")) from error
+
+    def _send(self, message: Any, version: int | None) -> asyncio.Future[Any] | None:
+        if self._error is not None or self._transport is None or self.closed:
+            raise ConnectionFailed(f"the connection to {self.address} is closed: {self._error or 'by us'}")
+        correlation_id, data, answered = self._exchange.encode(message, version)
+        self._transport.write(data)
+        if not answered:
+            return None
+        future = self._waiting[correlation_id] = asyncio.get_running_loop().create_future()
+        return future
+
+    def close(self) -> None:
+        """Closes the connection; what still waits fails with ConnectionFailed."""
+        self._fail(ConnectionFailed(f"the connection to {self.address} was closed"))
+
+    def _fail(self, error: ClientError) -> ClientError:
+        """Ends the connection for a reason: the first one is what the others waiting get."""
+        if self._error is None:
+            self._error = error
+        self.closed = True
+        self._writable.set()
+        if self._transport is not None:
+            self._transport.abort()
+        for future in (self._hello, *self._waiting.values()):
+            if not future.done():
+                # The others' requests may have been carried out or not, whatever the reason was.
+                future.set_exception(
+                    self._error
+                    if isinstance(self._error, InvalidResponse)
+                    else ConnectionFailed(f"the connection to {self.address} ended: {self._error}")
+                )
+                future.exception()  # Marks it as seen: nobody may be waiting any more.
+        self._waiting.clear()
+        return error
+
+    # asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if self.closed:
+            transport.abort()
+            return
+        transport.write(self._exchange.hello())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        reason = str(exc) if exc is not None else "closed by the broker"
+        self._fail(ConnectionFailed(f"the connection to {self.address} broke: {reason}"))
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._view[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._filled += nbytes
+        if self._filled < len(self._view):
+            return
+        self._filled = 0
+        try:
+            if self._frame is None:
+                self._frame = bytearray(self._exchange.frame_size(self._prefix))
+                self._view = memoryview(self._frame)
+            else:
+                frame, self._frame = self._frame, None
+                self._view = memoryview(self._prefix)
+                self._take(frame)
+        except ClientError as error:
+            self._fail(error)
+
+    def _take(self, frame: bytearray) -> None:
+        if not self._hello.done():
+            again = self._exchange.hello_answered(frame)
+            if again is None:
+                self._hello.set_result(None)
+            elif self._transport is not None:
+                self._transport.write(again)
+            return
+        correlation_id, message = self._exchange.decode(frame)
+        future = self._waiting.pop(correlation_id, None)
+        if future is not None and not future.done():
+            future.set_result(message)

@@ -1,0 +1,457 @@
+"""A producer on asyncio: records gathered into batches a partition, sent to leaders, retried, their places reported.
+
+Records are kept as columns (keys, values, timestamps) until a batch is full or has lingered, and are then encoded in
+bulk by the kernel. One batch a partition is in flight at a time, so order holds over retries with no further care, and
+an idempotent producer's sequences follow from it; different partitions' batches travel together, one request a leader.
+
+    async with Cluster("localhost:9092") as cluster, Producer(cluster) as producer:
+        delivery = await producer.send("orders", b"value", key=b"key")
+        place = await delivery.place()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+import time
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from itertools import accumulate
+from types import TracebackType
+from typing import Any, Final
+
+from tidelog.client.cluster import Cluster
+from tidelog.client.errors import ClientError, ConnectionFailed, RequestTimedOut
+from tidelog.client.partitioners import StickyPartitioner, partition_for_key
+from tidelog.client.producing import ProducedBatch, produce_request, produced
+from tidelog.client.routing import Call, TopicView
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import TopicPartition
+from tidelog.protocol import messages
+from tidelog.records.batch import Codec
+from tidelog.records.columns import BinaryColumn, HeadersColumn, encode_columns
+
+ACKS_ALL: Final = -1
+RECORD_OVERHEAD_MAX: Final = 36
+"""Bytes a record can take beside its key, value and headers: six varints and the attributes."""
+HEADER_OVERHEAD_MAX: Final = 10
+SEQUENCES: Final = 2**31
+
+Header = tuple[str, bytes | None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ProducerSettings:
+    """Kafka's producer settings, by its names where it has them.
+
+    `batch_size` bytes (before compression) close a batch, `linger_ms` at the latest; `buffer_memory` bytes may wait
+    for brokers before `send` waits itself; `delivery_timeout_s` after its first record a batch that is not
+    acknowledged has failed. With `idempotent` the brokers drop what a retry sends twice; acks is then all.
+    """
+
+    acks: int = ACKS_ALL
+    codec: Codec = Codec.NONE
+    level: int | None = None
+    linger_ms: float = 5.0
+    batch_size: int = 512 << 10
+    buffer_memory: int = 32 << 20
+    delivery_timeout_s: float = 120.0
+    idempotent: bool = False
+    create_topics: bool = True
+    """Whether the broker may create a missing topic, if it is so configured."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RecordPlace:
+    """Where a record went; `offset` is -1 after acks=0, where nobody says."""
+
+    topic_partition: TopicPartition
+    offset: int
+
+
+class Delivery:
+    """The fate of one record; await `place()` or don't: `Producer.flush` tells of failures too."""
+
+    __slots__ = ("_batch", "_index")
+
+    def __init__(self, batch: _Batch, index: int) -> None:
+        self._batch = batch
+        self._index = index
+
+    async def place(self) -> RecordPlace:
+        """Waits for the acknowledgement; KafkaError or ClientError when the record was not delivered."""
+        result = await asyncio.shield(self._batch.done)
+        offset = result.base_offset + self._index if result.base_offset >= 0 else -1
+        return RecordPlace(self._batch.topic_partition, offset)
+
+
+class _Batch:
+    """Records of one partition on their way, as columns until `encode`."""
+
+    __slots__ = (
+        "attempts", "base_sequence", "data", "deadline", "done", "header_counts", "header_keys", "header_values",
+        "keys", "ready_at", "size", "timestamps", "topic_partition", "values",
+    )  # fmt: skip
+
+    def __init__(self, topic_partition: TopicPartition, ready_at: float, deadline: float) -> None:
+        self.topic_partition = topic_partition
+        self.ready_at = ready_at
+        self.deadline = deadline
+        self.done: asyncio.Future[ProducedBatch] = asyncio.get_running_loop().create_future()
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        self.timestamps = array("q")
+        self.header_counts: list[int] = []
+        self.header_keys: list[bytes | None] = []
+        self.header_values: list[bytes | None] = []
+        self.size = 0
+        self.attempts = 0
+        self.base_sequence = -1
+        self.data: bytes | bytearray | None = None
+
+    def append(
+        self, key: bytes | None, value: bytes | None, headers: Sequence[Header], timestamp: int, size: int
+    ) -> Delivery:
+        self.keys.append(key)
+        self.values.append(value)
+        self.timestamps.append(timestamp)
+        self.header_counts.append(len(headers))
+        for name, content in headers:
+            self.header_keys.append(name.encode())
+            self.header_values.append(content)
+        self.size += size
+        return Delivery(self, len(self.values) - 1)
+
+    def encode(self, settings: ProducerSettings, producer_id: int, producer_epoch: int) -> bytes | bytearray:
+        """The batch as bytes, made once: a retry must send the same."""
+        if self.data is None:
+            headers = None
+            if self.header_keys:
+                headers = HeadersColumn(
+                    array("i", accumulate(self.header_counts, initial=0)),
+                    _binary_column(self.header_keys),
+                    _binary_column(self.header_values),
+                )
+            (self.data,) = encode_columns(
+                rows=len(self.values),
+                timestamp=self.timestamps,
+                key=_binary_column(self.keys),
+                value=_binary_column(self.values),
+                headers=headers,
+                batch_bytes_max=1 << 30,
+                codec=settings.codec,
+                level=settings.level,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                base_sequence=self.base_sequence,
+            )
+        return self.data
+
+
+class Producer:
+    """Sends records; one instance an event loop. `async with` flushes at the end, unless an error is on its way."""
+
+    def __init__(self, cluster: Cluster, settings: ProducerSettings | None = None) -> None:
+        self._cluster = cluster
+        self._routing = cluster.routing
+        chosen = settings or ProducerSettings()
+        self._settings = dataclasses.replace(chosen, acks=ACKS_ALL) if chosen.idempotent else chosen
+        self._open: dict[TopicPartition, _Batch] = {}
+        self._queues: dict[TopicPartition, deque[_Batch]] = {}
+        self._in_flight: set[TopicPartition] = set()
+        self._sticky: dict[str, StickyPartitioner] = {}
+        self._buffered = 0
+        self._room = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._flushing = 0
+        self._failure: Exception | None = None
+        self._sender: asyncio.Task[None] | None = None
+        self._requests: set[asyncio.Task[None]] = set()
+        self._producer_id = -1
+        self._producer_epoch = -1
+        self._sequences: dict[TopicPartition, int] = {}
+
+    async def __aenter__(self) -> Producer:
+        if self._settings.idempotent:
+            await self._take_producer_id()
+        self._sender = asyncio.create_task(self._send_loop())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                await self.flush()
+        finally:
+            await self._stop()
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Sequence[Header] = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Queues a record; waits only while `buffer_memory` is taken or the topic is not known yet.
+
+        `partition` None: by the key's hash, or sticky where there is no key. `timestamp` is in ms since 1970, None:
+        now. KafkaError when the topic or the partition does not exist.
+        """
+        view = self._routing.topics.get(topic)
+        if view is None:
+            view = await self._find_topic(topic)
+        size = len(value or b"") + len(key or b"") + RECORD_OVERHEAD_MAX
+        for name, content in headers:
+            size += len(name.encode()) + len(content or b"") + HEADER_OVERHEAD_MAX
+        while self._buffered and self._buffered + size > self._settings.buffer_memory:
+            self._room.clear()
+            await self._room.wait()
+        if partition is None:
+            partition = self._choose(view, key, size)
+        elif partition not in view.partitions:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic '{topic}' has no partition {partition}: it has {len(view.partitions)}",
+            )
+        topic_partition = TopicPartition(topic, partition)
+        batch = self._open.get(topic_partition)
+        if batch is not None and batch.size + size > self._settings.batch_size:
+            self._close_batch(topic_partition)
+            batch = None
+        if batch is None:
+            batch = self._open_batch(topic_partition)
+        self._buffered += size
+        if timestamp is None:
+            timestamp = time.time_ns() // 1_000_000
+        delivery = batch.append(key, value, headers, timestamp, size)
+        if batch.size >= self._settings.batch_size:
+            self._close_batch(topic_partition)
+        return delivery
+
+    async def flush(self) -> None:
+        """Waits until everything sent so far is acknowledged or has failed; raises the first failure since the last flush."""
+        self._flushing += 1
+        self._wake.set()
+        try:
+            await self._idle.wait()
+        finally:
+            self._flushing -= 1
+        self.raise_failure()
+
+    def raise_failure(self) -> None:
+        """Raises the first failure since the last flush, if there was one: for those who send much and await nothing."""
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    async def require(self, topic: str) -> None:
+        """Finds a topic before its first record is there; KafkaError where it does not exist."""
+        await self._find_topic(topic)
+
+    # Gathering
+
+    async def _find_topic(self, topic: str) -> TopicView:
+        operation = self._routing.require_topics(
+            (topic,), self._routing.deadline(), create=self._settings.create_topics
+        )
+        return (await self._cluster.run(operation))[topic]
+
+    def _choose(self, view: TopicView, key: bytes | None, size: int) -> int:
+        count = len(view.partitions)
+        if key is not None:
+            return partition_for_key(key, count)
+        sticky = self._sticky.get(view.name)
+        if sticky is None:
+            sticky = StickyPartitioner(self._settings.batch_size, lambda: random.getrandbits(31))
+            self._sticky[view.name] = sticky
+        available = [partition.partition for partition in view.partitions.values() if partition.leader >= 0]
+        chosen = sticky.current(available, count)
+        sticky.appended(size, enable_switch=True, available=available, partitions_count=count)
+        return chosen
+
+    def _open_batch(self, topic_partition: TopicPartition) -> _Batch:
+        now = time.monotonic()
+        batch = _Batch(topic_partition, now + self._settings.linger_ms / 1000, now + self._settings.delivery_timeout_s)
+        self._open[topic_partition] = batch
+        self._idle.clear()
+        self._wake.set()
+        return batch
+
+    def _close_batch(self, topic_partition: TopicPartition) -> None:
+        batch = self._open.pop(topic_partition)
+        self._queues.setdefault(topic_partition, deque()).append(batch)
+        self._wake.set()
+
+    # Sending
+
+    async def _send_loop(self) -> None:
+        while True:
+            self._wake.clear()
+            now = time.monotonic()
+            for topic_partition, batch in list(self._open.items()):
+                if self._flushing or batch.ready_at <= now or self._buffered >= self._settings.buffer_memory // 2:
+                    self._close_batch(topic_partition)
+            ready = {tp: queue[0] for tp, queue in self._queues.items() if queue and tp not in self._in_flight}
+            if ready:
+                self._dispatch(ready)
+            timeout = min((batch.ready_at for batch in self._open.values()), default=now + 3600) - now
+            try:
+                async with asyncio.timeout(max(0.0, timeout)):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    def _dispatch(self, ready: dict[TopicPartition, _Batch]) -> None:
+        groups: dict[Any, list[_Batch]] = {}
+        for topic_partition, batch in ready.items():
+            leader = self._routing.leader(topic_partition)
+            groups.setdefault(leader.address if leader else None, []).append(batch)
+            self._in_flight.add(topic_partition)
+        for address, batches in groups.items():
+            task = asyncio.create_task(self._deliver(address, batches))
+            self._requests.add(task)
+            task.add_done_callback(self._requests.discard)
+
+    async def _deliver(self, address: Any, batches: list[_Batch]) -> None:
+        """One request to one leader (None: not known), and what follows from its answer."""
+        retry: list[tuple[_Batch, Exception]] = []
+        try:
+            if address is None:
+                retry = [(batch, _leaderless(batch)) for batch in batches]
+            else:
+                retry = await self._request(address, batches)
+            for batch, error in retry:
+                batch.attempts += 1
+                if time.monotonic() >= batch.deadline:
+                    self._finish(batch, error)
+            retry = [(batch, error) for batch, error in retry if not batch.done.done()]
+            if retry:
+                await self._prepare_retry(retry)
+        except ClientError as error:
+            # Metadata could not be had for as long as an operation may take: the next round tries again.
+            for batch in batches:
+                if not batch.done.done() and time.monotonic() >= batch.deadline:
+                    self._finish(batch, error)
+        except Exception as error:
+            for batch in batches:
+                if not batch.done.done():
+                    self._finish(batch, error)
+        finally:
+            self._in_flight.difference_update(batch.topic_partition for batch in batches)
+            self._wake.set()
+
+    async def _request(self, address: Any, batches: list[_Batch]) -> list[tuple[_Batch, Exception]]:
+        """Sends batches and finishes those with a final answer; gives back those to try again, with why."""
+        by_partition = {batch.topic_partition: batch for batch in batches}
+        encoded: dict[TopicPartition, bytes | bytearray] = {}
+        for topic_partition, batch in by_partition.items():
+            if self._settings.idempotent and batch.base_sequence < 0:
+                batch.base_sequence = self._sequences.get(topic_partition, 0)
+                self._sequences[topic_partition] = (batch.base_sequence + len(batch.values)) % SEQUENCES
+            encoded[topic_partition] = batch.encode(self._settings, self._producer_id, self._producer_epoch)
+        timeout_s = self._routing.call_timeout_s
+        request = produce_request(self._routing, encoded, acks=self._settings.acks, timeout_ms=int(timeout_s * 1000))
+        outcome = await self._cluster.call(Call(address, request, timeout_s))
+        if isinstance(outcome, (ConnectionFailed, RequestTimedOut)):
+            if self._settings.acks == 0:
+                raise outcome
+            return [(batch, outcome) for batch in batches]
+        if isinstance(outcome, ClientError):
+            raise outcome
+        retry: list[tuple[_Batch, Exception]] = []
+        for topic_partition, code, text, result in produced(outcome, self._routing, encoded):
+            batch = by_partition.pop(topic_partition)
+            if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                self._finish(batch, result)
+            elif code.retriable:
+                retry.append((batch, KafkaError(code, text or str(topic_partition))))
+            else:
+                self._finish(batch, _refused(batch, code, text))
+        retry.extend((batch, _leaderless(batch)) for batch in by_partition.values())
+        return retry
+
+    async def _prepare_retry(self, retry: list[tuple[_Batch, Exception]]) -> None:
+        attempts = max(batch.attempts for batch, _ in retry)
+        await asyncio.sleep(self._routing.retry.pause_s(attempts, self._routing.draw))
+        topics = {batch.topic_partition.topic for batch, _ in retry}
+        deadline = self._routing.deadline(min(batch.deadline for batch, _ in retry) - time.monotonic())
+        errors = await self._cluster.run(self._routing.refresh(topics, deadline))
+        for batch, error in retry:
+            code = errors.get(batch.topic_partition.topic)
+            gone = code is not None and (not code.retriable or batch.attempts > 5)
+            if gone or time.monotonic() >= batch.deadline:
+                self._finish(batch, error)
+
+    def _finish(self, batch: _Batch, result: ProducedBatch | Exception) -> None:
+        queue = self._queues[batch.topic_partition]
+        assert queue[0] is batch
+        queue.popleft()
+        self._buffered -= batch.size
+        self._room.set()
+        if isinstance(result, Exception):
+            self._failure = self._failure or result
+            batch.done.set_exception(result)
+            batch.done.exception()  # Marks it as seen: flush tells of it if nobody awaits the delivery.
+        else:
+            batch.done.set_result(result)
+        if not self._open and not any(self._queues.values()):
+            self._idle.set()
+
+    async def _take_producer_id(self) -> None:
+        request = messages.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        deadline = self._routing.deadline()
+        attempt = 0
+        while True:
+            response = await self._cluster.run(self._routing.ask_any(request, deadline))
+            code = ErrorCode(response.error_code)
+            if code is ErrorCode.NONE:
+                self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
+                return
+            attempt += 1
+            if not code.retriable or not await self._cluster.run(self._routing.pause(attempt, deadline)):
+                raise KafkaError(code, "the cluster gave no producer id")
+
+    async def _stop(self) -> None:
+        tasks = [task for task in (self._sender, *self._requests) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for queue in (*self._queues.values(), list(self._open.values())):
+            for batch in queue:
+                if not batch.done.done():
+                    batch.done.cancel()
+
+
+def _binary_column(values: Sequence[bytes | None]) -> BinaryColumn | None:
+    """A column of these values; None, which stands for all null, where they are."""
+    nulls = values.count(None)
+    if nulls == len(values):
+        return None
+    if not nulls:
+        offsets = array("i", accumulate(map(len, values), initial=0))  # type: ignore[arg-type]  # None was ruled out.
+        return BinaryColumn(offsets, b"".join(values))  # type: ignore[arg-type]  # None was ruled out.
+    present = [value or b"" for value in values]
+    validity = bytearray((len(values) + 7) // 8)
+    for index, value in enumerate(values):
+        if value is not None:
+            validity[index >> 3] |= 1 << (index & 7)
+    return BinaryColumn(array("i", accumulate(map(len, present), initial=0)), b"".join(present), validity, nulls)
+
+
+def _leaderless(batch: _Batch) -> KafkaError:
+    return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{batch.topic_partition} has no leader now")
+
+
+def _refused(batch: _Batch, code: ErrorCode, text: str | None) -> KafkaError:
+    if code is ErrorCode.MESSAGE_TOO_LARGE:
+        hint = f"{batch.topic_partition}: {len(batch.data or b'')} bytes are above the topic's max.message.bytes"
+        return KafkaError(code, f"{hint}; send smaller batches or records, or raise it")
+    return KafkaError(code, text or str(batch.topic_partition))
