@@ -158,7 +158,7 @@ def decode_columns(
     if rows_max < 1 or bytes_max < 1:
         raise ValueError(f"rows_max {rows_max} and bytes_max {bytes_max} must be at least 1")
     builder = implementation.ColumnBuilder(columns, timestamp_scale)
-    end = _INT64_MAX if end_offset is None else end_offset
+    end = _INT64_MAX if end_offset is None else max(end_offset, start_offset)
     next_offset = start_offset
     first_position = position
     mark = builder.mark()
@@ -170,7 +170,7 @@ def decode_columns(
                 position = found + header.length + SIZE_PREFIX
                 continue
             if header.base_offset >= end:
-                next_offset = max(next_offset, end)
+                next_offset = end
                 break
             if verify_crc:
                 check_crc(data, found, header)

@@ -1,0 +1,240 @@
+"""The kernel and its Python twin agree on everything: rows, bounds, errors, and bytes that were never batches."""
+
+from __future__ import annotations
+
+from array import array
+from itertools import accumulate
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidelog.records import _pure, implementation
+from tidelog.records.batch import HEADER_SIZE, build_batch, read_header, read_records, seal
+from tidelog.records.columns import ALL, BinaryColumn, Column, Columns, HeadersColumn, decode_columns, encode_columns
+from tidelog.records.compression import Codec
+from tidelog.records.errors import CorruptData, InvalidBatch
+from tidelog.records.record import Header, Record, encode_records, wrap_int64
+
+EXAMPLES = settings(max_examples=2000, deadline=None)
+INT32 = st.integers(-(2**31), 2**31 - 1)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+CONTENT = st.none() | st.binary(max_size=12) | st.just(bytes(100))
+NAMES = st.sampled_from(("", "h", "trace-id", "schlüssel", "中文"))
+HEADERS = st.just(()) | st.lists(st.tuples(NAMES, CONTENT), max_size=3).map(tuple)
+
+FUNCTIONS = ("ColumnBuilder", "BinarySource", "encode_section", "scan_records")
+KERNEL = {name: getattr(implementation, name) for name in FUNCTIONS}
+TWIN = {name: getattr(_pure, name) for name in KERNEL}
+
+
+GAPS = st.sampled_from((1, 1, 1, 2, 3, 1000))
+
+
+def _record_list(
+    first: int, rows: list[tuple[int, int, bytes | None, bytes | None, tuple[Header, ...]]]
+) -> list[Record]:
+    offsets = accumulate((gap for gap, *_ in rows[1:]), initial=first)
+    return [Record(offset, *row) for offset, (_, *row) in zip(offsets, rows, strict=True)]
+
+
+RECORD_LISTS = st.builds(
+    _record_list,
+    st.integers(0, 2**40),
+    st.lists(st.tuples(GAPS, st.integers(-1, 2**42), CONTENT, CONTENT, HEADERS), min_size=1, max_size=7),
+)
+"""Records as they follow one another in a batch, with gaps as compaction leaves them."""
+
+
+def outcome(of: dict[str, Any], data: bytes | bytearray, **options: Any) -> Columns | str:
+    """What one implementation makes of the data: columns, or the words of its refusal."""
+    for name, value in of.items():
+        setattr(implementation, name, value)
+    try:
+        return decode_columns(data, **options)
+    except InvalidBatch as error:
+        return f"{type(error).__name__} {error}"
+    finally:
+        for name, value in KERNEL.items():
+            setattr(implementation, name, value)
+
+
+def test_the_kernel_is_built() -> None:
+    """Otherwise the tests below would compare the twin with itself."""
+    assert implementation.NAME == "compiled"
+
+
+@EXAMPLES
+@given(
+    batches=st.lists(st.tuples(RECORD_LISTS, st.sampled_from(Codec)), min_size=1, max_size=3),
+    columns=st.integers(0, 63),
+    start_skip=st.integers(0, 12),
+    end_skip=st.none() | st.integers(0, 40),
+    rows_max=st.integers(1, 30),
+    bytes_max=st.integers(1, 500),
+    scale=st.sampled_from((1, 1000)),
+)
+def test_decoding_agrees(
+    batches: list[tuple[list[Record], Codec]],
+    columns: int,
+    start_skip: int,
+    end_skip: int | None,
+    rows_max: int,
+    bytes_max: int,
+    scale: int,
+) -> None:
+    """Any batches, any mask, any bounds: the same buffers and the same place to go on, slice after slice."""
+    base = batches[0][0][0].offset
+    data = b"".join(build_batch(records, codec=codec) for records, codec in batches)
+    options: dict[str, Any] = {
+        "columns": Column(columns),
+        "start_offset": base + start_skip,
+        "end_offset": None if end_skip is None else base + end_skip,
+        "rows_max": rows_max,
+        "bytes_max": bytes_max,
+        "timestamp_scale": scale,
+    }
+    position = -1
+    while True:
+        kernel, twin = outcome(KERNEL, data, **options), outcome(TWIN, data, **options)
+        assert kernel == twin
+        assert isinstance(kernel, Columns)
+        if (kernel.position, kernel.next_offset) == (position, options["start_offset"]) or kernel.position == len(data):
+            break
+        position = options["position"] = kernel.position
+        options["start_offset"] = kernel.next_offset
+
+
+@EXAMPLES
+@given(
+    records=RECORD_LISTS,
+    changes=st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 255)), max_size=3),
+    cut=st.none() | st.integers(0, 10**6),
+    count_change=st.integers(-2, 2),
+    start_skip=st.integers(0, 3),
+    rows_max=st.integers(1, 20),
+)
+def test_damage_is_refused_alike(
+    records: list[Record],
+    changes: list[tuple[int, int]],
+    cut: int | None,
+    count_change: int,
+    start_skip: int,
+    rows_max: int,
+) -> None:
+    """Bytes changed anywhere in the records, or cut, under a valid header: the same rows or the same words."""
+    section = bytearray(encode_records(records, records[0].offset, records[0].timestamp))
+    for where, mask in changes:
+        section[where % len(section)] ^= mask
+    if cut is not None:
+        del section[cut % len(section) :]
+    header = read_header(build_batch(records))
+    data = bytearray(HEADER_SIZE) + section
+    seal(data, header._replace(records_count=max(header.records_count + count_change, 0)))
+    options: dict[str, Any] = {"columns": ALL, "start_offset": records[0].offset + start_skip, "rows_max": rows_max}
+    assert outcome(KERNEL, data, **options) == outcome(TWIN, data, **options)
+    assert scan(KERNEL, section, len(records)) == scan(TWIN, section, len(records))
+
+
+@EXAMPLES
+@given(section=st.binary(max_size=200), count=st.integers(0, 40), base=INT64, base_timestamp=INT64, span=INT32)
+def test_noise_is_refused_alike(section: bytes, count: int, base: int, base_timestamp: int, span: int) -> None:
+    """Bytes that were never records, with any header numbers: no crash, and no difference."""
+    assert scan(KERNEL, section, count, base_timestamp) == scan(TWIN, section, count, base_timestamp)
+    data = bytearray(HEADER_SIZE) + section
+    template = read_header(build_batch([Record(0, 0, None, None)]))
+    seal(
+        data,
+        template._replace(records_count=count, base_offset=base, base_timestamp=base_timestamp, last_offset_delta=span),
+    )
+    options: dict[str, Any] = {"columns": ALL, "start_offset": -(2**62)}
+    assert outcome(KERNEL, data, **options) == outcome(TWIN, data, **options)
+
+
+@EXAMPLES
+@given(data=st.binary(max_size=300), verify_crc=st.booleans())
+def test_noise_is_no_batch(data: bytes, verify_crc: bool) -> None:
+    """Any bytes at all decode to rows or are refused as what they are; nothing else is raised."""
+    outcome(KERNEL, data, columns=ALL, verify_crc=verify_crc)
+
+
+@EXAMPLES
+@given(
+    records=RECORD_LISTS,
+    batch_bytes_max=st.integers(1, 400),
+    codec=st.sampled_from(Codec),
+    scale=st.sampled_from((1, 1000)),
+    first=st.integers(0, 9),
+    large=st.booleans(),
+)
+def test_encoding_agrees(
+    records: list[Record], batch_bytes_max: int, codec: Codec, scale: int, first: int, large: bool
+) -> None:
+    """The same bytes from both, which read back as the rows that went in."""
+    rows = [
+        record._replace(offset=index, headers=tuple((name, value) for name, value in record.headers))
+        for index, record in enumerate(records)
+    ]
+    headers = [header for record in rows for header in record.headers]
+    lists = array("i", [0])
+    for record in rows:
+        lists.append(lists[-1] + len(record.headers))
+    options: dict[str, Any] = {
+        "rows": len(rows),
+        "timestamp": array("q", [record.timestamp * scale for record in rows]),
+        "key": binary([record.key for record in rows], first, large),
+        "value": binary([record.value for record in rows], 0, False),
+        "headers": HeadersColumn(
+            lists,
+            binary([name.encode() for name, _ in headers], 0, False),
+            binary([value for _, value in headers], first, large),
+        ),
+        "timestamp_scale": scale,
+        "batch_bytes_max": batch_bytes_max,
+        "codec": codec,
+    }
+    kernel = encode_columns(**options)
+    for name, value in TWIN.items():
+        setattr(implementation, name, value)
+    try:
+        twin = encode_columns(**options)
+    finally:
+        for name, value in KERNEL.items():
+            setattr(implementation, name, value)
+    assert kernel == twin
+    assert [record for batch in kernel for record in read_records(batch)] == rows
+
+
+@EXAMPLES
+@given(values=st.lists(INT64, min_size=2, max_size=20))
+def test_any_timestamps_encode_alike(values: list[int]) -> None:
+    """Differences beyond 64 bits wrap, and still read back."""
+    kernel = implementation.encode_section(
+        0, 0, len(values), 10**6, memoryview(array("q", values)), 1, *[None] * 3, 0, None, None
+    )
+    twin = _pure.encode_section(0, 0, len(values), 10**6, memoryview(array("q", values)), 1, *[None] * 3, 0, None, None)
+    assert kernel == twin
+    decoded = _pure.decode_fields(kernel[0], len(values))
+    assert [wrap_int64(values[0] + fields.timestamp_delta) for fields in decoded] == values
+
+
+def scan(of: dict[str, Any], section: bytes | bytearray, count: int, base_timestamp: int = 5) -> Any:
+    try:
+        return of["scan_records"](section, count, base_timestamp)
+    except CorruptData as error:
+        return str(error)
+
+
+def binary(contents: list[bytes | None], first: int, large: bool) -> BinaryColumn:
+    """An Arrow array that begins after `first` rows of something else."""
+    offsets = array("q" if large else "i", [0] * (first + 1))
+    present = [True] * first
+    for content in contents:
+        present.append(content is not None)
+        offsets.append(offsets[-1] + len(content or b""))
+    validity = bytearray((len(present) + 7) // 8)
+    for row, there in enumerate(present):
+        validity[row >> 3] |= there << (row & 7)
+    return BinaryColumn(
+        offsets, b"".join(content or b"" for content in contents), bytes(validity), contents.count(None), first, large
+    )
