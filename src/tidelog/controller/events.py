@@ -282,6 +282,11 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True)
+class Elected:
+    """The first event of a controller that has just loaded the store."""
+
+
+@dataclass(frozen=True, slots=True)
 class BrokersChanged:
     """Who is registered now, all of them; a higher epoch is a restarted broker."""
 
@@ -333,20 +338,15 @@ class TopicsChanged:
     nodes: Sequence[TopicNode]
 
 
-@dataclass(frozen=True, slots=True)
-class BalanceDue:
-    """leader.imbalance.check.interval.seconds went by."""
-
-
 Event: TypeAlias = (
     Submitted
+    | Elected
     | BrokersChanged
     | ReplicasStopped
     | ReplicasFailed
     | LogDirectoryFailed
     | DeletionsRequested
     | TopicsChanged
-    | BalanceDue
 )
 
 

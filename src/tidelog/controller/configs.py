@@ -1,0 +1,162 @@
+"""Settings of topics and brokers altered, whole or step by step, validated by the registry of settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tidelog.config import broker_config, registry, topic_config
+from tidelog.config.setting import Setting, Type
+from tidelog.controller.events import (
+    AlterConfigs,
+    AlterOperation,
+    ChangeConfigs,
+    ConfigOutcome,
+    Fence,
+    ReplaceConfigs,
+)
+from tidelog.controller.leadership import UNCLEAN_SETTING, elect_offline
+from tidelog.controller.turn import Turn
+from tidelog.metadata.image import ConfigResource, ConfigResourceType
+from tidelog.metadata.operations import Create, SetData
+from tidelog.metadata.znodes import (
+    CONFIG_CHANGE_PREFIX,
+    config_path,
+    encode_config,
+    encode_config_change,
+    entity_path,
+)
+from tidelog.model.errors import ErrorCode, KafkaError
+
+
+def parse_topic_overrides(configs: Sequence[tuple[str, str | None]]) -> dict[str, str]:
+    """A new topic's settings, checked. KafkaError INVALID_REQUEST for repeated names, INVALID_CONFIG for the rest."""
+    overrides = _without_repetitions(configs)
+    try:
+        topic_config.validate(overrides)
+    except topic_config.InvalidTopicConfig as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    return {name: value for name, value in overrides.items() if value is not None}
+
+
+def alter_configs(turn: Turn, request: AlterConfigs) -> list[ConfigOutcome]:
+    """Each resource by itself: a change is written whole or not at all."""
+    resources = [item.resource for item in request.resources]
+    outcomes = []
+    for item in request.resources:
+        try:
+            if resources.count(item.resource) > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            _check_resource(turn, item.resource)
+            values = _new_values(turn, item)
+            _validate(item.resource, values, _touched(item))
+        except KafkaError as error:
+            outcomes.append(ConfigOutcome(item.resource, error.code, error.message))
+            continue
+        outcomes.append(ConfigOutcome(item.resource))
+        if not request.validate_only:
+            _write(turn, item.resource, values)
+    return outcomes
+
+
+def _write(turn: Turn, resource: ConfigResource, values: Mapping[str, str]) -> None:
+    path, data = config_path(resource), encode_config(values)
+    known = resource in turn.state.image.configs
+    turn.write(SetData(path, data) if known else Create(path, data), Fence.NONE)
+    change = Create(CONFIG_CHANGE_PREFIX, encode_config_change(entity_path(resource)), sequential=True)
+    turn.write(change, Fence.NONE)
+    if resource.type is ConfigResourceType.TOPIC and values.get(UNCLEAN_SETTING, "").lower() == "true":
+        # Whoever allows it wants the leaderless partitions back now.
+        elect_offline(turn, resource.name)
+
+
+def _check_resource(turn: Turn, resource: ConfigResource) -> None:
+    match resource.type:
+        case ConfigResourceType.TOPIC:
+            if resource.name not in turn.state.image.topics or resource.name in turn.state.deleting:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
+        case ConfigResourceType.BROKER:
+            if resource.name and not resource.name.isdecimal():
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {resource.name}")
+            if resource.name and int(resource.name) not in turn.state.image.brokers:
+                raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {resource.name} found.")
+        case _:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource.type.name}.")
+
+
+def _new_values(turn: Turn, item: ReplaceConfigs | ChangeConfigs) -> dict[str, str]:
+    """All settings of the resource, as they will stand in the store."""
+    if isinstance(item, ReplaceConfigs):
+        replaced = _without_repetitions(item.values)
+        missing = [name for name, value in replaced.items() if value is None]
+        if missing:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for configs: {', '.join(missing)}")
+        return {name: value for name, value in replaced.items() if value is not None}
+    _without_repetitions([(change.name, change.value) for change in item.changes])
+    missing = [
+        change.name for change in item.changes if change.value is None and change.operation is not AlterOperation.DELETE
+    ]
+    if missing:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(missing)}")
+    values = dict(turn.state.image.configs.get(item.resource, {}))
+    for change in item.changes:
+        value = change.value or ""
+        match change.operation:
+            case AlterOperation.SET:
+                values[change.name] = value
+            case AlterOperation.DELETE:
+                values.pop(change.name, None)
+            case AlterOperation.APPEND | AlterOperation.SUBTRACT:
+                members = _members(item.resource, change.name, change.operation, values.get(change.name))
+                for member in filter(None, (part.strip() for part in value.split(","))):
+                    if change.operation is AlterOperation.SUBTRACT:
+                        members = [each for each in members if each != member]
+                    elif member not in members:
+                        members.append(member)
+                values[change.name] = ",".join(members)
+    return values
+
+
+def _members(resource: ConfigResource, name: str, operation: AlterOperation, current: str | None) -> list[str]:
+    """What a list holds before it is appended to: what is set, else the default."""
+    setting = _setting(resource, name)
+    if setting is None or setting.type is not Type.LIST:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"Can't {operation.name} to key {name} because its type is not LIST."
+        )
+    if current is not None:
+        return [part.strip() for part in current.split(",") if part.strip()]
+    return [str(member) for member in setting.default] if isinstance(setting.default, tuple) else []
+
+
+def _setting(resource: ConfigResource, name: str) -> Setting | None:
+    if resource.type is ConfigResourceType.TOPIC:
+        return registry.TOPIC.get(name)
+    return registry.broker_setting(name)
+
+
+def _touched(item: ReplaceConfigs | ChangeConfigs) -> set[str]:
+    if isinstance(item, ReplaceConfigs):
+        return {name for name, _ in item.values}
+    return {change.name for change in item.changes}
+
+
+def _validate(resource: ConfigResource, values: Mapping[str, str], touched: set[str]) -> None:
+    """Refuses what the resource cannot have. Of a broker only what the request names is judged, not what stands."""
+    if resource.type is ConfigResourceType.TOPIC:
+        try:
+            topic_config.validate(values)
+        except topic_config.InvalidTopicConfig as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        return
+    named = {name: value for name, value in values.items() if name in touched}
+    try:
+        broker_config.validate_dynamic(named, cluster_default=not resource.name)
+    except ValueError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+
+def _without_repetitions(pairs: Sequence[tuple[str, str | None]]) -> dict[str, str | None]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    return values

@@ -1,0 +1,151 @@
+"""The controller: decides for the whole cluster, one event at a time, and does nothing by itself.
+
+    event --> handle --> Result: writes for the store, requests to brokers, answers, timers
+
+`handle` makes the state what it will be when its writes are durable. If they fail, this controller is of no use any
+more: its owner makes a new one and loads it from the store. `State.replay` is the only way in which what the store
+holds enters the state, in `load` as in `handle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, assert_never
+
+from tidelog.controller.configs import alter_configs
+from tidelog.controller.deletions import Deletions
+from tidelog.controller.events import (
+    AllocateProducerIds,
+    AlterConfigs,
+    AlterPartition,
+    BrokersChanged,
+    ControlledShutdown,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    DeletionsRequested,
+    Elected,
+    ElectLeaders,
+    Event,
+    Fence,
+    LogDirectoryFailed,
+    ProducerIdBlock,
+    ReplicasFailed,
+    ReplicasStopped,
+    Result,
+    Submitted,
+    TopicsChanged,
+)
+from tidelog.controller.leadership import (
+    alter_partition,
+    begin,
+    change_brokers,
+    check_broker_epoch,
+    elect_leaders,
+    fail_replicas,
+    shut_down,
+)
+from tidelog.controller.settings import ControllerSettings
+from tidelog.controller.state import Record, State
+from tidelog.controller.topics import adopt_topics, complete_topics, create_topics, grow_topics
+from tidelog.controller.turn import Turn
+from tidelog.metadata.image import ClusterImage
+from tidelog.metadata.operations import SetData
+from tidelog.metadata.znodes import PRODUCER_ID_BLOCK, StoredProducerIdBlock, encode_producer_id_block
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import BrokerId, ControllerEpoch, ProducerId
+from tidelog.ports.random import Random
+
+PRODUCER_ID_BLOCK_SIZE: Final = 1_000
+"""Producer ids that a broker gets at a time."""
+PRODUCER_ID_MAX: Final = (1 << 63) - 1
+
+
+class Controller:
+    """One term of one controller. The settings may be replaced at any time."""
+
+    def __init__(
+        self, controller_id: BrokerId, epoch: ControllerEpoch, settings: ControllerSettings, random: Random
+    ) -> None:
+        self.settings = settings
+        self._state = State(controller_id, epoch)
+        self._random = random
+        self._deletions = Deletions()
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as this controller knows it; to be read only."""
+        return self._state.image
+
+    @property
+    def state(self) -> State:
+        """All that this controller knows; to be read only."""
+        return self._state
+
+    def load(self, records: Iterable[Record]) -> None:
+        """Takes in what the store holds, parents before children, and the registered brokers."""
+        for record in records:
+            self._state.replay(record)
+
+    def handle(self, now_ms: int, event: Event) -> Result:
+        """Decides what follows from an event; `now_ms` is monotonic."""
+        turn = Turn(self._state, self.settings, self._random, now_ms)
+        match event:
+            case Submitted():
+                self._serve(turn, event)
+            case Elected():
+                begin(turn)
+                complete_topics(turn, list(self._state.image.topics))
+                self._deletions.resume(turn)
+            case BrokersChanged():
+                self._deletions.broker_came(turn, change_brokers(turn, event))
+            case ReplicasStopped():
+                self._deletions.stopped(turn, event)
+            case ReplicasFailed():
+                fail_replicas(turn, event)
+            case LogDirectoryFailed(broker_id):
+                # Its answers to LeaderAndIsr will say which replicas are gone.
+                if broker_id in self._state.image.brokers:
+                    turn.tell.everything_to(broker_id)
+            case DeletionsRequested():
+                self._deletions.mark(turn, event)
+            case TopicsChanged():
+                adopt_topics(turn, event)
+            case _:
+                assert_never(event)
+        return turn.finish()
+
+    def _serve(self, turn: Turn, event: Submitted) -> None:
+        try:
+            match event.request:
+                case CreateTopics() as request:
+                    turn.reply(event.request_id, create_topics(turn, request))
+                case DeleteTopics() as request:
+                    self._deletions.request(turn, event.request_id, request)
+                case CreatePartitions() as request:
+                    turn.reply(event.request_id, grow_topics(turn, request))
+                case AlterConfigs() as request:
+                    turn.reply(event.request_id, alter_configs(turn, request))
+                case AlterPartition() as request:
+                    turn.reply(event.request_id, alter_partition(turn, request))
+                case ElectLeaders() as request:
+                    turn.reply(event.request_id, elect_leaders(turn, request))
+                case AllocateProducerIds() as request:
+                    turn.reply(event.request_id, self._allocate_producer_ids(turn, request))
+                case ControlledShutdown() as request:
+                    turn.reply(event.request_id, shut_down(turn, request))
+                case unknown:
+                    raise TypeError(f"the controller serves no {type(unknown).__name__}")
+        except KafkaError as error:
+            turn.reply(event.request_id, error)
+
+    def _allocate_producer_ids(self, turn: Turn, request: AllocateProducerIds) -> ProducerIdBlock:
+        check_broker_epoch(turn, request.broker_id, request.broker_epoch)
+        given = self._state.producer_id_block
+        first = 0 if given is None else given.last + 1
+        last = first + PRODUCER_ID_BLOCK_SIZE - 1
+        if last > PRODUCER_ID_MAX:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids (63 bits) have been given away")
+        data = encode_producer_id_block(StoredProducerIdBlock(request.broker_id, first, last))
+        turn.write(SetData(PRODUCER_ID_BLOCK, data, self._state.producer_id_block_version), Fence.NONE)
+        return ProducerIdBlock(ProducerId(first), PRODUCER_ID_BLOCK_SIZE)

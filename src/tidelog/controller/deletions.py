@@ -1,0 +1,178 @@
+"""Topics on their way out: marked, taken from their leaders, stopped on every broker, then removed from the store.
+
+A deletion outlives the request and even the controller: its mark is the node in /admin/delete_topics. It ends when
+every replica was stopped; with a dead broker it waits until that one is back. What is kept here (who has still to stop, who
+waits for the answer) is transient: a new controller asks all replicas again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidelog.controller.events import (
+    DeletedTopic,
+    DeleteTopics,
+    DeletionsRequested,
+    Fence,
+    ReplicasStopped,
+    TopicReference,
+)
+from tidelog.controller.turn import Turn
+from tidelog.metadata.image import ConfigResource, ConfigResourceType
+from tidelog.metadata.operations import Create, Delete
+from tidelog.metadata.znodes import (
+    config_path,
+    delete_topic_path,
+    partition_path,
+    partitions_path,
+    state_path,
+    topic_path,
+)
+from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import NO_LEADER, ZERO_TOPIC_ID, BrokerId, TopicPartition
+
+
+@dataclass(slots=True)
+class _Waiter:
+    """A DeleteTopics that is to be answered when its topics are gone."""
+
+    request_id: int
+    outcomes: list[DeletedTopic]
+    outstanding: set[str]
+
+
+class Deletions:
+    """The deletions under way."""
+
+    def __init__(self) -> None:
+        self._to_stop: dict[str, dict[BrokerId, set[TopicPartition]]] = {}
+        """By topic and broker: replicas that are not known to be gone."""
+        self._waiters: list[_Waiter] = []
+
+    def request(self, turn: Turn, request_id: int, request: DeleteTopics) -> None:
+        """Begins deletions; the answer is given when the last one ends."""
+        outcomes = [self._check(turn, reference, request) for reference in request.topics]
+        doomed = [outcome.name for outcome in outcomes if outcome.error is ErrorCode.NONE and outcome.name is not None]
+        for name in doomed:
+            if name not in turn.state.deleting:
+                turn.write(Create(delete_topic_path(name)), Fence.NONE)
+        self._waiters.append(_Waiter(request_id, outcomes, set(doomed)))
+        self._start(turn, doomed)
+        self._answer(turn)
+
+    def mark(self, turn: Turn, event: DeletionsRequested) -> None:
+        """Takes over marks that a tool set; those of unknown topics, or while deletion is disabled, are wiped away."""
+        marked = list(event.topics)
+        for name in marked:
+            turn.state.replay(Create(delete_topic_path(name)))
+        refused = [name for name in marked if name not in turn.state.image.topics]
+        if not turn.settings.delete_topic_enable:
+            refused = marked
+        for name in refused:
+            turn.write(Delete(delete_topic_path(name)))
+        self._start(turn, [name for name in marked if name not in refused])
+
+    def resume(self, turn: Turn) -> None:
+        """What a new controller does: continues with every topic that is marked."""
+        self.mark(turn, DeletionsRequested(list(turn.state.deleting)))
+
+    def broker_came(self, turn: Turn, broker_ids: Iterable[BrokerId]) -> None:
+        """Stops the replicas of brokers that were away."""
+        for broker_id in broker_ids:
+            for replicas in self._to_stop.values():
+                for topic_partition in sorted(replicas.get(broker_id, ())):
+                    turn.tell.stop(broker_id, topic_partition, delete=True)
+
+    def stopped(self, turn: Turn, event: ReplicasStopped) -> None:
+        """Notes what is gone from a broker, and ends the deletions of which nothing is left."""
+        for topic_partition, error in event.errors.items():
+            replicas = self._to_stop.get(topic_partition.topic)
+            # A broker that does not know the partition has nothing of it.
+            if replicas is not None and error in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                remaining = replicas.get(event.broker_id, set())
+                remaining.discard(topic_partition)
+                if not remaining:
+                    replicas.pop(event.broker_id, None)
+        for topic in [topic for topic, replicas in self._to_stop.items() if not replicas]:
+            self._finish(turn, topic)
+        self._answer(turn)
+
+    def _check(self, turn: Turn, reference: TopicReference, request: DeleteTopics) -> DeletedTopic:
+        name, topic_id = reference.name, reference.topic_id
+        if name is not None and topic_id != ZERO_TOPIC_ID:
+            error, message = ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
+        elif name is None and topic_id == ZERO_TOPIC_ID:
+            error, message = ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified."
+        elif sum(other == reference for other in request.topics) > 1:
+            kind = "id" if name is None else "name"
+            error, message = ErrorCode.INVALID_REQUEST, f"Duplicate topic {kind}."
+        elif name is None and (found := turn.state.image.topic_by_id(topic_id)) is None:
+            error, message = ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
+        elif name is not None and (found := turn.state.image.topics.get(name)) is None:
+            error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+        elif not turn.settings.delete_topic_enable:
+            error, message = ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled."
+        else:
+            assert found is not None
+            return DeletedTopic(found.name, found.topic_id)
+        return DeletedTopic(name, topic_id, error, message)
+
+    def _start(self, turn: Turn, names: Iterable[str]) -> None:
+        """Takes topics from their leaders and asks every live broker to remove its replicas."""
+        new = [name for name in names if name not in self._to_stop]
+        for name in new:
+            replicas: dict[BrokerId, set[TopicPartition]] = {}
+            for index, image in turn.state.image.topics[name].partitions.items():
+                turn.tell.deleted(TopicPartition(name, index))
+                for broker_id in image.replicas:
+                    replicas.setdefault(broker_id, set()).add(TopicPartition(name, index))
+            self._to_stop[name] = replicas
+        self._take_offline(turn, new)
+        for name in new:
+            for broker_id in sorted(self._to_stop[name]):
+                for topic_partition in sorted(self._to_stop[name][broker_id]):
+                    turn.tell.stop(broker_id, topic_partition, delete=True)
+            if not self._to_stop[name]:
+                self._finish(turn, name)
+
+    def _take_offline(self, turn: Turn, names: Iterable[str]) -> None:
+        """Broker by broker, each replica leaves its partition's ISR: a write each, as Kafka does."""
+        by_broker: dict[BrokerId, list[TopicPartition]] = {}
+        for name in names:
+            for broker_id, replicas in self._to_stop[name].items():
+                by_broker.setdefault(broker_id, []).extend(sorted(replicas))
+        for broker_id in sorted(by_broker):
+            for topic_partition in by_broker[broker_id]:
+                image = turn.state.image.partition(topic_partition)
+                if image is not None and image.has_state and broker_id in image.isr:
+                    isr = [id for id in image.isr if id != broker_id] or image.isr
+                    leader = NO_LEADER if image.leader == broker_id else image.leader
+                    turn.write_state(topic_partition, leader, isr)
+
+    def _finish(self, turn: Turn, topic: str) -> None:
+        del self._to_stop[topic]
+        image = turn.state.image.topics[topic]
+        bare = turn.state.bare_nodes
+        has_folder = partitions_path(topic) in bare
+        for index in sorted(image.partitions):
+            has_state = image.partitions[index].has_state
+            if has_state:
+                turn.write(Delete(state_path(topic, index)))
+            if has_state or partition_path(topic, index) in bare:
+                turn.write(Delete(partition_path(topic, index)))
+                has_folder = True
+        if has_folder:
+            turn.write(Delete(partitions_path(topic)))
+        turn.write(Delete(topic_path(topic)))
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        if resource in turn.state.image.configs:
+            turn.write(Delete(config_path(resource)))
+        turn.write(Delete(delete_topic_path(topic)))
+
+    def _answer(self, turn: Turn) -> None:
+        for waiter in self._waiters:
+            waiter.outstanding.intersection_update(turn.state.deleting)
+        for waiter in [waiter for waiter in self._waiters if not waiter.outstanding]:
+            turn.reply(waiter.request_id, waiter.outcomes)
+            self._waiters.remove(waiter)

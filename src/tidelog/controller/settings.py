@@ -1,0 +1,30 @@
+"""What the controller needs to know of its broker's settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Placement(Enum):
+    """How replicas of new topics are placed."""
+
+    ORDERED = "ordered"
+    """Round the sorted broker list, as Kafka does with ZooKeeper: an expansion continues the order of the creation."""
+    STRIPED = "striped"
+    """Kafka 4.x: racks in turn; an expansion does not look at what stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """A snapshot; the controller is handed a new one when a setting changes."""
+
+    default_partitions: int = 1
+    """num.partitions"""
+    default_replication_factor: int = 1
+    """default.replication.factor"""
+    delete_topic_enable: bool = True
+    """delete.topic.enable"""
+    unclean_leader_election_enable: bool = False
+    """unclean.leader.election.enable, for topics that do not set it"""
+    placement: Placement = Placement.ORDERED

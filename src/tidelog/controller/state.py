@@ -1,0 +1,206 @@
+"""The controller's picture of the store, and the one way in which it changes: `State.replay`.
+
+Loading is replaying what was read (`NodeRead`), deciding is replaying what is about to be written: so the state of a
+controller that has run for long equals that of one that has just loaded, which a property test checks. What is not in
+the store (which replicas a broker reported as failed) is transient: a new controller learns it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from tidelog.metadata.image import (
+    NO_CONTROLLER_EPOCH,
+    NO_PARTITION_EPOCH,
+    BrokerChanged,
+    BrokerGone,
+    ClusterImage,
+    ConfigChanged,
+    PartitionChanged,
+    PartitionGone,
+    PartitionImage,
+    TopicChanged,
+    TopicGone,
+)
+from tidelog.metadata.operations import Check, Create, Delete, Operation, SetData
+from tidelog.metadata.znodes import (
+    CONFIG,
+    MalformedZnode,
+    StoredProducerIdBlock,
+    decode_config,
+    decode_producer_id_block,
+    decode_state,
+    decode_topic,
+    resource_of,
+)
+from tidelog.model.identifiers import (
+    NO_LEADER,
+    NO_LEADER_EPOCH,
+    ZERO_TOPIC_ID,
+    BrokerId,
+    ControllerEpoch,
+    PartitionEpoch,
+    TopicPartition,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRead:
+    """A node as it was found in the store; parents come before their children."""
+
+    path: str
+    data: bytes | None
+    version: int
+
+
+Record: TypeAlias = NodeRead | Operation | BrokerChanged | BrokerGone
+"""What can be replayed: what was found, what is written, who is registered."""
+
+
+class State:
+    """Everything that the controller decides upon."""
+
+    def __init__(self, controller_id: BrokerId = NO_LEADER, epoch: ControllerEpoch = NO_CONTROLLER_EPOCH) -> None:
+        self.image = ClusterImage(controller_id=controller_id, controller_epoch=epoch)
+        self.deleting: dict[str, None] = {}
+        """Topics with a node in /admin/delete_topics, in the order in which they came."""
+        self.producer_id_block: StoredProducerIdBlock | None = None
+        """The block given away last; None while there was none."""
+        self.producer_id_block_version = 0
+        """Version of its node, to write against."""
+        self.bare_nodes: set[str] = set()
+        """Of topics being made: `partitions` and partition nodes that have nothing below them yet."""
+        self.malformed: dict[str, str] = {}
+        """Nodes that could not be read, with the reason; what they describe is left out of the image."""
+        self.failed_replicas: dict[BrokerId, set[TopicPartition]] = {}
+        """Replicas on failed log directories, by broker; transient."""
+
+    def replay(self, record: Record) -> None:
+        """Brings one record in: the only mutator of what the store holds."""
+        match record:
+            case NodeRead(path, data, version):
+                self._put(path, data, version)
+            case Create(path, data):
+                self._put(path, data, 0)
+            case SetData(path, data, version):
+                # Versions are looked at only where writes are conditional, and there the one expected is known.
+                self._put(path, data, version + 1)
+            case Delete(path):
+                self._remove(path)
+            case Check():
+                pass
+            case BrokerChanged(registration):
+                self.failed_replicas.pop(registration.id, None)
+                self.image.apply(record)
+            case BrokerGone(id):
+                self.failed_replicas.pop(id, None)
+                self.image.apply(record)
+
+    def is_online(self, broker_id: BrokerId, topic_partition: TopicPartition) -> bool:
+        """Whether the broker is live and its replica of the partition is on a log directory that works."""
+        return broker_id in self.image.brokers and topic_partition not in self.failed_replicas.get(broker_id, ())
+
+    def offline_replicas(self, topic_partition: TopicPartition, image: PartitionImage) -> tuple[BrokerId, ...]:
+        """The replicas that cannot serve now."""
+        return tuple(id for id in image.replicas if not self.is_online(id, topic_partition))
+
+    def partitions_on(self, broker_id: BrokerId) -> Iterator[tuple[TopicPartition, PartitionImage]]:
+        """The partitions of which a broker has a replica."""
+        return (item for item in self.image.partitions() if broker_id in item[1].replicas)
+
+    def _put(self, path: str, data: bytes | None, version: int) -> None:
+        self.malformed.pop(path, None)
+        try:
+            match path.split("/"):
+                case ["", "brokers", "topics", topic, "partitions", partition, "state"] if partition.isdecimal():
+                    self._put_state(topic, int(partition), data, version)
+                case ["", "brokers", "topics", _, "partitions", *_]:
+                    self.bare_nodes.add(path)
+                case ["", "brokers", "topics", topic]:
+                    self._put_topic(topic, data)
+                case ["", "config", folder, name]:
+                    resource = resource_of(f"{folder}/{name}")
+                    if resource is not None and path != f"{CONFIG}/changes":
+                        self.image.apply(ConfigChanged(resource, decode_config(path, data)))
+                case ["", "admin", "delete_topics", topic]:
+                    self.deleting[topic] = None
+                case ["", "latest_producer_id_block"]:
+                    self.producer_id_block = decode_producer_id_block(data)
+                    self.producer_id_block_version = version
+        except MalformedZnode as error:
+            self.malformed[path] = str(error)
+
+    def _remove(self, path: str) -> None:
+        match path.split("/"):
+            case ["", "brokers", "topics", topic, "partitions", partition, "state"]:
+                self._remove_state(topic, int(partition))
+            case ["", "brokers", "topics", _, "partitions", *_]:
+                self.bare_nodes.discard(path)
+            case ["", "brokers", "topics", topic]:
+                self.image.apply(TopicGone(topic))
+            case ["", "config", folder, name]:
+                resource = resource_of(f"{folder}/{name}")
+                if resource is not None:
+                    self.image.apply(ConfigChanged(resource, None))
+            case ["", "admin", "delete_topics", topic]:
+                self.deleting.pop(topic, None)
+
+    def _put_topic(self, name: str, data: bytes | None) -> None:
+        content = decode_topic(name, data)
+        known = self.image.topics.get(name)
+        topic_id = content.topic_id
+        if topic_id == ZERO_TOPIC_ID and known is not None:
+            # Tools of 2.2 rewrite the node without the id: the topic is still the same one.
+            topic_id = known.topic_id
+        self.image.apply(TopicChanged(name, topic_id))
+        partitions = self.image.topics[name].partitions
+        for index in [index for index in partitions if index not in content.partitions]:
+            self.image.apply(PartitionGone(name, index))
+        for index, replicas in content.partitions.items():
+            old = partitions.get(index)
+            assigned = tuple(map(BrokerId, replicas))
+            adding = tuple(map(BrokerId, content.adding.get(index, ())))
+            removing = tuple(map(BrokerId, content.removing.get(index, ())))
+            if old is None:
+                new = PartitionImage(assigned, adding=adding, removing=removing)
+            elif (old.replicas, old.adding, old.removing) == (assigned, adding, removing):
+                continue
+            else:
+                new = replace(old, replicas=assigned, adding=adding, removing=removing)
+            self.image.apply(PartitionChanged(name, index, new))
+
+    def _put_state(self, topic: str, partition: int, data: bytes | None, version: int) -> None:
+        old = self.image.partition(TopicPartition(topic, partition))
+        folder = f"/brokers/topics/{topic}/partitions"
+        self.bare_nodes.discard(folder)
+        self.bare_nodes.discard(f"{folder}/{partition}")
+        if old is None:
+            # Left behind by a deletion that did not end, or by a tool: nothing refers to it.
+            return
+        state = decode_state(topic, partition, data)
+        new = PartitionImage(
+            old.replicas,
+            state.leader,
+            state.leader_epoch,
+            state.isr,
+            PartitionEpoch(version),
+            state.controller_epoch,
+            old.adding,
+            old.removing,
+        )
+        self.image.apply(PartitionChanged(topic, partition, new))
+
+    def _remove_state(self, topic: str, partition: int) -> None:
+        old = self.image.partition(TopicPartition(topic, partition))
+        if old is not None:
+            stripped = replace(
+                old,
+                leader=NO_LEADER,
+                leader_epoch=NO_LEADER_EPOCH,
+                isr=(),
+                partition_epoch=NO_PARTITION_EPOCH,
+                controller_epoch=NO_CONTROLLER_EPOCH,
+            )
+            self.image.apply(PartitionChanged(topic, partition, stripped))

@@ -1,0 +1,331 @@
+"""Topics made and made larger: validation in Kafka's words, placement, the writes in Kafka's order.
+
+Codes and sentences are those of Kafka 4.x's controller; the writes are those of the broker that took the request in
+2.8: settings and topic node without a fence, then the partitions under the controller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.controller.configs import parse_topic_overrides
+from tidelog.controller.events import (
+    CreatedTopic,
+    CreatePartitions,
+    CreateTopics,
+    Fence,
+    MorePartitions,
+    NewTopic,
+    TopicOutcome,
+    TopicsChanged,
+)
+from tidelog.controller.leadership import create_partitions
+from tidelog.controller.settings import Placement
+from tidelog.controller.state import NodeRead
+from tidelog.controller.turn import Turn
+from tidelog.metadata.image import ConfigResource, ConfigResourceType, TopicImage
+from tidelog.metadata.operations import Create, Delete, SetData
+from tidelog.metadata.znodes import TopicAssignment, config_path, encode_config, encode_topic, topic_path
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
+from tidelog.model.topics import collision_key, invalid_topic_name_reason
+from tidelog.placement.assignment import assign_replicas, expand
+from tidelog.placement.brokers import (
+    BrokerRack,
+    IncompleteRacks,
+    InvalidReplicationFactor,
+    PlacementRefused,
+    in_creation_order,
+)
+from tidelog.placement.striped import striped, too_few_brokers
+
+NEW_PARTITIONS_MAX: Final = 10_000
+"""In one request, as in Kafka: a batch is one set of writes and one request to each broker."""
+
+Assignment = dict[int, list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A new topic that passed every check."""
+
+    name: str
+    topic_id: TopicId
+    assignment: Assignment
+    overrides: dict[str, str]
+
+
+def create_topics(turn: Turn, request: CreateTopics) -> list[CreatedTopic]:
+    """Checks every topic by itself, then makes all that may be made in one batch."""
+    names = [topic.name for topic in request.topics]
+    repeated = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
+    collisions = {collision_key(name): name for name in turn.state.image.topics}
+    outcomes: list[CreatedTopic] = []
+    plans: list[_Plan] = []
+    new_partitions = 0
+    for topic in request.topics:
+        try:
+            if topic.name in repeated:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            _check_name(turn, topic.name, collisions)
+            overrides = parse_topic_overrides(topic.configs)
+            assignment = _assignment_of(turn, topic)
+            new_partitions += len(assignment)
+            _check_count(new_partitions)
+        except KafkaError as error:
+            outcomes.append(CreatedTopic(topic.name, error.code, error.message))
+            continue
+        collisions[collision_key(topic.name)] = topic.name
+        plan = _Plan(topic.name, _new_topic_id(turn), assignment, overrides)
+        plans.append(plan)
+        outcomes.append(
+            CreatedTopic(
+                topic.name,
+                # Nothing bears the id that was only tried.
+                topic_id=ZERO_TOPIC_ID if request.validate_only else plan.topic_id,
+                partitions=len(assignment),
+                replication_factor=len(assignment[0]),
+                configs=overrides,
+            )
+        )
+    if not request.validate_only:
+        _make(turn, plans)
+    return outcomes
+
+
+def _make(turn: Turn, plans: Sequence[_Plan]) -> None:
+    for plan in plans:
+        resource = ConfigResource(ConfigResourceType.TOPIC, plan.name)
+        settings = encode_config(plan.overrides)
+        # Settings may be left over from a creation that was cut short.
+        left_over = resource in turn.state.image.configs
+        path = config_path(resource)
+        turn.write(SetData(path, settings) if left_over else Create(path, settings), Fence.NONE)
+        node = encode_topic(TopicAssignment(plan.assignment, plan.topic_id))
+        turn.write(Create(topic_path(plan.name), node), Fence.NONE)
+    create_partitions(turn, [TopicPartition(plan.name, index) for plan in plans for index in plan.assignment])
+
+
+def _check_name(turn: Turn, name: str, collisions: dict[str, str]) -> None:
+    reason = invalid_topic_name_reason(name)
+    if reason is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+    if name in turn.state.deleting:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion.")
+    if name in turn.state.image.topics:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    other = collisions.get(collision_key(name))
+    if other is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
+
+
+def _check_count(partitions: int) -> None:
+    if partitions > NEW_PARTITIONS_MAX:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+
+
+def _assignment_of(turn: Turn, topic: NewTopic) -> Assignment:
+    if topic.assignment:
+        return _manual_assignment(turn, topic)
+    if topic.replication_factor < -1 or topic.replication_factor == 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.partitions < -1 or topic.partitions == 0:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
+    partitions = turn.settings.default_partitions if topic.partitions == -1 else topic.partitions
+    wanted = topic.replication_factor
+    replication_factor = turn.settings.default_replication_factor if wanted == -1 else wanted
+    _check_count(partitions)
+    brokers = _live_brokers(turn)
+    with _unable_to_replicate(replication_factor, len(brokers)):
+        if turn.settings.placement is Placement.STRIPED:
+            return dict(enumerate(striped(brokers, partitions, replication_factor, random=turn.random)))
+        return assign_replicas(brokers, partitions, replication_factor, random=turn.random)
+
+
+def _manual_assignment(turn: Turn, topic: NewTopic) -> Assignment:
+    if topic.replication_factor != -1:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but replication factor was not set to -1.",
+        )
+    if topic.partitions != -1:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but numPartitions was not set to -1.",
+        )
+    assignment: Assignment = {}
+    for partition, replicas in topic.assignment:
+        if partition in assignment:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Found multiple manual partition assignments for partition {partition}",
+            )
+        _check_replicas(turn, replicas, len(next(iter(assignment.values()))) if assignment else None)
+        assignment[partition] = list(replicas)
+    if set(assignment) != set(range(len(assignment))):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
+        )
+    return dict(sorted(assignment.items()))
+
+
+def _check_replicas(turn: Turn, replicas: Sequence[int], replication_factor: int | None) -> None:
+    """Refuses replicas chosen by the caller that are none, repeated, not live, or of another count than before."""
+
+    def refuse(message: str) -> KafkaError:
+        return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment includes {message}")
+
+    if not replicas:
+        raise refuse("an empty replica list.")
+    for index, replica in enumerate(replicas):
+        if replica in replicas[:index]:
+            raise refuse(f"the broker {replica} more than once.")
+        if replica not in turn.state.image.brokers:
+            raise refuse(f"broker {replica}, but no such broker is registered.")
+    if replication_factor is not None and len(replicas) != replication_factor:
+        raise refuse(
+            f"a partition with {len(replicas)} replica(s), but this is not consistent with previous partitions, "
+            f"which have {replication_factor} replica(s)."
+        )
+
+
+def grow_topics(turn: Turn, request: CreatePartitions) -> list[TopicOutcome]:
+    """Adds partitions to topics, each topic by itself."""
+    names = [topic.name for topic in request.topics]
+    outcomes: list[TopicOutcome] = []
+    grown: list[tuple[TopicImage, Assignment]] = []
+    new_partitions = 0
+    for topic in request.topics:
+        try:
+            if names.count(topic.name) > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            image, added = _growth(turn, topic)
+            new_partitions += len(added)
+            _check_count(new_partitions)
+        except KafkaError as error:
+            outcomes.append(TopicOutcome(topic.name, error.code, error.message))
+        else:
+            outcomes.append(TopicOutcome(topic.name))
+            grown.append((image, added))
+    if request.validate_only:
+        return outcomes
+    for image, added in grown:
+        existing = {index: partition.replicas for index, partition in image.partitions.items()}
+        node = encode_topic(TopicAssignment({**existing, **added}, image.topic_id))
+        turn.write(SetData(topic_path(image.name), node), Fence.NONE)
+    create_partitions(turn, [TopicPartition(image.name, index) for image, added in grown for index in added])
+    return outcomes
+
+
+def _growth(turn: Turn, topic: MorePartitions) -> tuple[TopicImage, Assignment]:
+    image = turn.state.image.topics.get(topic.name)
+    if image is None or topic.name in turn.state.deleting:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+    if any(partition.is_reassigning for partition in image.partitions.values()):
+        raise KafkaError(
+            ErrorCode.REASSIGNMENT_IN_PROGRESS,
+            f"A partition reassignment is in progress for the topic '{topic.name}'.",
+        )
+    existing = {index: partition.replicas for index, partition in image.partitions.items()}
+    if topic.count == len(existing):
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {len(existing)} partition(s).")
+    if topic.count < len(existing):
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {topic.name} currently has {len(existing)} partition(s); {topic.count} would not be an "
+            "increase.",
+        )
+    additional = topic.count - len(existing)
+    _check_count(additional)
+    replication_factor = image.replication_factor
+    if topic.assignments is not None:
+        if len(topic.assignments) != additional:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Attempted to add {additional} additional partition(s), but only {len(topic.assignments)} "
+                "assignment(s) were specified.",
+            )
+        for replicas in topic.assignments:
+            _check_replicas(turn, replicas, replication_factor)
+        return image, {len(existing) + index: list(replicas) for index, replicas in enumerate(topic.assignments)}
+    brokers = _live_brokers(turn)
+    with _unable_to_replicate(replication_factor, len(brokers)):
+        if turn.settings.placement is Placement.STRIPED:
+            placed = striped(brokers, additional, replication_factor, random=turn.random)
+            return image, dict(enumerate(placed, start=len(existing)))
+        return image, expand(topic.name, existing, brokers, topic.count, random=turn.random)
+
+
+def adopt_topics(turn: Turn, event: TopicsChanged) -> None:
+    """Takes over what a tool wrote into the store: new topics get an id, new partitions nodes and leaders."""
+    for node in event.nodes:
+        if node.data is None:
+            turn.state.replay(Delete(topic_path(node.name)))
+        else:
+            turn.state.replay(NodeRead(topic_path(node.name), node.data, 0))
+    complete_topics(turn, [node.name for node in event.nodes])
+
+
+def complete_topics(turn: Turn, names: Sequence[str]) -> None:
+    """Gives topics that a tool made their ids, and what is missing of their partitions."""
+    topics = [turn.state.image.topics[name] for name in names if name in turn.state.image.topics]
+    topics = [topic for topic in topics if topic.name not in turn.state.deleting]
+    for topic in topics:
+        if topic.topic_id == ZERO_TOPIC_ID:
+            turn.write(SetData(topic_path(topic.name), encode_topic(_content(topic, _new_topic_id(turn)))))
+    missing = [
+        TopicPartition(topic.name, index)
+        for topic in topics
+        for index, image in topic.partitions.items()
+        if not image.has_state
+    ]
+    create_partitions(turn, missing)
+
+
+def _content(topic: TopicImage, topic_id: TopicId) -> TopicAssignment:
+    return TopicAssignment(
+        {index: image.replicas for index, image in topic.partitions.items()},
+        topic_id,
+        {index: image.adding for index, image in topic.partitions.items() if image.adding},
+        {index: image.removing for index, image in topic.partitions.items() if image.removing},
+    )
+
+
+def _live_brokers(turn: Turn) -> list[BrokerRack]:
+    return in_creation_order(BrokerRack(broker.id, broker.rack) for broker in turn.state.image.brokers.values())
+
+
+def _new_topic_id(turn: Turn) -> TopicId:
+    """A random UUID (version 4) that reads as no option on a command line, and that no topic has."""
+    while True:
+        raw = bytearray(turn.random.token(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        topic_id = TopicId(bytes(raw))
+        # 62 << 2 in the first byte is "-" in base64: Kafka avoids it too.
+        if raw[0] >> 2 != 62 and topic_id not in turn.state.image.topic_names:
+            return topic_id
+
+
+class _unable_to_replicate:  # noqa: N801 - reads as a statement: with ...
+    """Turns a placement's refusal into the sentence of Kafka's controller."""
+
+    def __init__(self, replication_factor: int, brokers: int) -> None:
+        self._replication_factor = replication_factor
+        self._brokers = brokers
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, type: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, PlacementRefused) and not isinstance(error, IncompleteRacks):
+            reason = error.message or ""
+            if isinstance(error, InvalidReplicationFactor) and self._replication_factor > self._brokers:
+                reason = too_few_brokers(self._replication_factor, self._brokers)
+            raise KafkaError(
+                error.code, f"Unable to replicate the partition {self._replication_factor} time(s): {reason}"
+            ) from error
