@@ -1,0 +1,41 @@
+"""The Spark data source: `spark.read.format("tidelog")` and `readStream`, no jar and no setup.
+
+Spark imports every package called pyspark_* and registers its `DefaultSource`; that happens in each session that uses any
+Python data source, so importing this must stay cheap: what does the work is imported when a DataFrame is made.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    from pyspark_tidelog.batch import TidelogBatchReader
+    from pyspark_tidelog.stream import TidelogStreamReader
+
+
+class DefaultSource(DataSource):
+    """Topics of a tidelog or Apache Kafka cluster as DataFrames; `docs/spark.md` lists the options."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tidelog"
+
+    def schema(self) -> StructType:
+        """Checks the options, so that mistakes are told by `load()` and not by the first action."""
+        from pyspark_tidelog.options import parse_options
+        from pyspark_tidelog.schema import spark_schema
+
+        return spark_schema(parse_options(self.options, streaming=None).columns)
+
+    def reader(self, schema: StructType) -> "TidelogBatchReader":
+        from pyspark_tidelog.batch import TidelogBatchReader
+        from pyspark_tidelog.options import parse_options
+
+        return TidelogBatchReader(parse_options(self.options, streaming=False))
+
+    def streamReader(self, schema: StructType) -> "TidelogStreamReader":  # noqa: N802  # Spark's name.
+        from pyspark_tidelog.options import parse_options
+        from pyspark_tidelog.stream import TidelogStreamReader
+
+        return TidelogStreamReader(parse_options(self.options, streaming=True))

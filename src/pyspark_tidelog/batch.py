@@ -1,0 +1,49 @@
+"""`spark.read.format("tidelog")`: offsets are resolved once, when the read is planned, and shared out to tasks."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from pyspark_tidelog.offsets import OffsetRange, split_ranges
+from pyspark_tidelog.options import SourceOptions
+
+
+class RangePartition(InputPartition):
+    """One task's work."""
+
+    def __init__(self, value: OffsetRange) -> None:
+        super().__init__(value)
+        self.value: OffsetRange = value
+
+
+class TidelogBatchReader(DataSourceReader):
+    """Plans in the driver and reads in tasks; holds options only, since it travels pickled."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """A range of offsets a task; asks the cluster."""
+        from pyspark_tidelog.planning import open_cluster, plan_batch
+
+        options = self._options
+        with open_cluster(options) as cluster:
+            ranges = plan_batch(cluster, options)
+        pieces = split_ranges(
+            ranges, partitions_min=options.partitions_min, records_max=options.records_max_per_partition
+        )
+        return [RangePartition(piece) for piece in pieces]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Arrow batches of one range. Spark makes up an empty partition where a plan has none."""
+        return read_partition(self._options, partition)
+
+
+def read_partition(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """What both readers do in a task."""
+    if not isinstance(partition, RangePartition):
+        return iter(())
+    from pyspark_tidelog.reading import read_batches
+
+    return read_batches(options, partition.value, options.columns)

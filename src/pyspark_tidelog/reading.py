@@ -1,0 +1,119 @@
+"""What a task does: fetches a range of offsets and decodes it, a slice of columns at a time.
+
+The next piece is on its way from the broker while this one is decoded and handed on, so a task waits for whichever of
+the two is slower, not for both.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from pyspark_tidelog.arrow import MICROSECONDS, RecordBatches, decoded_columns
+from pyspark_tidelog.errors import DataLoss
+from pyspark_tidelog.offsets import OffsetRange
+from pyspark_tidelog.options import SourceOptions
+from pyspark_tidelog.planning import open_cluster
+from tidelog.client.blocking import BlockingCluster
+from tidelog.client.errors import OffsetOutOfRange, TopicChanged
+from tidelog.client.fetching import READ_COMMITTED, READ_UNCOMMITTED, FetchedData, FetchSettings
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import TopicId, parse_topic_id
+from tidelog.records.columns import AbortedTransactions, Column, Columns, decode_columns
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+SLICE_BYTES_MAX: Final = 32 << 20
+"""Of column data in one slice: bounds a task's memory where records are large."""
+_MAX_WAIT_MS: Final = 500
+
+
+def read_batches(options: SourceOptions, offset_range: OffsetRange, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The records of a range as Arrow batches with these columns of the source's schema."""
+    maker = RecordBatches(names, offset_range.topic, offset_range.partition)
+    with open_cluster(options) as cluster:
+        for columns in read_columns(cluster, options, offset_range, decoded_columns(names)):
+            yield maker.batch(columns)
+
+
+def read_columns(
+    cluster: BlockingCluster, options: SourceOptions, offset_range: OffsetRange, wanted: Column
+) -> Iterator[Columns]:
+    """The records of a range as columns, timestamps in microseconds; slices without rows are left out.
+
+    Raises `DataLoss` where offsets of the range, or the topic, are gone; with failOnDataLoss off it logs a warning and
+    continues with the first record there is.
+    """
+    settings = FetchSettings(
+        max_wait_ms=_MAX_WAIT_MS,
+        max_bytes=options.fetch_bytes,
+        partition_max_bytes=options.fetch_bytes,
+        isolation=READ_COMMITTED if options.read_committed else READ_UNCOMMITTED,
+    )
+    topic_id: TopicId | None = parse_topic_id(offset_range.topic_id) if offset_range.topic_id else None
+    position = offset_range.start
+    while position < offset_range.end:
+        try:
+            pieces = cluster.iterate_fetch(
+                offset_range.topic_partition, position, offset_range.end, settings, topic_id=topic_id
+            )
+            for data in pieces:
+                yield from _decode(data, position, offset_range.end, wanted, options)
+                position = data.next_offset
+            return
+        except OffsetOutOfRange as error:
+            position = _after_gap(options, offset_range, error)
+        except TopicChanged:
+            what = f"topic {offset_range.topic} was deleted and created again while {offset_range} was to be read."
+            _lose(options, what, "these offsets are left out")
+            return
+        except KafkaError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            _lose(
+                options,
+                f"{offset_range.topic_partition} is gone while {offset_range} was to be read.",
+                "it is left out",
+            )
+            return
+
+
+def _decode(data: FetchedData, start: int, end: int, wanted: Column, options: SourceOptions) -> Iterator[Columns]:
+    aborted = AbortedTransactions(data.aborted) if options.read_committed else None
+    place = 0
+    next_offset = start
+    until = min(end, data.next_offset)
+    while next_offset < until:
+        columns = decode_columns(
+            data.records,
+            position=place,
+            start_offset=next_offset,
+            end_offset=end,
+            columns=wanted,
+            rows_max=options.batch_rows,
+            bytes_max=SLICE_BYTES_MAX,
+            timestamp_scale=MICROSECONDS,
+            aborted=aborted,
+        )
+        if columns.rows:
+            yield columns
+        elif columns.position == place and columns.next_offset == next_offset:
+            return
+        place, next_offset = columns.position, columns.next_offset
+
+
+def _after_gap(options: SourceOptions, offset_range: OffsetRange, error: OffsetOutOfRange) -> int:
+    """The first offset that is there at or after the one that is not."""
+    what = (
+        f"{offset_range.topic_partition} was to be read from offset {error.offset}, but has the offsets from {error.start} to"
+        f" {error.end} only: retention or DeleteRecords removed the others, or the log was cut."
+    )
+    _lose(options, what, f"the read then continues at offset {error.start}")
+    return error.start if error.offset < error.start else offset_range.end
+
+
+def _lose(options: SourceOptions, what: str, instead: str) -> None:
+    if options.fail_on_data_loss:
+        raise DataLoss(what, instead=instead)
+    _LOGGER.warning("%s failOnDataLoss is false: %s.", what, instead)

@@ -1,0 +1,189 @@
+"""The Delta table that a topic goes into, and the one commit that makes a batch exactly once.
+
+A commit adds the batch's files and, in the same atomic step, says in Delta's own transaction identifiers
+(`txn` actions) how far the table has come:
+
+    tidelog:<topic>-<partition>:<topic id>   version = the next offset of that partition to take
+    tidelog:query:<Spark's query id>         version = the last batch of that query
+
+So the table itself knows which offsets it holds. A batch that Spark replays is recognized and left alone; a query
+whose checkpoint was lost goes on where the table stands; a second query that writes the same offsets meets a conflict
+and fails instead of doubling rows. Files of attempts that never came to a commit are in no version of the table:
+readers don't see them, `DeltaTable.vacuum(full=True)` removes them.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
+
+from pyspark_tidelog.offsets import OffsetRange
+from tidelog.model.identifiers import TopicPartition
+from tidelog.pipeline.errors import TableMismatch
+
+_APP: Final = "tidelog"
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRange:
+    """A range of offsets that a task took, and the Parquet file it made of it."""
+
+    offsets: OffsetRange
+    path: str
+    """Relative to the table; empty where the range holds no record (transaction markers, compacted away)."""
+    size: int
+    """Bytes of the file."""
+    rows: int
+    statistics: str
+    """Delta's JSON: numRecords, minValues, maxValues, nullCount."""
+    record_bytes: int
+    """Bytes of the columns that were decoded, before encoding and compression."""
+
+
+def progress_id(topic: str, partition: int, topic_id: str) -> str:
+    """The transaction identifier under which the table keeps the next offset of a partition."""
+    return f"{_APP}:{topic}-{partition}:{topic_id}"
+
+
+def query_id(query: str) -> str:
+    """The transaction identifier under which the table keeps the last batch of a query."""
+    return f"{_APP}:query:{query}"
+
+
+def open_table(path: str, schema: pa.Schema, *, description: str) -> DeltaTable:
+    """The table at `path`, made if there is none; raises `TableMismatch` where its columns are not those of `schema`."""
+    if not DeltaTable.is_deltatable(path):
+        return DeltaTable.create(path, schema=schema, mode="ignore", description=description)
+    table = DeltaTable(path)
+    if partitioned := table.metadata().partition_columns:
+        raise TableMismatch(f"the table at {path} is partitioned by {', '.join(partitioned)}; give another path")
+    found, expected = table_schema(table), DeltaSchemaText.of(schema)
+    if DeltaSchemaText.of(found) != expected:
+        raise TableMismatch(
+            f"the table at {path} has the columns ({DeltaSchemaText.of(found)}), this job would write ({expected});"
+            " give the same columns and schema as before, or another path"
+        )
+    return table
+
+
+def table_schema(table: DeltaTable) -> pa.Schema:
+    """The columns of a table as Arrow types that pyarrow writes."""
+    return pa.schema(table.schema().to_arrow())
+
+
+class DeltaSchemaText:
+    """Schemas as people write them; equal texts are equal tables."""
+
+    @staticmethod
+    def of(schema: pa.Schema) -> str:
+        """`name type, ...`, without the difference between views, large and plain binaries that Delta does not keep."""
+        return ", ".join(f"{each.name} {_type_text(each.type)}" for each in schema)
+
+
+def _type_text(kind: pa.DataType) -> str:
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"array<{_type_text(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        return "struct<" + ", ".join(f"{each.name}: {_type_text(each.type)}" for each in kind) + ">"
+    text = str(kind).removeprefix("large_").removesuffix("_view")
+    return {"timestamp[us, tz=UTC]": "timestamp", "date32[day]": "date"}.get(text, text)
+
+
+def next_offsets(table: DeltaTable, partitions: Iterable[TopicPartition], topic_id: str) -> dict[TopicPartition, int]:
+    """The next offset to take of each partition that the table has taken something of."""
+    found: dict[TopicPartition, int] = {}
+    for each in partitions:
+        version = table.transaction_version(progress_id(each.topic, each.partition, topic_id))
+        if version is not None:
+            found[each] = version
+    return found
+
+
+def is_committed(table: DeltaTable, query: str, batch: int) -> bool:
+    """Whether the batch is in the table already: Spark replays the last one when it cannot know."""
+    last = table.transaction_version(query_id(query))
+    return last is not None and last >= batch
+
+
+def commit_batch(table: DeltaTable, schema: pa.Schema, query: str, batch: int, written: Sequence[WrittenRange]) -> bool:
+    """Adds a batch's files to the table, which must be up to date; False where the table holds these offsets already.
+
+    Raises `TableMismatch` where the batch does not begin where the table ends, or another writer came first.
+    """
+    ends = _check_continuity(table, written)
+    if ends is None:
+        return False
+    now_ms = time.time_ns() // 1_000_000
+    actions: list[AddAction | RemoveAction] = [
+        AddAction(each.path, each.size, {}, now_ms, True, each.statistics) for each in written if each.path
+    ]
+    transactions = [Transaction(app, end) for app, end in sorted(ends.items())]
+    transactions.append(Transaction(query_id(query), batch))
+    properties = CommitProperties(
+        app_transactions=transactions,
+        custom_metadata={"tidelog.offsets": json.dumps(_offsets_of(written))},
+    )
+    try:
+        table.create_write_transaction(actions, "append", schema, commit_properties=properties)
+    except CommitFailedError as error:
+        raise TableMismatch(
+            f"another writer committed to {table.table_uri} at the same time ({error}); run one job for a topic and table,"
+            " then start this one again: nothing is lost or doubled"
+        ) from error
+    table.update_incremental()
+    return True
+
+
+def _check_continuity(table: DeltaTable, written: Sequence[WrittenRange]) -> dict[str, int] | None:
+    """[transaction identifier] -> next offset after the batch; None where all of it is in the table."""
+    ends: dict[str, int] = {}
+    replayed = 0
+    for each in sorted(written, key=lambda one: (one.offsets.topic, one.offsets.partition, one.offsets.start)):
+        offsets = each.offsets
+        app = progress_id(offsets.topic, offsets.partition, offsets.topic_id)
+        stands = table.transaction_version(app)
+        if stands is not None and offsets.end <= stands and app not in ends:
+            replayed += 1
+            continue
+        expected = ends.get(app, stands)
+        if expected is not None and offsets.start != expected:
+            raise TableMismatch(
+                f"{table.table_uri} stands at offset {expected} of {offsets.topic}-{offsets.partition}, but the batch begins"
+                f" at {offsets.start}: the checkpoint is not of this table, or another query writes into it. Remove the"
+                " checkpoint to go on where the table stands"
+            )
+        ends[app] = offsets.end
+    if replayed and ends:
+        raise TableMismatch(
+            f"{table.table_uri} holds a part of this batch already: another query writes the same topic into it."
+            " Remove the checkpoint to go on where the table stands"
+        )
+    return ends if ends or not written else None
+
+
+def _offsets_of(written: Sequence[WrittenRange]) -> dict[str, list[int]]:
+    """For people who read the table's history: `{"topic-0": [start, end]}`."""
+    offsets: dict[str, list[int]] = {}
+    for each in written:
+        name = f"{each.offsets.topic}-{each.offsets.partition}"
+        known = offsets.get(name, [each.offsets.start, each.offsets.end])
+        offsets[name] = [min(known[0], each.offsets.start), max(known[1], each.offsets.end)]
+    return offsets
+
+
+def file_statistics(rows: int, columns: Mapping[str, tuple[Any, Any, int]]) -> str:
+    """Delta's statistics of a file: [column] -> (least, greatest, nulls); a least of None says that there is none."""
+    return json.dumps(
+        {
+            "numRecords": rows,
+            "minValues": {name: least for name, (least, _, _) in columns.items() if least is not None},
+            "maxValues": {name: greatest for name, (_, greatest, _) in columns.items() if greatest is not None},
+            "nullCount": {name: nulls for name, (_, _, nulls) in columns.items()},
+        }
+    )

@@ -1,0 +1,162 @@
+"""Record values that are JSON objects, as typed columns: in bulk by Arrow's parser, one by one where that fails.
+
+Arrow parses newline-delimited JSON at hundreds of MB/s, but it sees one stream of text, not records: a value with a
+line break, two objects in one value, or a brace too few would shift all rows after it. So the bulk way is taken only
+where it cannot shift: every value begins with "{" and ends with "}", none holds a line break, and as many rows come out
+as went in. (A value that leaves an object open ends with "}", so the next one's "{" is a syntax error, not a
+continuation.) Whatever fails that is parsed record by record, where a bad one is found and named.
+"""
+
+import io
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from tidelog.pipeline.errors import UnparsableRecord
+
+_BLOCK_BYTES_MAX: Final = 64 << 20
+"""Of text that Arrow parses at once: a record larger than a block could not be parsed."""
+_ZONED: Final = re.compile(r".*(?:[zZ]|[+-]\d{2}:?\d{2})")
+
+
+def parse_values(values: pa.BinaryArray, schema: pa.Schema) -> tuple[pa.RecordBatch, dict[int, str]]:
+    """The columns of `schema` from each value, and why not, by row, for those that can't be parsed (all null there).
+
+    Null values (tombstones) give null columns and are no errors. Fields that the schema does not have are dropped.
+    """
+    if len(values) == 0:
+        return pa.RecordBatch.from_pylist([], schema=schema), {}
+    batch = _parse_bulk(values, schema)
+    if batch is not None:
+        return batch, {}
+    return _parse_one_by_one(values, schema)
+
+
+def infer_schema(values: Sequence[bytes | None]) -> pa.Schema:
+    """The columns that fit all of these sample values; raises `UnparsableRecord` if one is no JSON object.
+
+    Whole numbers are int64, others float64; text that is a timestamp throughout becomes one, in UTC.
+    """
+    objects = []
+    for value in values:
+        if value is None:
+            continue
+        try:
+            objects.append(_load_object(value))
+        except ValueError as error:
+            raise UnparsableRecord(f"a sampled value is no JSON object ({error}): {value[:120]!r}") from None
+    if not objects:
+        raise UnparsableRecord("there is no record yet to infer columns from: give a schema")
+    text = "\n".join(json.dumps(each) for each in objects).encode()
+    inferred = pj.read_json(io.BytesIO(text), read_options=_read_options(len(text))).schema
+    fields = [pa.field(each.name, _storable(each.type)) for each in inferred]
+    if not fields:
+        raise UnparsableRecord("the sampled records are empty objects: give a schema")
+    return pa.schema(fields)
+
+
+def _storable(kind: pa.DataType) -> pa.DataType:
+    """The type that Delta and Spark have for what Arrow inferred."""
+    if pa.types.is_null(kind):
+        return pa.string()
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", tz="UTC")
+    if pa.types.is_list(kind):
+        return pa.list_(_storable(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(each.name, _storable(each.type)) for each in kind])
+    return kind
+
+
+def _read_options(size: int) -> pj.ReadOptions:
+    # One block, one thread: a task has one core, and its values fit in memory anyway.
+    return pj.ReadOptions(use_threads=False, block_size=max(1 << 16, size + 1))
+
+
+def _parse_bulk(values: pa.BinaryArray, schema: pa.Schema) -> pa.RecordBatch | None:
+    if values.nbytes > _BLOCK_BYTES_MAX:
+        return None
+    filled = pc.fill_null(values, b"{}") if values.null_count else values
+    opened = pc.all(pc.starts_with(filled, pattern=b"{")).as_py()
+    closed = pc.all(pc.ends_with(filled, pattern=b"}")).as_py()
+    if not (opened and closed):
+        return None
+    rows = pa.ListArray.from_arrays(pa.array([0, len(filled)], pa.int32()), filled)
+    text = pc.binary_join(rows, b"\n")[0].as_buffer()
+    if text.to_pybytes().count(b"\n") != len(values) - 1:
+        return None
+    try:
+        table = pj.read_json(
+            pa.BufferReader(text),
+            read_options=_read_options(text.size),
+            parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        )
+    except pa.ArrowInvalid:
+        return None
+    if table.num_rows != len(values):
+        return None
+    batch = pa.RecordBatch.from_arrays([_single(table.column(name)) for name in schema.names], schema=schema)
+    try:
+        batch.validate(full=True)  # Arrow's parser passes bytes on that are no UTF-8.
+    except pa.ArrowInvalid:
+        return None
+    return batch
+
+
+def _single(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def _parse_one_by_one(values: pa.BinaryArray, schema: pa.Schema) -> tuple[pa.RecordBatch, dict[int, str]]:
+    rows: list[dict[str, Any]] = []
+    bad: dict[int, str] = {}
+    for row, value in enumerate(values.to_pylist()):
+        try:
+            rows.append({} if value is None else _typed(_load_object(value), schema))
+        except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
+            rows.append({})
+            bad[row] = str(error)
+    return pa.RecordBatch.from_pylist(rows, schema=schema), bad
+
+
+def _typed(document: dict[str, Any], schema: pa.Schema) -> dict[str, Any]:
+    """The schema's fields of one object, checked by Arrow's own conversion so that a batch of them cannot fail."""
+    row: dict[str, Any] = {}
+    for each in schema:
+        value = document.get(each.name)
+        if value is None:
+            continue
+        try:
+            row[each.name] = _scalar(value, each.type)
+        except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
+            raise ValueError(f"{each.name} is {value!r:.80}, not {each.type}: {error}") from None
+    return row
+
+
+def _scalar(value: Any, kind: pa.DataType) -> Any:
+    if pa.types.is_timestamp(kind):
+        if not isinstance(value, str):
+            raise ValueError("a timestamp is text such as 2013-01-01T10:00:00Z")
+        # Arrow reads zoned text into zoned timestamps only; text without a zone is taken as UTC, as in the bulk way.
+        text = value if _ZONED.fullmatch(value) else value + "Z"
+        return pc.cast(pa.scalar(text), pa.timestamp("ns", tz="UTC")).cast(kind, safe=False).as_py()
+    if pa.types.is_boolean(kind) is not isinstance(value, bool):
+        raise ValueError("wrong type")
+    if pa.types.is_floating(kind) and isinstance(value, int):
+        return float(value)
+    return pa.scalar(value, kind).as_py()
+
+
+def _load_object(value: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(value)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(document, dict):
+        raise ValueError(f"a JSON {type(document).__name__}, not an object")
+    return document

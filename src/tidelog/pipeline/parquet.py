@@ -1,0 +1,287 @@
+"""What a task of the fused path does: a range of a topic, fetched, decoded and written as one Parquet file.
+
+Record bytes never enter the JVM; Spark sees one row a file, which says what was written. A file belongs to the table
+only once the driver has committed it, so its name is new for every attempt and whatever an attempt leaves is harmless.
+"""
+
+import datetime
+import uuid
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs
+import pyarrow.parquet as pq
+
+from pyspark_tidelog.arrow import RecordBatches, decoded_columns
+from pyspark_tidelog.offsets import OffsetRange
+from pyspark_tidelog.options import SourceOptions
+from pyspark_tidelog.planning import open_cluster
+from pyspark_tidelog.reading import read_columns
+from tidelog.pipeline.delta import WrittenRange, file_statistics
+from tidelog.pipeline.errors import UnparsableRecord
+from tidelog.pipeline.json_values import parse_values
+from tidelog.pipeline.shape import METADATA, REASON, UNPARSED, BadRecords, TableShape, ValueFormat
+
+ROW_GROUP_BYTES: Final = 64 << 20
+"""Decoded bytes in a row group: large ones compress and scan well, and this is what a task holds in memory."""
+_COMPRESSION: Final = "snappy"
+_DELTA_ENCODED: Final = frozenset({"offset", "timestamp", "_offset", "_timestamp"})
+"""Columns that count upwards: DELTA_BINARY_PACKED makes them a fraction of their size, without a dictionary."""
+
+
+class RowShaper:
+    """Turns batches of the source's columns into batches of the table's."""
+
+    def __init__(self, shape: TableShape, offset_range: OffsetRange) -> None:
+        self._shape = shape
+        self._range = offset_range
+
+    def rows(self, batch: pa.RecordBatch, offsets: pa.Array | None) -> pa.RecordBatch:
+        """`offsets` are the records', to name a bad one; raises `UnparsableRecord` if one is not to be kept."""
+        match self._shape.value:
+            case ValueFormat.RAW:
+                return batch
+            case ValueFormat.TEXT:
+                return self._text(batch, offsets)
+            case ValueFormat.JSON:
+                return self._json(batch, offsets)
+
+    def _text(self, batch: pa.RecordBatch, offsets: pa.Array | None) -> pa.RecordBatch:
+        values = batch.column("value")
+        bad: dict[int, str] = {}
+        try:
+            text = values.cast(pa.string())
+        except pa.ArrowInvalid:
+            decoded: list[str | None] = []
+            for row, value in enumerate(values.to_pylist()):
+                try:
+                    decoded.append(None if value is None else value.decode())
+                except UnicodeDecodeError as error:
+                    decoded.append(None)
+                    bad[row] = str(error)
+            text = pa.array(decoded, pa.string())
+        self._refuse(bad, values, offsets)
+        return self._assembled(batch, {"value": text}, values, bad)
+
+    def _json(self, batch: pa.RecordBatch, offsets: pa.Array | None) -> pa.RecordBatch:
+        values = batch.column("value")
+        parsed, bad = parse_values(values, self._shape.value_schema)
+        self._refuse(bad, values, offsets)
+        columns = dict(zip(parsed.schema.names, parsed.columns, strict=True))
+        columns |= {name: batch.column(METADATA[name]) for name in self._shape.schema.names if name in METADATA}
+        return self._assembled(batch, columns, values, bad)
+
+    def _refuse(self, bad: dict[int, str], values: pa.Array, offsets: pa.Array | None) -> None:
+        if not bad or self._shape.bad_records is BadRecords.KEEP:
+            return
+        row, reason = min(bad.items())
+        offset = "?" if offsets is None else offsets[row].as_py()
+        payload = values[row].as_py()
+        raise UnparsableRecord(
+            f"{self._range.topic}-{self._range.partition}, offset {offset}: not {self._shape.value.value}: {reason}."
+            f" The value is {payload[:120]!r}. Nothing of this batch was written. To keep such records with"
+            f" their payload in column {UNPARSED}, write a new table with --bad-records keep"
+        )
+
+    def _assembled(
+        self, batch: pa.RecordBatch, columns: dict[str, pa.Array], values: pa.Array, bad: dict[int, str]
+    ) -> pa.RecordBatch:
+        if self._shape.bad_records is BadRecords.KEEP:
+            if bad:
+                marks = pa.array([row in bad for row in range(len(values))], pa.bool_())
+                columns[UNPARSED] = pc.if_else(marks, values, pa.scalar(None, pa.binary()))
+                columns[REASON] = pa.array([bad.get(row) for row in range(len(values))], pa.string())
+            else:
+                columns[UNPARSED] = pa.nulls(len(values), pa.binary())
+                columns[REASON] = pa.nulls(len(values), pa.string())
+        schema = self._shape.schema
+        arrays = [columns[name] if name in columns else batch.column(name) for name in schema.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+class RangeWriter:
+    """Writes the rows of one range into one file of the table, which is made when there is a first row."""
+
+    def __init__(self, table_path: str, shape: TableShape, offset_range: OffsetRange) -> None:
+        self._range = offset_range
+        self._shape = shape
+        self._filesystem, self._root = _filesystem(table_path)
+        self._name = (
+            f"part-{offset_range.topic}-{offset_range.partition:05d}-{offset_range.start:020d}-{uuid.uuid4()}.parquet"
+        )
+        self._writer: pq.ParquetWriter | None = None
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = 0
+        self._rows = 0
+        self._bytes = 0
+        self._metadata: list[pq.FileMetaData] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Rows of the table's schema; written when there are enough for a row group."""
+        self._pending.append(batch)
+        self._pending_bytes += batch.nbytes
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        if self._pending_bytes >= ROW_GROUP_BYTES:
+            self._write_group()
+
+    def finish(self) -> WrittenRange:
+        """Closes the file; says what is in it."""
+        if self._pending:
+            self._write_group()
+        if self._writer is None:
+            return WrittenRange(self._range, "", 0, 0, file_statistics(0, {}), 0)
+        self._writer.close()
+        size = self._filesystem.get_file_info(f"{self._root}/{self._name}").size
+        statistics = _statistics(self._metadata[0], self._rows)
+        return WrittenRange(self._range, self._name, size, self._rows, statistics, self._bytes)
+
+    def abandon(self) -> None:
+        """After an error: removes what was written of the file; a crash leaves it to the table's vacuum."""
+        if self._writer is not None:
+            self._writer.close()
+            self._filesystem.delete_file(f"{self._root}/{self._name}")
+
+    def _write_group(self) -> None:
+        table = pa.Table.from_batches(self._pending)
+        if self._writer is None:
+            schema = self._shape.schema
+            delta_encoded = [name for name in schema.names if name in _DELTA_ENCODED]
+            whole = {"value", "key", "_key", UNPARSED, *delta_encoded}
+            self._writer = pq.ParquetWriter(
+                f"{self._root}/{self._name}",
+                schema,
+                filesystem=self._filesystem,
+                compression=_COMPRESSION,
+                # Keys, values and offsets hardly repeat: a dictionary of them would be built only to be thrown away.
+                use_dictionary=[name for name in schema.names if name not in whole],
+                column_encoding=dict.fromkeys(delta_encoded, "DELTA_BINARY_PACKED"),
+                # Least and greatest payloads help no reader, and cost a comparison a record.
+                write_statistics=[name for name in schema.names if name not in ("value", "key", "_key", UNPARSED)],
+                store_schema=False,
+                metadata_collector=self._metadata,
+            )
+        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        self._pending.clear()
+        self._pending_bytes = 0
+
+
+def write_range(options: SourceOptions, offset_range: OffsetRange, table_path: str, shape: TableShape) -> WrittenRange:
+    """Fetches, decodes, shapes and writes one range of offsets."""
+    names = shape.source_columns
+    # A bad record is named by its offset, so that is decoded even where the table does not want it.
+    decoded = names if "offset" in names else (*names, "offset")
+    maker = RecordBatches(decoded, offset_range.topic, offset_range.partition)
+    shaper = RowShaper(shape, offset_range)
+    writer = RangeWriter(table_path, shape, offset_range)
+    try:
+        with open_cluster(options) as cluster:
+            for columns in read_columns(cluster, options, offset_range, decoded_columns(decoded)):
+                batch = maker.batch(columns)
+                rows = shaper.rows(batch.select(names), batch.column("offset"))
+                writer.add(rows)
+        return writer.finish()
+    except BaseException:
+        writer.abandon()
+        raise
+
+
+def _filesystem(path: str) -> tuple[pyarrow.fs.FileSystem, str]:
+    if "://" in path:
+        filesystem, root = pyarrow.fs.FileSystem.from_uri(path)
+        return filesystem, root.rstrip("/")
+    return pyarrow.fs.LocalFileSystem(), path.rstrip("/")
+
+
+def _statistics(metadata: pq.FileMetaData, rows: int) -> str:
+    """Least, greatest and nulls of the flat columns that have them, over all row groups."""
+    columns: dict[str, tuple[Any, Any, int]] = {}
+    for index in range(metadata.num_columns):
+        groups = [metadata.row_group(group).column(index) for group in range(metadata.num_row_groups)]
+        name = groups[0].path_in_schema
+        found = [group.statistics for group in groups]
+        if "." in name or any(each is None or not each.has_null_count for each in found):
+            continue
+        nulls = sum(each.null_count for each in found)
+        bounded = [each for each in found if each.has_min_max]
+        if not bounded or len(bounded) < sum(each.num_values > 0 for each in found):
+            columns[name] = (None, None, nulls)
+            continue
+        least = min(each.min for each in bounded)
+        greatest = max(each.max for each in bounded)
+        columns[name] = (*_bounds(least, greatest), nulls)
+    return file_statistics(rows, columns)
+
+
+_TEXT_BOUND_MAX: Final = 32
+
+
+def _bounds(least: Any, greatest: Any) -> tuple[Any, Any]:
+    """As Delta writes them; bounds of long text are left out, since a cut one would have to be rounded up."""
+    if isinstance(least, datetime.datetime):
+        return _timestamp_text(least, 0), _timestamp_text(greatest, 999)
+    if isinstance(least, datetime.date):
+        return least.isoformat(), greatest.isoformat()
+    if isinstance(least, str) and (len(least) > _TEXT_BOUND_MAX or len(greatest) > _TEXT_BOUND_MAX):
+        return None, None
+    if isinstance(least, (bool, int, str)):
+        return least, greatest
+    if isinstance(least, float) and least - least == 0.0 == greatest - greatest:
+        return least, greatest
+    return None, None
+
+
+def _timestamp_text(moment: datetime.datetime, beyond_ms_us: int) -> str:
+    """Milliseconds, as Delta has them; `beyond_ms_us` rounds an upper bound up."""
+    rounded = moment.astimezone(datetime.UTC) + datetime.timedelta(microseconds=beyond_ms_us)
+    return rounded.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def manifest_schema() -> pa.Schema:
+    """The row that a task gives Spark for each range."""
+    return pa.schema(
+        [
+            pa.field("topic", pa.string()),
+            pa.field("partition", pa.int32()),
+            pa.field("start", pa.int64()),
+            pa.field("end", pa.int64()),
+            pa.field("topicId", pa.string()),
+            pa.field("path", pa.string()),
+            pa.field("size", pa.int64()),
+            pa.field("rows", pa.int64()),
+            pa.field("statistics", pa.string()),
+            pa.field("recordBytes", pa.int64()),
+        ]
+    )
+
+
+MANIFEST_DDL: Final = (
+    "topic string, partition int, start bigint, end bigint, topicId string, path string, size bigint, rows bigint,"
+    " statistics string, recordBytes bigint"
+)
+
+
+def manifest(written: WrittenRange) -> Iterator[pa.RecordBatch]:
+    """`written` as the one batch of a task."""
+    offsets = written.offsets
+    row = {
+        "topic": offsets.topic,
+        "partition": offsets.partition,
+        "start": offsets.start,
+        "end": offsets.end,
+        "topicId": offsets.topic_id,
+        "path": written.path,
+        "size": written.size,
+        "rows": written.rows,
+        "statistics": written.statistics,
+        "recordBytes": written.record_bytes,
+    }
+    yield pa.RecordBatch.from_pylist([row], schema=manifest_schema())
+
+
+def from_manifest(row: Any) -> WrittenRange:
+    """The inverse of `manifest`, from a row that Spark collected."""
+    offsets = OffsetRange(row["topic"], row["partition"], row["start"], row["end"], row["topicId"])
+    return WrittenRange(offsets, row["path"], row["size"], row["rows"], row["statistics"], row["recordBytes"])

@@ -1,0 +1,116 @@
+"""A Spark session on this machine for jobs that start, work and end: quick to start, quiet, and without surprises.
+
+Spark says "no Java" with a stack trace of its gateway, and "too old a Java" with a class file version; both are found
+here before Spark is started. Nothing is fetched: no Ivy, no Maven, the source is Python. The JVM compiles with C1 only
+(-XX:TieredStopAtLevel=1) and collects serially: that halves the start, and in this package's jobs record bytes never
+enter the JVM. For jobs that compute much in the JVM, pass `quick_start=False`.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tidelog.pipeline.errors import JavaMissing, PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_MIN: Final = 17
+"""What Spark 4 is compiled for."""
+_JAVA_TIMEOUT_S: Final = 20
+_INSTALL_JAVA: Final = (
+    "On Debian and Ubuntu: apt install openjdk-17-jre-headless; elsewhere see https://adoptium.net. Then set JAVA_HOME, or put"
+    " java on the PATH."
+)
+
+
+def check_java(environment: Mapping[str, str] | None = None) -> int:
+    """The major version of the Java that Spark will run on; raises `JavaMissing` where it can't."""
+    environment = os.environ if environment is None else environment
+    home = environment.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environment.get("PATH"))
+    if java is None:
+        raise JavaMissing(f"Spark needs Java {JAVA_MIN} or later, and there is no java here. {_INSTALL_JAVA}")
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_JAVA_TIMEOUT_S, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        where = f"JAVA_HOME is {home}, but " if home else ""
+        raise JavaMissing(
+            f"Spark needs Java {JAVA_MIN} or later; {where}{java} -version fails: {error}. {_INSTALL_JAVA}"
+        ) from error
+    version = java_version(answer.stderr + answer.stdout)
+    if version is None:
+        raise JavaMissing(f"{java} -version does not say which Java it is: {answer.stderr.strip()!r}. {_INSTALL_JAVA}")
+    if version < JAVA_MIN:
+        raise JavaMissing(f"Spark needs Java {JAVA_MIN} or later; {java} is Java {version}. {_INSTALL_JAVA}")
+    return version
+
+
+def java_version(text: str) -> int | None:
+    """The major version in what `java -version` prints (8 for "1.8.0_402", 17 for "17.0.15"); None if it names none."""
+    found = re.search(r'version "(\d{1,6})(?:\.(\d{1,6}))?', text)
+    if found is None:
+        return None
+    major = int(found[1])
+    return int(found[2]) if major == 1 and found[2] else major
+
+
+def spark_session(
+    name: str,
+    *,
+    cores: int | None = None,
+    memory: str = "1g",
+    scratch: Path | None = None,
+    quick_start: bool = True,
+    settings: Mapping[str, str] | None = None,
+) -> "SparkSession":
+    """The process's Spark session, started if there is none yet; raises `JavaMissing` or `PipelineError`.
+
+    `cores` None uses all of them; `scratch` is for Spark's temporary files (None: the system's place for such);
+    `settings` come last and win. An existing session is returned as it is: a user's Spark keeps the user's settings.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise PipelineError("PySpark is not installed: pip install 'tidelog[spark]'") from error
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    if "SPARK_REMOTE" not in os.environ:
+        check_java()
+    builder = SparkSession.builder.master(f"local[{cores or '*'}]").appName(name)
+    for key, value in (_defaults(memory, scratch, quick_start) | dict(settings or {})).items():
+        builder = builder.config(key, value)
+    # Workers must be this interpreter: whatever "python3" is on the PATH may lack the project or be another version.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _defaults(memory: str, scratch: Path | None, quick_start: bool) -> dict[str, str]:
+    java = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1" if quick_start else ""
+    settings = {
+        "spark.driver.memory": memory,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": java.strip(),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.streaming.stopTimeout": "30s",
+    }
+    if scratch is not None:
+        settings["spark.local.dir"] = str(scratch / "local")
+        settings["spark.sql.warehouse.dir"] = str(scratch / "warehouse")
+    return settings

@@ -1,0 +1,366 @@
+"""Topic to Delta table, exactly once: the fused path.
+
+    Spark's driver            plans offset ranges, a batch at a time, and writes them to the checkpoint first
+      task, task, task        fetch their range, decode it, write it as Parquet (`parquet`), tell Spark one row a file
+    driver                    commits those files to Delta in one atomic step that also moves the table's own
+                              offsets (`delta`), then publishes progress to a consumer group
+
+So record bytes never enter the JVM, and whatever is killed when, the next run finds either a batch that the table does
+not have, whose ranges it takes again, or one that it has, which it leaves alone.
+
+In terms of Spark this is a streaming query: its source is the topic, "read" by tasks that write files and yield what
+they wrote, and its sink is `foreachBatch`. That needs one Python worker a task, where a source of ranges and a separate
+sink would need two.
+"""
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark.sql.datasource import DataSource, InputPartition
+from pyspark.sql.types import StructType
+
+from pyspark_tidelog.batch import RangePartition
+from pyspark_tidelog.offsets import OffsetRange
+from pyspark_tidelog.options import EARLIEST, SourceOptions, parse_options
+from pyspark_tidelog.planning import (
+    Partitions,
+    latest_offsets,
+    open_cluster,
+    required_partitions,
+    starting_offsets,
+)
+from pyspark_tidelog.progress import publish
+from pyspark_tidelog.reading import read_columns
+from pyspark_tidelog.stream import TidelogStreamReader
+from tidelog.client.blocking import BlockingCluster
+from tidelog.model.identifiers import TopicPartition
+from tidelog.pipeline import delta
+from tidelog.pipeline.errors import PipelineError, TableMismatch
+from tidelog.pipeline.json_values import infer_schema
+from tidelog.pipeline.parquet import MANIFEST_DDL, from_manifest, manifest, write_range
+from tidelog.pipeline.shape import (
+    METADATA,
+    REASON,
+    UNPARSED,
+    BadRecords,
+    TableShape,
+    ValueFormat,
+    json_shape,
+    raw_shape,
+    text_shape,
+)
+from tidelog.records.columns import Column
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+SAMPLE_RECORDS: Final = 1_000
+"""Records a partition that columns are inferred from."""
+TRIGGER_INTERVAL_S_DEFAULT: Final = 10.0
+"""Between two batches of a continuous run: each makes a file a partition, and small files make slow tables."""
+CHECKPOINTS: Final = "_checkpoints"
+"""Folder inside the table, which Delta's readers and vacuum pass over because of its underscore."""
+_SOURCE: Final = "tidelog_table_files"
+_SHAPE_OPTION: Final = "table.shape"
+_PATH_OPTION: Final = "table.path"
+
+
+@dataclass(frozen=True, slots=True)
+class TableJob:
+    """Which topic becomes which table, and how."""
+
+    bootstrap: str
+    topic: str
+    path: str
+    """A local path, or a URI that both pyarrow and delta-rs can write (s3://..., abfss://..., gs://...)."""
+    value: ValueFormat = ValueFormat.RAW
+    columns: tuple[str, ...] | None = None
+    """The table's columns; None for all that the format gives."""
+    value_schema: pa.Schema | None = None
+    """Columns of JSON values; None: those of the table if there is one, else inferred from a sample."""
+    bad_records: BadRecords = BadRecords.FAIL
+    starting_offsets: str = "earliest"
+    """Where a new table begins: earliest, latest or the source's JSON. A table that has rows goes on where it stands."""
+    once: bool = False
+    """Take what there is now and end, instead of running until stopped."""
+    trigger_interval_s: float = TRIGGER_INTERVAL_S_DEFAULT
+    offsets_max_per_trigger: int | None = None
+    group: str | None = None
+    """Consumer group that progress is published to; None for `tidelog-table-<topic>`."""
+    source_options: Mapping[str, str] = field(default_factory=dict)
+    """Further options of format("tidelog"), failOnDataLoss and minPartitions for example."""
+
+    @property
+    def progress_group(self) -> str:
+        return self.group or f"tidelog-table-{self.topic}"
+
+    @property
+    def table_path(self) -> str:
+        """Absolute, since tasks may run elsewhere."""
+        return self.path if "://" in self.path else os.path.abspath(self.path)
+
+    @property
+    def checkpoint(self) -> str:
+        return f"{self.table_path}/{CHECKPOINTS}/{self.topic}"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDone:
+    """A batch that is in the table."""
+
+    topic: str
+    batch: int
+    rows: int
+    record_bytes: int
+    """Bytes of the decoded columns."""
+    file_bytes: int
+    files: int
+    version: int
+    """Of the table, after the batch."""
+    replayed: bool
+    """The table had it already; nothing was written."""
+    offsets: Mapping[TopicPartition, int]
+    """The next offset of each partition that the batch touched."""
+    seconds: float
+
+
+class TableFiles(DataSource):
+    """The streaming source whose tasks write a table's files and yield what they wrote; registered by `start_table`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return _SOURCE
+
+    def schema(self) -> str:
+        return MANIFEST_DDL
+
+    def streamReader(self, schema: StructType) -> "TableFilesReader":  # noqa: N802  # Spark's name.
+        given = {name: value for name, value in self.options.items() if not name.lower().startswith("table.")}
+        shape = TableShape.from_text(self.options[_SHAPE_OPTION])
+        return TableFilesReader(parse_options(given, streaming=True), self.options[_PATH_OPTION], shape)
+
+
+class TableFilesReader(TidelogStreamReader):
+    """Plans as the source does; a task writes its range instead of handing it on."""
+
+    def __init__(self, options: SourceOptions, table_path: str, shape: TableShape) -> None:
+        super().__init__(options)
+        self._table_path = table_path
+        self._shape = shape
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"table_path": self._table_path, "shape": self._shape.to_text()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(  # type: ignore[misc]  # A copy starts as a new one.
+            state["options"], state["table_path"], TableShape.from_text(state["shape"])
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """One row: what was written of the range."""
+        if not isinstance(partition, RangePartition):
+            return iter(())
+        return manifest(write_range(self._options, partition.value, self._table_path, self._shape))
+
+
+class TableCommitter:
+    """The driver's part: one Delta commit a batch. Called by Spark, one batch at a time."""
+
+    def __init__(
+        self,
+        job: TableJob,
+        table: DeltaTable,
+        shape: TableShape,
+        cluster: BlockingCluster,
+        on_batch: Callable[[BatchDone], None] | None,
+    ) -> None:
+        self._job = job
+        self._table = table
+        self._shape = shape
+        self._cluster = cluster
+        self._on_batch = on_batch
+        self.failure: Exception | None = None
+        """What went wrong in here: Spark wraps it into text."""
+
+    def __call__(self, frame: "DataFrame", batch: int) -> None:
+        try:
+            self._commit(frame, batch)
+        except Exception as error:
+            self.failure = error
+            raise
+
+    def _commit(self, frame: "DataFrame", batch: int) -> None:
+        started = time.monotonic()
+        # Spark keeps this id in the checkpoint: it outlives restarts, and a new checkpoint has another.
+        query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        if query is None:
+            raise PipelineError("Spark did not say which streaming query a batch belongs to")
+        table = self._table
+        table.update_incremental()
+        replayed = delta.is_committed(table, query, batch)
+        # A replayed batch is not even read; any other is, exactly once: reading writes the files.
+        written = [] if replayed else [from_manifest(row) for row in frame.collect()]
+        if written:
+            replayed = not delta.commit_batch(table, self._shape.schema, query, batch, written)
+        ends: dict[TopicPartition, int] = {}
+        for each in written:
+            partition = each.offsets.topic_partition
+            ends[partition] = max(ends.get(partition, 0), each.offsets.end)
+        if ends:
+            publish(self._cluster, self._job.progress_group, ends)
+        if self._on_batch is not None:
+            self._on_batch(
+                BatchDone(
+                    topic=self._job.topic,
+                    batch=batch,
+                    rows=0 if replayed else sum(each.rows for each in written),
+                    record_bytes=sum(each.record_bytes for each in written),
+                    file_bytes=sum(each.size for each in written),
+                    files=sum(1 for each in written if each.path),
+                    version=table.version(),
+                    replayed=replayed,
+                    offsets=ends,
+                    seconds=time.monotonic() - started,
+                )
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TableRun:
+    """A job under way."""
+
+    job: TableJob
+    query: "StreamingQuery"
+    committer: TableCommitter
+    shape: TableShape
+    backlog: int
+    """Offsets between where the table stood and the end of the topic, when the job started."""
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Until the job has ended (True) or the time is over; raises what ended it, in its own words."""
+        try:
+            return self.query.awaitTermination(timeout_s) is not False  # type: ignore[arg-type]  # Spark takes floats.
+        except Exception as error:
+            raise self._explained(error) from error
+
+    def stop(self) -> None:
+        """Ends a continuous job after the batch under way is given up; what was committed stays."""
+        self.query.stop()
+
+    def _explained(self, error: Exception) -> Exception:
+        failure = self.committer.failure
+        if isinstance(failure, PipelineError):
+            return failure
+        reason = python_reason(str(failure or error))
+        return PipelineError(reason) if reason is not None else error
+
+
+def python_reason(text: str) -> str | None:
+    """The message of this project's exception in what Spark makes of it; None where it is of another making."""
+    names = r"(?:tidelog|pyspark_tidelog)\.[\w.]+\.(\w+)"
+    found = re.findall(rf"^\s*(?:[\w.]+: )?{names}: (.+)$", text, re.MULTILINE)
+    return found[-1][1].strip() if found else None
+
+
+def start_table(
+    spark: "SparkSession", job: TableJob, *, on_batch: Callable[[BatchDone], None] | None = None
+) -> TableRun:
+    """Starts a job; raises `SourceError`, `PipelineError`, `KafkaError` or `ClientError` where it cannot begin."""
+    options = _source_options(job)
+    parsed = parse_options(options, streaming=True)
+    cluster = open_cluster(parsed)
+    found = required_partitions(cluster, parsed)
+    shape = _shape(job, parsed, cluster, found)
+    table = delta.open_table(job.table_path, shape.schema, description=f"topic {job.topic}, by tidelog")
+    topic_id = found.topic_ids.get(job.topic, "")
+    stands = delta.next_offsets(table, found.partitions, topic_id)
+    if stands:
+        # Heeded by a query without a checkpoint only: it goes on where the table stands.
+        options["startingOffsets"] = _offsets_json(found.partitions, stands)
+        publish(cluster, job.progress_group, stands)
+    ends = latest_offsets(cluster, parsed, found.partitions)
+    starts = stands or starting_offsets(cluster, parsed, found)
+    committer = TableCommitter(job, table, shape, cluster, on_batch)
+    query = _start_query(spark, job, options, shape, committer)
+    backlog = sum(max(0, end - starts.get(each, 0)) for each, end in ends.items())
+    return TableRun(job, query, committer, shape, backlog)
+
+
+def _start_query(
+    spark: "SparkSession",
+    job: TableJob,
+    options: Mapping[str, str],
+    shape: TableShape,
+    committer: TableCommitter,
+) -> "StreamingQuery":
+    spark.dataSource.register(TableFiles)
+    reader = spark.readStream.format(_SOURCE).options(**options)
+    frame = reader.option(_SHAPE_OPTION, shape.to_text()).option(_PATH_OPTION, job.table_path).load()
+    writer = frame.writeStream.foreachBatch(committer).option("checkpointLocation", job.checkpoint)
+    writer = writer.queryName(f"tidelog table {job.topic} {Path(job.path).name}")
+    if job.once:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{max(0, round(job.trigger_interval_s * 1000))} milliseconds").start()
+
+
+def _source_options(job: TableJob) -> dict[str, str]:
+    options = dict(job.source_options)
+    options["kafka.bootstrap.servers"] = job.bootstrap
+    options["subscribe"] = job.topic
+    options.setdefault("startingOffsets", job.starting_offsets)
+    if job.offsets_max_per_trigger is not None:
+        options["maxOffsetsPerTrigger"] = str(job.offsets_max_per_trigger)
+    return options
+
+
+def _offsets_json(partitions: tuple[TopicPartition, ...], stands: Mapping[TopicPartition, int]) -> str:
+    offsets = ", ".join(f'"{each.partition}": {stands.get(each, EARLIEST)}' for each in partitions)
+    return f'{{"{partitions[0].topic}": {{{offsets}}}}}'
+
+
+def _shape(job: TableJob, options: SourceOptions, cluster: BlockingCluster, found: Partitions) -> TableShape:
+    match job.value:
+        case ValueFormat.RAW:
+            if job.bad_records is BadRecords.KEEP:
+                raise TableMismatch("raw values are never bad: bad records can be kept of text and json values only")
+            return raw_shape(job.columns)
+        case ValueFormat.TEXT:
+            return text_shape(job.columns, job.bad_records)
+        case ValueFormat.JSON:
+            return json_shape(_value_schema(job, options, cluster, found), job.columns, job.bad_records)
+
+
+def _value_schema(job: TableJob, options: SourceOptions, cluster: BlockingCluster, found: Partitions) -> pa.Schema:
+    if job.value_schema is not None:
+        return job.value_schema
+    if DeltaTable.is_deltatable(job.table_path):
+        known = {*METADATA, UNPARSED, REASON}
+        return pa.schema([each for each in delta.table_schema(DeltaTable(job.table_path)) if each.name not in known])
+    return infer_schema(sample_values(cluster, options, found))
+
+
+def sample_values(cluster: BlockingCluster, options: SourceOptions, found: Partitions) -> list[bytes | None]:
+    """Values of the first `SAMPLE_RECORDS` offsets of each partition, from where the job starts."""
+    starts = starting_offsets(cluster, options, found)
+    ends = latest_offsets(cluster, options, found.partitions)
+    values: list[bytes | None] = []
+    for each in found.partitions:
+        end = min(ends[each], starts[each] + SAMPLE_RECORDS)
+        if starts[each] >= end:
+            continue
+        wanted = OffsetRange(each.topic, each.partition, starts[each], end, found.topic_ids.get(each.topic, ""))
+        for columns in read_columns(cluster, options, wanted, Column.VALUE):
+            if columns.value is None:
+                continue
+            buffers = [columns.value.validity, columns.value.offsets, columns.value.data or b""]
+            wrapped = [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers]
+            values += pa.Array.from_buffers(pa.binary(), columns.rows, wrapped, columns.value.null_count).to_pylist()
+    return values
