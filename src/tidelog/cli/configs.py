@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -135,7 +135,7 @@ def _everything(cluster: BlockingCluster) -> list[ConfigResource]:
     return _resources(list(topics), sorted(cluster.routing.brokers), True)
 
 
-_LAYERS = {
+_LAYERS: Final = {
     ResourceType.TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG,
     ResourceType.BROKER: ConfigSource.DYNAMIC_BROKER_CONFIG,
 }

@@ -2,7 +2,7 @@
 
 JSON lines carry everything, so that what one cluster's `consume -o json` prints, another's `produce -f json` takes:
 
-    {"key": "k", "value": "v", "headers": [{"key": "h", "value": "x"}], "partition": 0, "offset": 7, "timestamp": 1700000000000}
+    {"key": "k", "value": "v", "headers": [{"key": "h", "value": "x"}], "partition": 0, "timestamp": 1700000000000}
 
 Bytes that are no UTF-8 are under `key_base64` and `value_base64` instead. On the way in, a value that is no string is
 taken as JSON, and headers may be an object.
@@ -167,7 +167,7 @@ class ConsumedRecord:
 def consumed_records(
     data: FetchedData, end_offset: int | None, columns: Column = ALL, *, committed_only: bool = False
 ) -> Iterator[ConsumedRecord]:
-    """The records of a piece from its fetch offset up to `end_offset` (exclusive); columns left out are None or empty."""
+    """The records of a piece from its fetch offset up to `end_offset` (exclusive); columns left out are None."""
     topic, partition = data.topic_partition
     aborted = AbortedTransactions(data.aborted) if committed_only else None
     position, start = 0, data.fetch_offset

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, Final
 
 import typer
@@ -23,7 +23,7 @@ from tidelog.client import admin
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.admin import ConfigEntry, ConfigResource, EligibleReplicas, NewTopic, Reassignment, ResourceType
 from tidelog.client.blocking import BlockingCluster
-from tidelog.client.routing import TopicView
+from tidelog.client.routing import PartitionView, TopicView
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition, format_topic_id
 
@@ -87,7 +87,7 @@ def create(
         results = cluster.run(admin.create_topics(cluster.routing, wanted, validate_only=dry_run))
     refused = []
     created = []
-    for name, result in results.items():
+    for result in results.values():
         if not isinstance(result, KafkaError):
             created.append(result)
         elif not (if_not_exists and result.code is ErrorCode.TOPIC_ALREADY_EXISTS):
@@ -190,20 +190,17 @@ def describe(
     """Describe topics (all, if none is named): leaders, replicas, ISR, settings."""
     with _cluster(bootstrap, timeout) as cluster:
         description, refused = _gather(cluster, topics, exclude_internal=exclude_internal, if_exists=if_exists)
-    filters = [
-        chosen
-        for wanted, chosen in (
-            (under_replicated, lambda view, p: len(p.isr) < len(p.replicas)),
-            (unavailable, lambda view, p: p.leader < 0 or p.leader in p.offline),
-            (under_min_isr, lambda view, p: len(p.isr) < description.min_isr(view.name)),
-            (at_min_isr, lambda view, p: len(p.isr) == description.min_isr(view.name)),
-        )
-        if wanted
+    kinds: list[tuple[bool, Callable[[str, PartitionView], bool]]] = [
+        (under_replicated, lambda _, partition: len(partition.isr) < len(partition.replicas)),
+        (unavailable, lambda _, partition: partition.leader < 0 or partition.leader in partition.offline),
+        (under_min_isr, lambda topic, partition: len(partition.isr) < description.min_isr(topic)),
+        (at_min_isr, lambda topic, partition: len(partition.isr) == description.min_isr(topic)),
     ]
+    filters = [chosen for wanted, chosen in kinds if wanted]
     if len(filters) > 1:
         raise WrongUsage("only one kind of partitions can be asked for at a time")
     partitions = {
-        view.name: [p for p in view.partitions.values() if not filters or filters[0](view, p)]
+        view.name: [p for p in view.partitions.values() if not filters or filters[0](view.name, p)]
         for view in description.topics.values()
         if not with_overrides or _overrides(description, view.name)
     }
@@ -374,7 +371,7 @@ def _refuse(errors: list[KafkaError], output: Form) -> None:
 
 
 def _describe_as_kafka(
-    description: _Description, partitions: dict[str, list[Any]], *, headers: bool, rows: bool
+    description: _Description, partitions: dict[str, list[PartitionView]], *, headers: bool, rows: bool
 ) -> None:
     for name, chosen in partitions.items():
         view = description.topics[name]
@@ -402,7 +399,7 @@ def _describe_as_kafka(
             print(line)
 
 
-def _describe_as_tables(description: _Description, partitions: dict[str, list[Any]]) -> None:
+def _describe_as_tables(description: _Description, partitions: dict[str, list[PartitionView]]) -> None:
     for name, chosen in partitions.items():
         view = description.topics[name]
         print(
@@ -429,7 +426,7 @@ def _describe_as_tables(description: _Description, partitions: dict[str, list[An
         print_table(columns + (["Adding", "Removing"] if moving else []), rows)
 
 
-def _topic_json(description: _Description, name: str, partitions: list[Any]) -> dict[str, Any]:
+def _topic_json(description: _Description, name: str, partitions: list[PartitionView]) -> dict[str, Any]:
     view = description.topics[name]
     return {
         "topic": name,
@@ -442,7 +439,7 @@ def _topic_json(description: _Description, name: str, partitions: list[Any]) -> 
     }
 
 
-def _partition_json(description: _Description, name: str, partition: Any) -> dict[str, Any]:
+def _partition_json(description: _Description, name: str, partition: PartitionView) -> dict[str, Any]:
     topic_partition = TopicPartition(name, partition.partition)
     shown: dict[str, Any] = {
         "partition": partition.partition,

@@ -54,23 +54,18 @@ def create_topics(
     routing: Routing, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_s: float | None = None
 ) -> Operation[dict[str, CreatedTopic | KafkaError]]:
     """Creates topics, or with `validate_only` says what creating them would say."""
-    kind = messages.CreateTopicsRequest.CreatableTopic
-    request = messages.CreateTopicsRequest(
+    kind = messages.CreateTopicsRequest
+    request = kind(
         topics=[
-            kind(
+            kind.CreatableTopic(
                 name=topic.name,
                 num_partitions=BROKER_DEFAULT if topic.assignment else topic.partitions,
                 replication_factor=BROKER_DEFAULT if topic.assignment else topic.replication_factor,
                 assignments=[
-                    messages.CreateTopicsRequest.CreatableReplicaAssignment(
-                        partition_index=partition, broker_ids=list(replicas)
-                    )
+                    kind.CreatableReplicaAssignment(partition_index=partition, broker_ids=list(replicas))
                     for partition, replicas in sorted((topic.assignment or {}).items())
                 ],
-                configs=[
-                    messages.CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
-                    for key, value in topic.configs.items()
-                ],
+                configs=[kind.CreatableTopicConfig(name=key, value=value) for key, value in topic.configs.items()],
             )
             for topic in topics
         ],
@@ -117,17 +112,14 @@ def create_partitions(
     timeout_s: float | None = None,
 ) -> Operation[dict[str, KafkaError | None]]:
     """Grows topics to `counts` partitions in all; `assignments` [topic] -> replicas of each new partition."""
-    kind = messages.CreatePartitionsRequest.CreatePartitionsTopic
+    kind = messages.CreatePartitionsRequest
     chosen = assignments or {}
-    request = messages.CreatePartitionsRequest(
+    request = kind(
         topics=[
-            kind(
+            kind.CreatePartitionsTopic(
                 name=name,
                 count=count,
-                assignments=[
-                    messages.CreatePartitionsRequest.CreatePartitionsAssignment(broker_ids=list(replicas))
-                    for replicas in chosen[name]
-                ]
+                assignments=[kind.CreatePartitionsAssignment(broker_ids=list(replicas)) for replicas in chosen[name]]
                 if name in chosen
                 else None,
             )
@@ -465,7 +457,7 @@ def describe_log_dirs(
     *,
     timeout_s: float | None = None,
 ) -> Operation[dict[int, list[LogDirectory] | KafkaError]]:
-    """The log directories of brokers (None: of all), [broker] -> directories; KafkaError for a broker that is not there."""
+    """The log directories of brokers (None: all), [broker] -> directories; KafkaError for one that is not there."""
     deadline = routing.deadline(timeout_s)
     yield from routing.refresh((), deadline)
     wanted = sorted(routing.brokers) if broker_ids is None else list(broker_ids)

@@ -386,10 +386,10 @@ class _RangeReader:
         ((_, code, _, data),) = fetched(response, self._routing, {self._topic_partition: position})
         if code is ErrorCode.NONE:
             return data
-        error = KafkaError(code, str(self._topic_partition))
+        refusal = KafkaError(code, str(self._topic_partition))
         if not code.retriable:
-            raise self._cluster._with_range(error, self._topic_partition, position)
-        self._back_off(error, deadline)
+            raise self._cluster._with_range(refusal, self._topic_partition, position)
+        self._back_off(refusal, deadline)
         return None
 
     def _send_ahead(self, position: int, deadline: Deadline) -> None:

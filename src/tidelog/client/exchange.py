@@ -20,7 +20,7 @@ from tidelog.protocol.apis import ApiKey
 from tidelog.protocol.errors import ProtocolError
 
 FRAME_SIZE_MAX: Final = 512 << 20
-"""Bytes. A Fetch response is at most fetch.max.bytes (50 MiB by default) and one batch; more is not Kafka's protocol."""
+"""Bytes. A Fetch response has at most fetch.max.bytes (50 MiB by default) and one batch: more is no Kafka."""
 
 SIZE_PREFIX: Final = 4
 _RESPONSE_HEADER_MIN: Final = 4

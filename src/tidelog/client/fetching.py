@@ -1,4 +1,4 @@
-"""Fetch requests and what comes back, for every version: by topic name up to version 12, by topic id from 13 on. No I/O.
+"""Fetch requests and what comes back, for every version: by topic name up to version 12, by id from 13 on. No I/O.
 
 Record bytes stay as they came, a view into the response's frame, cut to whole batches: a broker sends its files as
 they lie, so the first batch may begin before the offset asked for, and the last one may be cut short.
@@ -39,7 +39,7 @@ class FetchSettings:
     max_wait_ms: int = 500
     min_bytes: int = 1
     max_bytes: int = 50 << 20
-    partition_max_bytes: int = 4 << 20
+    partition_max_bytes: int = 8 << 20
     isolation: int = READ_UNCOMMITTED
 
 
@@ -103,9 +103,9 @@ def fetched(
         name = topic.topic or routing.topic_name(topic.topic_id)
         for partition in topic.partitions:
             topic_partition = TopicPartition(name or "", partition.partition_index)
-            position = positions.get(topic_partition)
-            if position is None:
+            if topic_partition not in positions:
                 raise InvalidResponse(f"a broker answers a fetch with {topic_partition}, which was not asked for")
+            position = positions[topic_partition]
             if partition.error_code:
                 data = dataclasses.replace(
                     _nothing(topic_partition, position),

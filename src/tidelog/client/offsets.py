@@ -11,7 +11,7 @@ from tidelog.client.exchange import ByVersion
 from tidelog.client.fetching import READ_UNCOMMITTED
 from tidelog.client.routing import Operation, Routing, partition_error
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
@@ -182,7 +182,7 @@ def committed_offsets(
         raise KafkaError(ErrorCode(answer.error_code), f"group '{group}'")
     found: dict[TopicPartition, CommittedOffset] = {}
     for topic in answer.topics:
-        name = getattr(topic, "name", "") or routing.topic_name(getattr(topic, "topic_id", b"")) or "?"
+        name = topic.name or routing.topic_name(getattr(topic, "topic_id", ZERO_TOPIC_ID)) or "?"
         for entry in topic.partitions:
             tp = TopicPartition(name, entry.partition_index)
             if entry.error_code:

@@ -130,15 +130,15 @@ class _Batch:
             headers = None
             if self.header_keys:
                 headers = HeadersColumn(
-                    array("i", accumulate(self.header_counts, initial=0)),
-                    _binary_column(self.header_keys),
-                    _binary_column(self.header_values),
+                    memoryview(array("i", accumulate(self.header_counts, initial=0))),
+                    _column(self.header_keys),
+                    _column(self.header_values),
                 )
             (self.data,) = encode_columns(
                 rows=len(self.values),
-                timestamp=self.timestamps,
-                key=_binary_column(self.keys),
-                value=_binary_column(self.values),
+                timestamp=memoryview(self.timestamps),
+                key=_nullable_column(self.keys),
+                value=_nullable_column(self.values),
                 headers=headers,
                 batch_bytes_max=1 << 30,
                 codec=settings.codec,
@@ -237,7 +237,7 @@ class Producer:
         return delivery
 
     async def flush(self) -> None:
-        """Waits until everything sent so far is acknowledged or has failed; raises the first failure since the last flush."""
+        """Waits until all that was sent is acknowledged or has failed; raises the first failure since the last one."""
         self._flushing += 1
         self._wake.set()
         try:
@@ -247,7 +247,7 @@ class Producer:
         self.raise_failure()
 
     def raise_failure(self) -> None:
-        """Raises the first failure since the last flush, if there was one: for those who send much and await nothing."""
+        """Raises the first failure since the last flush, if any: for those who send much and await nothing."""
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
@@ -430,20 +430,22 @@ class Producer:
                     batch.done.cancel()
 
 
-def _binary_column(values: Sequence[bytes | None]) -> BinaryColumn | None:
+def _nullable_column(values: Sequence[bytes | None]) -> BinaryColumn | None:
     """A column of these values; None, which stands for all null, where they are."""
-    nulls = values.count(None)
-    if nulls == len(values):
-        return None
-    if not nulls:
-        offsets = array("i", accumulate(map(len, values), initial=0))  # type: ignore[arg-type]  # None was ruled out.
-        return BinaryColumn(offsets, b"".join(values))  # type: ignore[arg-type]  # None was ruled out.
+    return None if values.count(None) == len(values) else _column(values)
+
+
+def _column(values: Sequence[bytes | None]) -> BinaryColumn:
     present = [value or b"" for value in values]
+    offsets = memoryview(array("i", accumulate(map(len, present), initial=0)))
+    nulls = values.count(None)
+    if not nulls:
+        return BinaryColumn(offsets, b"".join(present))
     validity = bytearray((len(values) + 7) // 8)
     for index, value in enumerate(values):
         if value is not None:
             validity[index >> 3] |= 1 << (index & 7)
-    return BinaryColumn(array("i", accumulate(map(len, present), initial=0)), b"".join(present), validity, nulls)
+    return BinaryColumn(offsets, b"".join(present), validity, nulls)
 
 
 def _leaderless(batch: _Batch) -> KafkaError:

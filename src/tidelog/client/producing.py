@@ -24,7 +24,7 @@ class ProducedBatch:
 
 
 def produce_request(
-    routing: Routing, batches: Mapping[TopicPartition, bytes], *, acks: int, timeout_ms: int = 30_000
+    routing: Routing, batches: Mapping[TopicPartition, bytes | bytearray], *, acks: int, timeout_ms: int = 30_000
 ) -> Any:
     """A request that appends to each partition the batches given, all of partitions with one leader."""
     kind = messages.ProduceRequest
@@ -45,7 +45,7 @@ def produce_request(
 
 
 def produced(
-    response: Any, routing: Routing, batches: Mapping[TopicPartition, bytes]
+    response: Any, routing: Routing, batches: Mapping[TopicPartition, bytes | bytearray]
 ) -> Iterator[tuple[TopicPartition, ErrorCode, str | None, ProducedBatch]]:
     """The partitions of a response to `produce_request`; None as response stands for acks=0."""
     if response is None:
@@ -64,7 +64,11 @@ def produced(
 
 
 def produce_batches(
-    routing: Routing, batches: Mapping[TopicPartition, bytes], *, acks: int = -1, timeout_s: float | None = None
+    routing: Routing,
+    batches: Mapping[TopicPartition, bytes | bytearray],
+    *,
+    acks: int = -1,
+    timeout_s: float | None = None,
 ) -> Operation[dict[TopicPartition, ProducedBatch | KafkaError]]:
     """Appends prebuilt batches, each partition's at its leader, again after errors that may pass."""
     deadline = routing.deadline(timeout_s)

@@ -1,0 +1,242 @@
+"""`tidelog table`: a topic into a Delta table on Spark, exactly once, until there is no more or for ever."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidelog.cli.errors import Refused, WrongUsage
+from tidelog.cli.options import Bootstrap, Form, Output, key_values
+from tidelog.cli.output import size
+from tidelog.client.addresses import DEFAULT_BOOTSTRAP
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidelog.pipeline.table import BatchDone, TableJob, TableRun
+
+app = typer.Typer(add_completion=False, help="A topic into a Delta table on Spark.")
+
+
+@app.command()
+def table(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to take.")],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="The Delta table; it is made if there is none.")],
+    once: Annotated[bool, typer.Option("--once", help="Take what there is now and end.")] = False,
+    value: Annotated[
+        str,
+        typer.Option("--value", metavar="raw|text|json", help="What values are; json gives a column for each field."),
+    ] = "raw",
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            "--schema",
+            metavar="DDL",
+            help='Columns of JSON values, as "year INT, time TIMESTAMP".',
+            show_default="those of the table, or inferred",
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="NAME,...", help="Columns of the table.", show_default="all")
+    ] = None,
+    bad_records: Annotated[
+        str,
+        typer.Option(
+            "--bad-records", metavar="fail|keep", help="What to do with values that can't be parsed: keep marks them."
+        ),
+    ] = "fail",
+    starting_offsets: Annotated[
+        str,
+        typer.Option("--starting-offsets", metavar="earliest|latest|JSON", help="Where a new table begins."),
+    ] = "earliest",
+    every: Annotated[
+        float, typer.Option("--every", min=0.0, metavar="SECONDS", help="Between two batches of a continuous run.")
+    ] = 10.0,
+    batch_offsets: Annotated[
+        int | None, typer.Option("--max-offsets", min=1, help="Offsets a batch, at most.", show_default="all there are")
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", help="Consumer group that shows progress.", show_default="tidelog-table-TOPIC"),
+    ] = None,
+    options: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="KEY=VALUE", help="An option of format('tidelog'); may be repeated."),
+    ] = None,
+    cores: Annotated[int | None, typer.Option("--cores", min=1, help="Of this machine.", show_default="all")] = None,
+    output: Output = Form.TABLE,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Take TOPIC into the Delta table at PATH, each record exactly once.
+
+    Run it again and it goes on where the table stands, also after a crash. Ctrl-C or SIGTERM ends a continuous run.
+    """
+    if output is Form.KAFKA:
+        raise WrongUsage("no tool of Kafka's makes tables: -o can be table or json")
+    if schema is not None and value != "json":
+        raise WrongUsage("--schema is for --value json")
+    reporter = Reporter(output)
+    with stop_on_signals() as stopped:
+        spark, job = _prepared(
+            {
+                "bootstrap": bootstrap,
+                "topic": topic,
+                "path": path,
+                "columns": None if columns is None else tuple(name.strip() for name in columns.split(",")),
+                "starting_offsets": starting_offsets,
+                "once": once,
+                "trigger_interval_s": every,
+                "offsets_max_per_trigger": batch_offsets,
+                "group": group,
+                "source_options": key_values(options or [], "--option"),
+            },
+            value,
+            bad_records,
+            schema,
+            cores,
+        )
+        try:
+            _run(spark, job, reporter, stopped)
+        finally:
+            spark.stop()
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set, so that what runs can end in order; a second one ends it at once."""
+    stopped = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if stopped.is_set():
+            raise KeyboardInterrupt
+        stopped.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _prepared(
+    fields: dict[str, Any], value: str, bad_records: str, schema: str | None, cores: int | None
+) -> tuple[SparkSession, TableJob]:
+    """Spark, started, and the job; whatever is wrong with the arguments is told before Spark starts."""
+    try:
+        from tidelog.pipeline.session import check_java, spark_session
+        from tidelog.pipeline.shape import BadRecords, ValueFormat
+        from tidelog.pipeline.table import TableJob
+    except ImportError as error:
+        raise Refused([f"{error.name} is not installed: pip install 'tidelog[spark]'"]) from error
+    from tidelog.pipeline.errors import PipelineError
+
+    try:
+        value_format = ValueFormat(value)
+    except ValueError:
+        raise WrongUsage(f"--value is {value!r}; it can be raw, text or json") from None
+    try:
+        bad = BadRecords(bad_records)
+    except ValueError:
+        raise WrongUsage(f"--bad-records is {bad_records!r}; it can be fail or keep") from None
+    with _refusing(PipelineError):
+        check_java()
+        spark = spark_session(f"tidelog table {fields['topic']}", cores=cores)
+    try:
+        arrow_schema = None if schema is None else _schema_of(schema)
+    except BaseException:
+        spark.stop()
+        raise
+    return spark, TableJob(**fields, value=value_format, bad_records=bad, value_schema=arrow_schema)
+
+
+def _schema_of(ddl: str) -> Any:
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    try:
+        return to_arrow_schema(StructType.fromDDL(ddl), timezone="UTC")
+    except PySparkException as error:
+        reason = str(error).strip().splitlines()[0]
+        raise WrongUsage(f'--schema {ddl!r} is not "name TYPE, name TYPE, ...": {reason}') from None
+
+
+def _run(spark: SparkSession, job: TableJob, reporter: Reporter, stopped: threading.Event) -> None:
+    from pyspark_tidelog.errors import SourceError
+    from tidelog.pipeline.errors import PipelineError
+    from tidelog.pipeline.table import start_table
+
+    with _refusing(PipelineError, SourceError):
+        run = start_table(spark, job, on_batch=reporter.batch)
+        reporter.started(run)
+        while not run.wait(0.2):
+            if stopped.is_set():
+                run.stop()
+                break
+    reporter.ended(run, stopped.is_set())
+
+
+@contextmanager
+def _refusing(*kinds: type[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except kinds as error:
+        raise Refused([str(error)]) from error
+
+
+class Reporter:
+    """Says what happens: a line a batch for people, a JSON object a line for programs."""
+
+    def __init__(self, form: Form) -> None:
+        self._json = form is Form.JSON
+        self._rows = 0
+        self._batches = 0
+        self._write: Callable[[str], Any] = sys.stdout.write
+
+    def started(self, run: TableRun) -> None:
+        job = run.job
+        columns = ", ".join(run.shape.schema.names)
+        if self._json:
+            self._line({"event": "started", "topic": job.topic, "path": job.path, "backlog": run.backlog,
+                        "columns": run.shape.schema.names, "group": job.progress_group})  # fmt: skip
+            return
+        self._say(f"{job.topic} -> {job.path} ({columns}); {run.backlog:,} offsets to take, progress in group"
+                  f" {job.progress_group}")  # fmt: skip
+
+    def batch(self, done: BatchDone) -> None:
+        """Called by the driver after each batch."""
+        self._rows += done.rows
+        self._batches += 0 if done.replayed else 1
+        if self._json:
+            offsets = {str(partition): offset for partition, offset in sorted(done.offsets.items())}
+            self._line({"event": "batch", "batch": done.batch, "rows": done.rows, "version": done.version,
+                        "replayed": done.replayed, "files": done.files, "bytes": done.file_bytes,
+                        "seconds": round(done.seconds, 3), "offsets": offsets})  # fmt: skip
+        elif done.replayed:
+            self._say(f"batch {done.batch}: in the table already, nothing to do")
+        elif done.files:
+            rate = done.rows / done.seconds if done.seconds else 0.0
+            self._say(f"batch {done.batch}: {done.rows:,} rows in {done.files} files ({size(done.file_bytes)}),"
+                      f" {rate:,.0f} rows/s, table version {done.version}")  # fmt: skip
+
+    def ended(self, run: TableRun, stopped: bool) -> None:
+        if self._json:
+            self._line({"event": "stopped" if stopped else "done", "rows": self._rows, "batches": self._batches})
+            return
+        self._say(f"{'stopped' if stopped else 'done'}: {self._rows:,} rows in {self._batches} batches")
+
+    def _line(self, document: dict[str, Any]) -> None:
+        self._say(json.dumps(document))
+
+    def _say(self, text: str) -> None:
+        self._write(text + "\n")
+        sys.stdout.flush()
