@@ -132,8 +132,8 @@ class Log:
     """One partition's log. Create and load it through `LogManager`."""
 
     __slots__ = (
-        "_epochs_dirty",
-        "_flushing",
+        "_epochs_writing",
+        "_epochs_written",
         "_is_changed",
         "_jitter_ms",
         "_positions",
@@ -189,8 +189,9 @@ class Log:
         self.epochs = EpochCache() if epochs is None else epochs
         self.producers = ProducerState(topic_partition)
         self.is_deleted = False
-        self._epochs_dirty = False
-        self._flushing = False
+        self._epochs_writing = False
+        self._epochs_written: bytes | None = None
+        """Content of the checkpoint file as last written; None without one."""
         self._is_changed = False
         self._truncations = 0
         self._unflushed_since_ms: int | None = None
@@ -375,7 +376,6 @@ class Log:
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
         if epoch >= 0 and self.epochs.assign(LeaderEpoch(epoch), Offset(start_offset)):
-            self._epochs_dirty = True
             self._mark_changed()
 
     def assign_epoch(self, epoch: int) -> None:
@@ -566,14 +566,21 @@ class Log:
         self.check_online()
         return self.epochs.end_offset_for(LeaderEpoch(epoch), self.log_end_offset)
 
-    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions with records in start_offset .. end_offset - 1: what a committed read leaves out."""
+    def aborted_transactions(
+        self, start_offset: int, end_offset: int, *, ended_from: int | None = None
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions with records in start_offset .. end_offset - 1: what a committed read leaves out.
+
+        One whose marker lies before `start_offset` is not among them: a reader drops a producer's records until it
+        meets the marker. `ended_from` sets another bound for the markers.
+        """
         self.check_online()
+        bound = start_offset if ended_from is None else ended_from
         segments = self.segments
         found: list[AbortedTransaction] = []
         try:
             for segment in segments[self._floor_index(segments, start_offset) :]:
-                entries, complete = segment.transaction_index.collect(start_offset, end_offset)
+                entries, complete = segment.transaction_index.collect(bound, end_offset)
                 found += entries
                 if complete:
                     break
@@ -607,8 +614,7 @@ class Log:
 
     def _set_start(self, offset: int) -> None:
         self.log_start_offset = Offset(offset)
-        if self.epochs.truncate_from_start(Offset(offset)):
-            self._epochs_dirty = True
+        self.epochs.truncate_from_start(Offset(offset))
         self.producers.replicated_to(offset)
         self._mark_changed()
 
@@ -619,7 +625,6 @@ class Log:
             raise ValueError(f"cannot truncate {self.topic_partition} to a negative offset: {offset}")
         if offset >= self.log_end_offset:
             if self.epochs.truncate_from_end(self.log_end_offset):
-                self._epochs_dirty = True
                 self._mark_changed()
             return False
         if self.segments[0].base_offset > offset:
@@ -664,7 +669,6 @@ class Log:
     def _ends_at(self, offset: int) -> None:
         self.log_end_offset = Offset(offset)
         self.epochs.truncate_from_end(Offset(offset))
-        self._epochs_dirty = True
         self._positions = None
         self._truncations += 1
         self.flushed_offset = Offset(min(self.flushed_offset, offset))
@@ -783,7 +787,12 @@ class Log:
     @property
     def is_clean(self) -> bool:
         """Whether nothing waits to be flushed."""
-        return self.flushed_offset >= self.log_end_offset and not self._epochs_dirty
+        return self.flushed_offset >= self.log_end_offset and not self.epochs_dirty
+
+    @property
+    def epochs_dirty(self) -> bool:
+        """Whether the epochs differ from their checkpoint file."""
+        return self._epochs_text() != self._epochs_written
 
     def _mark_changed(self) -> None:
         if not self._is_changed:
@@ -797,11 +806,12 @@ class Log:
     def flush_task(self, up_to_offset: int | None = None) -> DiskTask | None:
         """Makes everything below `up_to_offset` (None: the log's end) durable; then `flushed_offset` follows.
 
-        None when that is so already, or a flush is under way (ask again when it has finished).
+        None when that is so already. Several flushes of one log may be under way.
         """
         self.check_online()
         target = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
-        if self._flushing or (target <= self.flushed_offset and not self._epochs_dirty):
+        write_epochs = self.epochs_dirty and not self._epochs_writing
+        if target <= self.flushed_offset and not write_epochs:
             return None
         segments = self.segments
         first = self._floor_index(segments, self.flushed_offset)
@@ -812,10 +822,9 @@ class Log:
         except OSError as error:
             raise self.fail(error, f"flushing {self.topic_partition}") from error
         active = segments[-1]
-        epochs = self._epochs_text() if self._epochs_dirty else None
+        epochs = self._epochs_text() if write_epochs else None
         snapshot = self.snapshot_path(active.base_offset) if len(dirty) > 1 else None
-        self._epochs_dirty = False
-        self._flushing = True
+        self._epochs_writing = self._epochs_writing or write_epochs
         self._unflushed_since_ms = None
         truncations = self._truncations
         disk, directory = self.environment.disk, self.directory
@@ -836,11 +845,14 @@ class Log:
                 disk.fsync_directory(directory)
 
         def finish(error: OSError | None) -> None:
-            self._flushing = False
+            if epochs is not None:
+                self._epochs_writing = False
             if error is not None:
                 if not self.is_deleted:
                     self.fail(error, f"flushing {self.topic_partition}")
                 return
+            if epochs is not None:
+                self._epochs_written = epochs
             if truncations == self._truncations:
                 self.flushed_offset = Offset(max(self.flushed_offset, target))
             if self.flushed_offset < self.log_end_offset:
@@ -851,18 +863,17 @@ class Log:
 
         return SimpleTask(f"flush {self.topic_partition} to {target}", run, finish)
 
-    def _epochs_text(self) -> bytes:
+    def _epochs_text(self) -> bytes | None:
+        """Content of the checkpoint file; None for a log that needs none yet."""
+        if self._epochs_written is None and self.epochs.latest_entry is None:
+            return None
         return self.epochs.to_checkpoint_text().encode()
 
-    def loaded(self, log_end_offset: int, flushed_offset: int) -> None:
-        """The loader has found where the log ends, and up to where it is known to be durable."""
+    def loaded(self, log_end_offset: int, flushed_offset: int, epochs_file: bytes | None) -> None:
+        """The loader has found where the log ends, up to where it is known to be durable, and an epoch checkpoint."""
+        self._epochs_written = epochs_file
         self.log_end_offset = Offset(log_end_offset)
         self.flushed_offset = Offset(flushed_offset)
-
-    def epochs_changed(self) -> None:
-        """The epochs differ from their checkpoint file."""
-        self._epochs_dirty = True
-        self._mark_changed()
 
     def set_config(self, config: LogConfig) -> None:
         """Takes new settings; they hold from the next append, roll, flush or retention on."""
@@ -876,9 +887,10 @@ class Log:
         """Flushes and finishes every file, as a clean shutdown must; OSError if the disk refuses."""
         self.producers.map_end_offset = self.log_end_offset
         self.take_snapshot()
-        if self._epochs_dirty:
-            replace_file(self.environment.disk, f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}", self._epochs_text())
-            self._epochs_dirty = False
+        epochs = self._epochs_text()
+        if epochs is not None and epochs != self._epochs_written:
+            replace_file(self.environment.disk, f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}", epochs)
+            self._epochs_written = epochs
         segments = self.segments
         unflushed = self.flushed_offset < self.log_end_offset
         for segment in segments[self._floor_index(segments, self.flushed_offset) :] if unflushed else []:

@@ -76,6 +76,8 @@ class LogDirectory:
         self.flush_requests: dict[TopicPartition, Log] = {}
         self.changes: dict[TopicPartition, Log] = {}
         """Logs with something to flush or to checkpoint."""
+        self.is_checkpointing = False
+        """Whether a task that writes checkpoints is under way: it alone uses their temporary names."""
         self.needs_sync = False
         """Whether folders were created, renamed or removed since the last sync."""
 

@@ -69,7 +69,7 @@ def load_log(
     now_ms = environment.clock.wall_ms()
     _finish_swaps(disk, directory, environment, config)
     segments, damaged = _open_segments(directory, config, environment, now_ms)
-    epochs = _read_epochs(disk, directory)
+    epochs, epochs_file = _read_epochs(disk, directory)
     log = Log(
         topic_partition,
         _read_topic_id(disk, directory),
@@ -81,7 +81,6 @@ def load_log(
         log_start_offset=max(log_start_offset, segments[0].base_offset if segments else 0),
         epochs=EpochCache() if epochs is None else epochs,
     )
-    before = log.epochs.entries
     try:
         _recover(log, damaged, recovery_point, now_ms, clean=clean, epochs_lost=epochs is None)
         end = log.segments[-1].next_offset() if log.segments else log_start_offset
@@ -92,7 +91,7 @@ def load_log(
         end = log.segments[-1].next_offset() if log.segments else log_start_offset
     if not log.segments:
         log.segments = [Segment.create(environment.pool, directory, log_start_offset, config, now_ms=now_ms)]
-    log.loaded(end, end if clean else min(recovery_point, end))
+    log.loaded(end, end if clean else min(recovery_point, end), epochs_file)
     if end < log_start_offset:
         logger.warning(
             "log_emptied log=%s end=%d start=%d: its segment files are missing", topic_partition, end, log_start_offset
@@ -100,8 +99,6 @@ def load_log(
         log.truncate_fully(log_start_offset)
     log.epochs.truncate_from_end(log.log_end_offset)
     log.epochs.truncate_from_start(log.log_start_offset)
-    if log.epochs.entries != before:
-        log.epochs_changed()
     _remove_stray_snapshots(log)
     rebuild_producers(log, now_ms, clean=clean)
     return log
@@ -241,16 +238,18 @@ def _remove_stray_snapshots(log: Log) -> None:
         log.environment.disk.unlink(log.snapshot_path(offset))
 
 
-def _read_epochs(disk: Disk, directory: str) -> EpochCache | None:
-    """The checkpoint's epochs; None where it is missing or cannot be read, so that the batches must tell."""
+def _read_epochs(disk: Disk, directory: str) -> tuple[EpochCache | None, bytes | None]:
+    """The checkpoint's epochs and content; no epochs where it is missing or unreadable, so that the batches must tell."""
     path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
+    content: bytes | None = None
     try:
-        return EpochCache.from_checkpoint_text(disk.read(path).decode())
+        content = disk.read(path)
+        return EpochCache.from_checkpoint_text(content.decode()), content
     except FileNotFoundError:
-        return None
+        return None, None
     except (CheckpointError, ValueError) as error:
         logger.warning("epoch_checkpoint_ignored path=%s reason=%s", path, error)
-        return None
+        return None, content
 
 
 def _read_topic_id(disk: Disk, directory: str) -> TopicId | None:

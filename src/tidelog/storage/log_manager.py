@@ -433,6 +433,7 @@ class LogManager:
         if now_ms >= self._next_checkpoint_ms:
             self._next_checkpoint_ms = now_ms + self.settings.flush_offset_checkpoint_interval_ms
             tasks += self.checkpoint_tasks(high_watermarks=False)
+            tasks += self._epoch_tasks()
         if now_ms >= self._next_high_watermarks_ms:
             self._next_high_watermarks_ms = now_ms + self.settings.high_watermark_checkpoint_interval_ms
             tasks += self.checkpoint_tasks(recovery=False)
@@ -478,6 +479,12 @@ class LogManager:
                         tasks.append(task)
         return tasks
 
+    def _epoch_tasks(self) -> list[DiskTask]:
+        """Writes the leader epochs of logs that are not flushed otherwise."""
+        changed = [log for directory in self.directories for log in directory.changes.values() if log.epochs_dirty]
+        tasks = [log.flush_task(log.flushed_offset) for log in changed]
+        return [task for task in tasks if task is not None]
+
     def retention_task(self) -> DiskTask:
         """Deletes old segments of all logs; largest timestamps are read ahead where they are not known yet."""
         self._retention_running = True
@@ -507,18 +514,21 @@ class LogManager:
         """Writes the checkpoint files that have changed."""
         tasks: list[DiskTask] = []
         for directory in self.directories:
-            if directory.failure is None:
+            if directory.failure is None and not directory.is_checkpointing:
                 writes = directory.checkpoint_writes(recovery=recovery, high_watermarks=high_watermarks)
                 if writes:
                     tasks.append(self._write_task(directory, writes))
         return tasks
 
     def _write_task(self, directory: LogDirectory, writes: list[tuple[str, bytes]]) -> DiskTask:
+        directory.is_checkpointing = True
+
         def run() -> None:
             for path, content in writes:
                 replace_file(self._disk, path, content)
 
         def finish(error: OSError | None) -> None:
+            directory.is_checkpointing = False
             if error is not None:
                 directory.failed(error, "writing checkpoints")
 
