@@ -228,8 +228,8 @@ DescribeShareGroupOffsets    0-1   0-1   0
 AlterShareGroupOffsets       0     0     0
 DeleteShareGroupOffsets      0     0     0
 """
-# A row per key: name, known versions, advertised versions, first flexible version. Produce is advertised from 0 though nothing
-# below 3 is served: librdkafka before 2.11.1 turns compression off otherwise.
+# A row per key: name, known versions, advertised versions, first flexible version. Produce is advertised from 0 though
+# nothing below 3 is served: librdkafka before 2.11.1 turns compression off otherwise.
 
 
 def _range(text: str) -> VersionRange:

@@ -1,7 +1,7 @@
 """Messages to bytes and back, in any of their versions.
 
-Decoders and encoders are compiled from the table when a version is first used. Produce requests and Fetch have handwritten
-ones (`produce`, `fetch`): their records are not copied.
+Decoders and encoders are compiled from the table when a version is first used. Produce requests and Fetch have
+handwritten ones (`produce`, `fetch`): their records are not copied.
 """
 
 from __future__ import annotations

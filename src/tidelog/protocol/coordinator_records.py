@@ -1,7 +1,7 @@
 """Keys and values of the coordinators' logs (__consumer_offsets, __transaction_state, __share_group_state).
 
-A key is its record type as int16, then its message; a value is its version as int16, then its message. A value is of the
-same record type as its key. A record type that is not known here was written by a later release: skip its record.
+A key is its record type as int16, then its message; a value is its version as int16, then its message. A value is of
+the same record type as its key. A record type that is not known here was written by a later release: skip its record.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def encode_value(value: messages.Message, version: int) -> bytes:
 
 
 def decode_key(log: str, data: Buffer) -> Any:
-    """The key of a record of `log`. UnsupportedVersion when its type is not known, ProtocolError when it is malformed."""
+    """The key of a record of `log`. UnsupportedVersion when its type is unknown, ProtocolError when it is malformed."""
     cls = key_class(log, _int16(data, "key"))
     return codec.decode_exactly(cls, cls.HIGHEST_VERSION, data[2:])
 

@@ -1,7 +1,7 @@
 """Generates the decoder of one version of a message: one function, all structs in line.
 
-Neighbouring fields of fixed size are unpacked together, and with them the length that follows: for Metadata's partitions
-that is one call for four fields. See `wire` for what a decoder may rely on.
+Neighbouring fields of fixed size are unpacked together, and with them the length that follows: for Metadata's
+partitions that is one call for four fields. See `wire` for what a decoder may rely on.
 """
 
 from __future__ import annotations
@@ -163,7 +163,8 @@ class _Generator:
             return
         self._run.append(("b", "n"))
         self._flush()
-        with self._source.block("if n < 0:"):
+        # Kafka marks a null struct by -1 in line, but by 0 in a tagged field.
+        with self._source.block("if n <= 0:" if self._layout.is_tagged(field) else "if n < 0:"):
             self._add(f"{place} = None")
         with self._source.block("else:"):
             self.struct(element, field.type, field.fields, path)

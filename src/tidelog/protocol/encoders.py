@@ -1,7 +1,7 @@
 """Generates the encoder of one version of a message: one function that appends chunks, all structs in line.
 
-Values are not checked one by one: `struct` refuses what is out of range, and `explain` then finds out which field it was.
-What `struct` would let through is checked here: fields that the version lacks, sizes of ids and strings.
+Values are not checked one by one: `struct` refuses what is out of range, and `explain` then finds out which field it
+was. What `struct` would let through is checked here: fields that the version lacks, sizes of ids and strings.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from tidelog.protocol import wire
 from tidelog.protocol.classes import Message
+from tidelog.protocol.errors import InvalidMessage
 from tidelog.protocol.schema import FIXED, Field
 from tidelog.protocol.source import Layout, Source
 
@@ -36,7 +37,7 @@ def encoder_source(cls: type[Message], version: int) -> Source:
 def uuid_of(value: bytes) -> bytes:
     """Guards against what `struct` would pad or cut."""
     if len(value) != 16:
-        raise wire.InvalidMessage(f"an id has 16 bytes, not {len(value)}")
+        raise InvalidMessage(f"an id has 16 bytes, not {len(value)}")
     return value
 
 
@@ -216,7 +217,8 @@ class _Generator:
         self._flush()
         self._add(f"{element} = {place}")
         with self._source.block(f"if {element} is None:"):
-            self._add('w(b"\\xff")')
+            # Kafka marks a null struct by -1 in line, but by 0 in a tagged field.
+            self._add(f"w({bytes(1) if self._layout.is_tagged(field) else bytes([255])!r})")
         with self._source.block("else:"):
             self._add('w(b"\\x01")')
             self.struct(element, field.fields, path)

@@ -8,12 +8,12 @@ A block describes one message in all its versions, blocks are set apart by an em
       field    type  versions  [modifier, ...]
         nested_field  ...                               the fields of a struct that is used here alone
 
-- kind: request or response (key: the API key), header, data, or coordinator-key and coordinator-value (key: the record type).
-- type: bool int8 int16 uint16 int32 int64 float64 string bytes uuid records, the name of a struct, or `[]` and one of these.
+- kind: request or response (key: the API key), header, data, coordinator-key or coordinator-value (key: record type).
+- type: bool int8 int16 uint16 int32 int64 float64 string bytes uuid records, a struct's name, or `[]` and one of these.
 - versions: `3+` (to the highest one), `1-4`, `2`, or several of these joined by commas.
-- modifiers: `null 1+` the versions in which null is allowed; `tag 0` a tagged field (KIP-482), `tag 0 in 3+` in some of its versions
-  only; `= value` its default, where that is not zero, empty or false; `ignorable` may be dropped silently by an encoder for
-  a version that lacks it; `inflexible` keeps its old form in flexible versions.
+- modifiers: `null 1+` the versions in which null is allowed; `tag 0` a tagged field (KIP-482), `tag 0 in 3+` in some of
+  its versions only; `= value` its default, where that is not zero, empty or false; `ignorable` may be dropped silently
+  by an encoder for a version that lacks it; `inflexible` keeps its old form in flexible versions.
 
 Names of messages and structs are Kafka's. Fields carry Kafka's names in snake case, from which camel case follows.
 """
