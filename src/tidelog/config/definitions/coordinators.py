@@ -21,7 +21,7 @@ SETTINGS: Final = (
         "offset.metadata.max.bytes",
         INT,
         4096,
-        "The longest metadata text of a committed offset, in bytes of UTF-8.",
+        "The longest note (metadata) of a committed offset, in characters.",
         valid=Range(0),
         importance=HIGH,
     ),

@@ -1,0 +1,77 @@
+"""Settings as DescribeConfigs and CreateTopics show them: value, where it comes from, what else sets it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tidelog.config import registry, topic_config
+from tidelog.config.broker_config import BrokerConfig, Source, Synonym
+from tidelog.config.setting import Effect, Setting, render
+
+
+class ConfigEntry(NamedTuple):
+    """One setting of a topic or a broker."""
+
+    setting: Setting
+    value: str | None
+    """None: null, or hidden."""
+    source: Source
+    is_read_only: bool
+    synonyms: list[Synonym]
+    """Every place where it is set, the one that counts first."""
+
+
+def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """All settings of a topic with these overrides."""
+    values = topic_config.resolve(overrides, config)
+    return [_topic_entry(config, setting, render(values[name]), overrides) for name, setting in registry.TOPIC.items()]
+
+
+def _topic_entry(
+    config: BrokerConfig, setting: Setting, value: str | None, overrides: Mapping[str, str]
+) -> ConfigEntry:
+    synonyms: list[Synonym] = []
+    if setting.name in overrides:
+        synonyms.append(Synonym(setting.name, overrides[setting.name], Source.TOPIC))
+    if setting.synonyms:
+        synonyms += config.synonyms(setting.synonyms[0])
+    source = synonyms[0].source if synonyms else Source.DEFAULT
+    return ConfigEntry(setting, value, source, False, synonyms)
+
+
+def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
+    """All settings of a broker that has this configuration."""
+    return [
+        _broker_entry(config, setting)
+        for setting in registry.BROKER.values()
+        if config.is_set(setting.name) or not _is_noise(setting)
+    ]
+
+
+def cluster_default_entries(config: BrokerConfig) -> list[ConfigEntry]:
+    """The settings that were changed for all brokers."""
+    entries = []
+    for name, text in sorted(config.dynamic_default.items()):
+        setting = registry.broker_setting(name)
+        if setting is not None:
+            value = None if setting.is_sensitive else text
+            synonym = Synonym(name, value, Source.DYNAMIC_DEFAULT_BROKER)
+            entries.append(ConfigEntry(setting, value, Source.DYNAMIC_DEFAULT_BROKER, False, [synonym]))
+    return entries
+
+
+def _broker_entry(config: BrokerConfig, setting: Setting) -> ConfigEntry:
+    name = setting.name
+    value = None if setting.is_sensitive else render(config.get(name))
+    synonyms = config.synonyms(name)
+    # Of log.retention.ms, minutes and hours, each shows itself and what gives way to it.
+    while synonyms and synonyms[0].name != name:
+        del synonyms[0]
+    source = synonyms[0].source if synonyms else Source.DEFAULT
+    return ConfigEntry(setting, value, source, not registry.is_dynamic(name), synonyms)
+
+
+def _is_noise(setting: Setting) -> bool:
+    """Whether a setting that nobody set says nothing: it cannot be set, or only while running."""
+    return setting.name in registry.RUNTIME_ONLY or (setting.effect is Effect.REFUSED and setting.default is None)

@@ -1,0 +1,107 @@
+"""DescribeLogDirs: where this broker's replicas lie, and how large they are.
+
+Versions 1-5. v3: an error of the whole answer. v4: size and free space of the file system (KIP-827). v5: cordoned
+directories (there are none). A directory that is offline is listed with KAFKA_STORAGE_ERROR.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.context import authorize
+from tidelog.broker.handlers import Versions
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.ports.disk import Disk, Space
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import RequestContext
+    from tidelog.broker.deferred import Deferred
+    from tidelog.broker.node import Node
+    from tidelog.storage.log import Log
+
+KEY: Final = ApiKey.DESCRIBE_LOG_DIRS
+VERSIONS: Final = Versions(1, 5)
+
+GROUP_ERROR_FROM: Final = 3
+SPACE_FROM: Final = 4
+UNKNOWN_SPACE: Final = Space(-1, -1)
+
+
+def handle(
+    node: Node, context: RequestContext, request: messages.DescribeLogDirsRequest
+) -> messages.DescribeLogDirsResponse | Deferred[messages.DescribeLogDirsResponse]:
+    if not authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    directories = list(node.logs.online_directories)
+    # A file system that hangs must not hang the loop.
+    spaces = node.shell.in_pool(lambda: _spaces(node.disk, directories))
+    return spaces.then(lambda known: _response(node, wanted, known))
+
+
+def _spaces(disk: Disk, directories: list[str]) -> dict[str, Space]:
+    """Space by directory; -1 where the file system does not say. Runs on an I/O thread."""
+    spaces = {}
+    for directory in directories:
+        try:
+            spaces[directory] = disk.space(directory)
+        except OSError:
+            spaces[directory] = UNKNOWN_SPACE
+    return spaces
+
+
+def _response(
+    node: Node, wanted: set[tuple[str, int]] | None, spaces: Mapping[str, Space]
+) -> messages.DescribeLogDirsResponse:
+    response = messages.DescribeLogDirsResponse
+    by_directory: dict[str, dict[str, list[Log]]] = {directory: {} for directory in spaces}
+    for log in node.logs.logs():
+        topics = by_directory.get(log.owner.path)
+        if topics is not None and (wanted is None or tuple(log.topic_partition) in wanted):
+            topics.setdefault(log.topic_partition.topic, []).append(log)
+    results = [
+        response.DescribeLogDirsResult(
+            log_dir=os.path.abspath(directory),
+            topics=[
+                response.DescribeLogDirsTopic(name=name, partitions=[_partition(log) for log in logs])
+                for name, logs in sorted(topics.items())
+            ],
+            total_bytes=spaces[directory].total,
+            usable_bytes=spaces[directory].usable,
+        )
+        for directory, topics in by_directory.items()
+    ]
+    results += [
+        response.DescribeLogDirsResult(
+            error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=os.path.abspath(directory), topics=[]
+        )
+        for directory in node.logs.offline_directories
+        if directory not in spaces
+    ]
+    return response(results=results)
+
+
+def _partition(log: Log) -> messages.DescribeLogDirsResponse.DescribeLogDirsPartition:
+    return messages.DescribeLogDirsResponse.DescribeLogDirsPartition(
+        partition_index=log.topic_partition.partition,
+        partition_size=log.size,
+        # How far the log is behind the high watermark: only a follower's can be.
+        offset_lag=max(log.high_watermark - log.log_end_offset, 0),
+        is_future_key=False,
+    )
+
+
+def error_response(
+    request: messages.DescribeLogDirsRequest, version: int, error: KafkaError
+) -> messages.DescribeLogDirsResponse:
+    if version >= GROUP_ERROR_FROM:
+        return messages.DescribeLogDirsResponse(error_code=error.code)
+    failed = messages.DescribeLogDirsResponse.DescribeLogDirsResult(error_code=error.code, log_dir="", topics=[])
+    return messages.DescribeLogDirsResponse(results=[failed])

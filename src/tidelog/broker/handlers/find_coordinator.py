@@ -1,0 +1,110 @@
+"""FindCoordinator: who keeps a group.
+
+Versions 0-6. v0-3: one key; v1: key types. v4: several keys, an answer each (KIP-699). v6: share groups, which are not
+served.
+
+The first question creates `__consumer_offsets` and waits for it: the answer names the leader, and the client need
+not ask again. Transactional ids have no coordinator in this release; the answer is an error that clients don't retry.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.context import authorize
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.handlers import Versions
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import NO_LEADER
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+from tidelog.security.access import Operation, ResourceType
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import RequestContext
+    from tidelog.broker.node import Node
+
+KEY: Final = ApiKey.FIND_COORDINATOR
+VERSIONS: Final = Versions(0, 6)
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+SHARE: Final = 2
+BATCHED_FROM: Final = 4
+
+
+def handle(
+    node: Node, context: RequestContext, request: messages.FindCoordinatorRequest
+) -> messages.FindCoordinatorResponse | Deferred[messages.FindCoordinatorResponse]:
+    keys = request.coordinator_keys if context.api_version >= BATCHED_FROM else [request.key]
+    allowed = request.key_type == GROUP and any(
+        authorize(context, Operation.DESCRIBE, ResourceType.GROUP, key) for key in keys
+    )
+    if not allowed:
+        return _response(node, context, request.key_type, keys, None)
+    answer: Deferred[messages.FindCoordinatorResponse] = Deferred()
+
+    def created(outcome: Deferred[None]) -> None:
+        failure: KafkaError | None = None
+        try:
+            outcome.result()
+        except KafkaError as error:
+            failure = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message or str(error))
+        answer.complete(_response(node, context, request.key_type, keys, failure))
+
+    node.groups.ensure_topic().on_complete(created)
+    return answer.result() if answer.done else answer
+
+
+def _response(
+    node: Node, context: RequestContext, key_type: int, keys: list[str], failure: KafkaError | None
+) -> messages.FindCoordinatorResponse:
+    coordinators = [_coordinator(node, context, key_type, key, failure) for key in keys]
+    if context.api_version >= BATCHED_FROM:
+        return messages.FindCoordinatorResponse(coordinators=coordinators)
+    only = coordinators[0]
+    return messages.FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )
+
+
+def _coordinator(
+    node: Node, context: RequestContext, key_type: int, key: str, failure: KafkaError | None
+) -> messages.FindCoordinatorResponse.Coordinator:
+    if key_type == TRANSACTION:
+        reason = "Transactions are not supported by this release of tidelog."
+        return _failed(key, ErrorCode.UNSUPPORTED_VERSION, reason)
+    if key_type != GROUP:
+        return _failed(key, ErrorCode.INVALID_REQUEST, f"There is no coordinator for key type {key_type}.")
+    if not authorize(context, Operation.DESCRIBE, ResourceType.GROUP, key):
+        return _failed(key, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+    if failure is not None:
+        return _failed(key, failure.code, failure.message)
+    partition = node.groups.partition_image(key)
+    endpoint = None if partition is None else node.metadata.broker_endpoint(partition.leader, context.listener)
+    if partition is None or endpoint is None:
+        return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The group's partition has no leader at the moment.")
+    return messages.FindCoordinatorResponse.Coordinator(
+        key=key, node_id=partition.leader, host=endpoint.host, port=endpoint.port
+    )
+
+
+def _failed(key: str, code: ErrorCode, reason: str | None) -> messages.FindCoordinatorResponse.Coordinator:
+    return messages.FindCoordinatorResponse.Coordinator(
+        key=key, node_id=NO_LEADER, host="", port=-1, error_code=code, error_message=reason
+    )
+
+
+def error_response(
+    request: messages.FindCoordinatorRequest, version: int, error: KafkaError
+) -> messages.FindCoordinatorResponse:
+    if version >= BATCHED_FROM:
+        failed = [_failed(key, error.code, error.message) for key in request.coordinator_keys]
+        return messages.FindCoordinatorResponse(coordinators=failed)
+    return messages.FindCoordinatorResponse(
+        error_code=error.code, error_message=error.message, node_id=NO_LEADER, host="", port=-1
+    )

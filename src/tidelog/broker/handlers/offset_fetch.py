@@ -1,0 +1,227 @@
+"""OffsetFetch: what groups committed.
+
+Versions 1-10. v2: all of a group's offsets (null topics), an error of the whole answer. v5: leader epochs. v7: stable
+offsets only; without transactions every offset is stable. v8: several groups (KIP-709). v9: member epochs. v10: topics
+by id alone.
+
+A partition without a committed offset has offset -1 and no error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from tidelog.broker.context import authorize
+from tidelog.broker.deferred import Deferred, gather
+from tidelog.broker.handlers import Versions
+from tidelog.coordinator.events import FetchedOffsets, FetchOffsets
+from tidelog.coordinator.records import CommittedOffset
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+from tidelog.security.access import Operation, ResourceType
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import RequestContext
+    from tidelog.broker.node import Node
+
+KEY: Final = ApiKey.OFFSET_FETCH
+VERSIONS: Final = Versions(1, 10)
+
+BATCHED_FROM: Final = 8
+TOPIC_IDS_FROM: Final = 10
+GROUP_ERROR_FROM: Final = 2
+NO_OFFSET: Final = -1
+
+
+class _Topic(NamedTuple):
+    """One topic of the answer."""
+
+    name: str
+    topic_id: TopicId
+    partitions: list[tuple[int, CommittedOffset | None, ErrorCode]]
+
+
+class _Group(NamedTuple):
+    """One group of the answer."""
+
+    group: str
+    error: ErrorCode
+    topics: list[_Topic]
+
+
+class _AskedTopic(NamedTuple):
+    name: str
+    topic_id: TopicId
+    partitions: list[int]
+    error: ErrorCode
+
+
+def handle(
+    node: Node, context: RequestContext, request: messages.OffsetFetchRequest
+) -> messages.OffsetFetchResponse | Deferred[messages.OffsetFetchResponse]:
+    version = context.api_version
+    if version >= BATCHED_FROM:
+        asked = [(group.group_id, _asked_of_group(node, context, group)) for group in request.groups]
+    else:
+        asked = [(request.group_id, _asked_by_name(context, request.topics))]
+    answers = gather([_fetch(node, context, group, topics) for group, topics in asked])
+    response = answers.then(lambda groups: _response(version, groups))
+    return response.result() if response.done else response
+
+
+def _asked_by_name(
+    context: RequestContext, topics: list[messages.OffsetFetchRequest.OffsetFetchRequestTopic] | None
+) -> list[_AskedTopic] | None:
+    if topics is None:
+        return None
+    return [
+        _AskedTopic(topic.name, ZERO_TOPIC_ID, list(topic.partition_indexes), _denied(context, topic.name))
+        for topic in topics
+    ]
+
+
+def _asked_of_group(
+    node: Node, context: RequestContext, group: messages.OffsetFetchRequest.OffsetFetchRequestGroup
+) -> list[_AskedTopic] | None:
+    if group.topics is None:
+        return None
+    asked = []
+    for topic in group.topics:
+        indexes = list(topic.partition_indexes)
+        if context.api_version < TOPIC_IDS_FROM:
+            asked.append(_AskedTopic(topic.name, ZERO_TOPIC_ID, indexes, _denied(context, topic.name)))
+            continue
+        topic_id = TopicId(bytes(topic.topic_id))
+        known = node.metadata.image.topic_by_id(topic_id)
+        if known is None:
+            asked.append(_AskedTopic("", topic_id, indexes, ErrorCode.UNKNOWN_TOPIC_ID))
+        else:
+            asked.append(_AskedTopic(known.name, topic_id, indexes, _denied(context, known.name)))
+    return asked
+
+
+def _denied(context: RequestContext, topic: str) -> ErrorCode:
+    allowed = authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic)
+    return ErrorCode.NONE if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def _fetch(node: Node, context: RequestContext, group: str, asked: list[_AskedTopic] | None) -> Deferred[_Group]:
+    """The answer for one group; never fails with a KafkaError."""
+    answer: Deferred[_Group] = Deferred()
+    if not authorize(context, Operation.DESCRIBE, ResourceType.GROUP, group):
+        answer.complete(_failed(group, asked, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        return answer
+    partitions = None if asked is None else [TopicPartition(topic.name, p) for topic in asked for p in topic.partitions]
+
+    def settle(outcome: Deferred[object]) -> None:
+        try:
+            offsets = cast(FetchedOffsets, outcome.result()).offsets
+        except KafkaError as error:
+            answer.complete(_failed(group, asked, error.code))
+            return
+        topics = _everything(node, context, offsets) if asked is None else [_topic(topic, offsets) for topic in asked]
+        answer.complete(_Group(group, ErrorCode.NONE, topics))
+
+    node.groups.ask(group, FetchOffsets(0, group, partitions)).on_complete(settle)  # type: ignore[arg-type]  # Invariant.
+    return answer
+
+
+def _failed(group: str, asked: list[_AskedTopic] | None, error: ErrorCode) -> _Group:
+    topics = [
+        _Topic(topic.name, topic.topic_id, [(index, None, error) for index in topic.partitions])
+        for topic in asked or ()
+    ]
+    return _Group(group, error, topics)
+
+
+def _topic(asked: _AskedTopic, offsets: object) -> _Topic:
+    known = cast("dict[TopicPartition, CommittedOffset]", offsets)
+    if asked.error is not ErrorCode.NONE:
+        return _Topic(asked.name, asked.topic_id, [(index, None, asked.error) for index in asked.partitions])
+    found = [(index, known.get(TopicPartition(asked.name, index)), ErrorCode.NONE) for index in asked.partitions]
+    return _Topic(asked.name, asked.topic_id, found)
+
+
+def _everything(node: Node, context: RequestContext, offsets: object) -> list[_Topic]:
+    """All that is committed, as far as the client may see it and, by id, as far as the topics exist."""
+    topics: dict[str, _Topic] = {}
+    for (name, index), committed in sorted(cast("dict[TopicPartition, CommittedOffset]", offsets).items()):
+        if _denied(context, name) is not ErrorCode.NONE:
+            continue
+        if name not in topics:
+            known = node.metadata.image.topics.get(name)
+            if known is None and context.api_version >= TOPIC_IDS_FROM:
+                continue
+            topics[name] = _Topic(name, ZERO_TOPIC_ID if known is None else known.topic_id, [])
+        topics[name].partitions.append((index, committed, ErrorCode.NONE))
+    return list(topics.values())
+
+
+def _response(version: int, groups: list[_Group]) -> messages.OffsetFetchResponse:
+    response = messages.OffsetFetchResponse
+    if version >= BATCHED_FROM:
+        return response(
+            groups=[
+                response.OffsetFetchResponseGroup(
+                    group_id=group.group,
+                    error_code=group.error,
+                    # An error of the group stands for all its partitions.
+                    topics=[] if group.error else [_new_topic(topic) for topic in group.topics],
+                )
+                for group in groups
+            ]
+        )
+    only = groups[0]
+    return response(
+        error_code=only.error,
+        topics=[_old_topic(topic) for topic in only.topics] if version < GROUP_ERROR_FROM or not only.error else [],
+    )
+
+
+def _old_topic(topic: _Topic) -> messages.OffsetFetchResponse.OffsetFetchResponseTopic:
+    response = messages.OffsetFetchResponse
+    return response.OffsetFetchResponseTopic(
+        name=topic.name,
+        partitions=[
+            response.OffsetFetchResponsePartition(
+                partition_index=index,
+                committed_offset=NO_OFFSET if found is None else found.offset,
+                committed_leader_epoch=-1 if found is None else found.leader_epoch,
+                metadata="" if found is None else found.metadata,
+                error_code=error,
+            )
+            for index, found, error in topic.partitions
+        ],
+    )
+
+
+def _new_topic(topic: _Topic) -> messages.OffsetFetchResponse.OffsetFetchResponseTopics:
+    response = messages.OffsetFetchResponse
+    return response.OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            response.OffsetFetchResponsePartitions(
+                partition_index=index,
+                committed_offset=NO_OFFSET if found is None else found.offset,
+                committed_leader_epoch=-1 if found is None else found.leader_epoch,
+                metadata="" if found is None else found.metadata,
+                error_code=error,
+            )
+            for index, found, error in topic.partitions
+        ],
+    )
+
+
+def error_response(
+    request: messages.OffsetFetchRequest, version: int, error: KafkaError
+) -> messages.OffsetFetchResponse:
+    if version >= BATCHED_FROM:
+        return _response(version, [_Group(group.group_id, error.code, []) for group in request.groups])
+    topics = [
+        _Topic(topic.name, ZERO_TOPIC_ID, [(index, None, error.code) for index in topic.partition_indexes])
+        for topic in request.topics or ()
+    ]
+    return _response(version, [_Group(request.group_id, error.code, topics)])

@@ -1,0 +1,64 @@
+"""Producer ids, handed out from blocks that the controller allocates (KIP-730)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.deferred import Deferred
+from tidelog.controller.events import AllocateProducerIds, ProducerIdBlock
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import ProducerId
+
+if TYPE_CHECKING:
+    from tidelog.broker.node import Node
+
+WAITING_MAX: Final = 10_000
+"""Requests that may wait for the next block; more are told to come again."""
+
+
+class ProducerIds:
+    """The ids of this broker. A block that was begun is lost when the broker stops: ids are never given twice."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._next = 0
+        self._end = 0
+        self._waiting: list[Deferred[ProducerId]] = []
+
+    def take(self) -> Deferred[ProducerId]:
+        """A new id. Fails with KafkaError COORDINATOR_LOAD_IN_PROGRESS, upon which clients try again."""
+        if self._next < self._end:
+            self._next += 1
+            return Deferred.of(ProducerId(self._next - 1))
+        taken: Deferred[ProducerId] = Deferred()
+        if len(self._waiting) >= WAITING_MAX:
+            taken.fail(KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "Too many producers wait for an id."))
+            return taken
+        self._waiting.append(taken)
+        if len(self._waiting) == 1:
+            self._allocate()
+        return taken
+
+    def _allocate(self) -> None:
+        node = self._node
+        request = AllocateProducerIds(node.broker_id, node.broker_epoch)
+        node.controller.submit(request).on_complete(self._allocated)
+
+    def _allocated(self, outcome: Deferred[ProducerIdBlock]) -> None:
+        waiting, self._waiting = self._waiting, []
+        try:
+            block = outcome.result()
+        except KafkaError as error:
+            for taken in waiting:
+                reason = f"No producer ids from the controller: {error}"
+                taken.fail(KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, reason))
+            return
+        self._next, self._end = block.first, block.first + block.length
+        for index, taken in enumerate(waiting):
+            if self._next >= self._end:
+                # More waited than one block has; those who come last wait for the next.
+                self._waiting = waiting[index:]
+                self._allocate()
+                return
+            self._next += 1
+            taken.complete(ProducerId(self._next - 1))

@@ -1,0 +1,20 @@
+"""What follows from one event: records to append, then answers, messages and timers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+W = TypeVar("W")
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class Result(Generic[W, R]):
+    """Outcome of `handle`. The order in which the shell carries it out: append `writes` as one batch, replay each, and
+    when the batch is committed give `replies`. If the append fails, no reply holds and the state is loaded anew.
+    """
+
+    writes: list[W] = field(default_factory=list)
+    replies: list[tuple[int, R]] = field(default_factory=list)
+    """(request id, answer); a request may be answered by a later event than its own."""
