@@ -1,8 +1,8 @@
 """Topics on their way out: marked, taken from their leaders, stopped on every broker, then removed from the store.
 
 A deletion outlives the request and even the controller: its mark is the node in /admin/delete_topics. It ends when
-every replica was stopped; with a dead broker it waits until that one is back. What is kept here (who has still to stop, who
-waits for the answer) is transient: a new controller asks all replicas again.
+every replica was stopped; with a dead broker it waits until that one is back. What is kept here (who has still to stop,
+who waits for the answer) is transient: a new controller asks all replicas again.
 """
 
 from __future__ import annotations

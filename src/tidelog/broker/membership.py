@@ -1,0 +1,217 @@
+"""A broker's place in the cluster, as the metadata store knows it: what every broker does, controller or not.
+
+At its start it makes sure that Kafka's containers exist, agrees on the cluster's id, and registers itself with a node
+that lives as long as its session. From then on it follows the notifications of changed settings, and wipes old ones away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final
+
+from tidelog.metadata.image import BrokerRegistration, ConfigResource
+from tidelog.metadata.operations import Create, Operation, SetData
+from tidelog.metadata.znodes import (
+    BROKER_SEQUENCE,
+    CLUSTER,
+    CLUSTER_ID,
+    CONFIG_CHANGE_PREFIX,
+    CONFIG_CHANGES,
+    PERSISTENT_PATHS,
+    MalformedZnode,
+    broker_path,
+    config_path,
+    decode_cluster_id,
+    decode_config,
+    decode_config_change,
+    encode_broker,
+    encode_cluster_id,
+    resource_of,
+)
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import BrokerEpoch, BrokerId
+from tidelog.ports.clock import Clock
+from tidelog.ports.random import Random
+from tidelog.store.client import Created, StoreClient, WatchEvent
+from tidelog.store.errors import NodeExists, NoNode, StoreError
+
+log = logging.getLogger(__name__)
+
+CHANGE_NOTIFICATION_AGE_MS_MAX: Final = 15 * 60 * 1000
+"""Older notifications of changed settings are deleted by whoever sees them; every broker has read them by then."""
+
+GENERATED_BROKER_ID_BASE: Final = 1_000
+"""reserved.broker.max.id: generated ids are above it."""
+
+SESSION_GRACE_MS: Final = 1_000
+"""Beyond its timeout, for the session of a broker's former life to end."""
+
+ConfigListener = Callable[[ConfigResource, Mapping[str, str]], None]
+"""Told of a resource's settings, all of them, after they changed."""
+
+
+async def generate_broker_id(store: StoreClient) -> BrokerId:
+    """An id that no broker of this cluster had before (broker.id=-1): 1000 plus a counter in the store."""
+    stat = await store.set(BROKER_SEQUENCE, b"")
+    return BrokerId(GENERATED_BROKER_ID_BASE + stat.version)
+
+
+class Membership:
+    """One broker's membership of one cluster, by one session with the store."""
+
+    def __init__(self, store: StoreClient, clock: Clock, random: Random, on_config_changed: ConfigListener) -> None:
+        self._store = store
+        self._clock = clock
+        self._random = random
+        self._on_config_changed = on_config_changed
+        self._last_change = -1
+        self._reading: asyncio.Task[None] | None = None
+        self._again = False
+
+    async def open(self) -> str:
+        """Makes the containers and returns the cluster's id, which the first broker of all draws."""
+        wanted: dict[str, None] = {}
+        for path in PERSISTENT_PATHS:
+            names = path.split("/")[1:]
+            wanted |= {"/" + "/".join(names[: depth + 1]): None for depth in range(len(names))}
+        await self._create_missing(wanted)
+        try:
+            data, _ = await self._store.get(CLUSTER_ID)
+        except NoNode:
+            await self._create_missing([CLUSTER])
+            # As Kafka's: a UUID in base64.
+            fresh = base64.urlsafe_b64encode(self._random.token(16)).rstrip(b"=").decode()
+            try:
+                await self._store.create(CLUSTER_ID, encode_cluster_id(fresh))
+                return fresh
+            except NodeExists:
+                data, _ = await self._store.get(CLUSTER_ID)
+        return decode_cluster_id(data)
+
+    async def register(self, registration: BrokerRegistration) -> BrokerEpoch:
+        """Announces the broker; returns its epoch, the transaction that created its node.
+
+        Where the id is taken, waits for the session of this broker's former life to end, and says so; KafkaError
+        DUPLICATE_BROKER_REGISTRATION when it does not.
+        """
+        path = broker_path(registration.id)
+        deadline_ms = self._clock.monotonic_ms() + self._store.session_timeout_ms + SESSION_GRACE_MS
+        while True:
+            # Created empty and set in one transaction, as Kafka does.
+            announcement: list[Operation] = [Create(path, ephemeral=True), SetData(path, encode_broker(registration))]
+            try:
+                results = await self._store.multi(announcement)
+            except NodeExists:
+                await self._wait_until_gone(registration.id, deadline_ms)
+            else:
+                assert isinstance(results[0], Created)
+                return BrokerEpoch(results[0].stat.czxid)
+
+    async def follow_config_changes(self) -> None:
+        """Begins to watch the notifications; those that are there already are history."""
+        names, _ = await self._store.children(CONFIG_CHANGES, self._changes_came)
+        self._last_change = max(map(_number_of, names), default=-1)
+        await self._purge(names)
+
+    async def read_configs(self, resources: Iterable[ConfigResource]) -> dict[ConfigResource, Mapping[str, str]]:
+        """The settings of each resource as they stand in the store; empty where there are none, or none readable."""
+        pending = [(resource, self._store.get(config_path(resource))) for resource in resources]
+        return {resource: await self._settled(resource, outcome) for resource, outcome in pending}
+
+    async def close(self) -> None:
+        """Ends the following; the session is the owner's to close."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def _settled(
+        self, resource: ConfigResource, outcome: Awaitable[tuple[bytes | None, object]]
+    ) -> dict[str, str]:
+        try:
+            data, _ = await outcome
+            return decode_config(config_path(resource), data)
+        except NoNode:
+            return {}
+        except MalformedZnode as error:
+            log.error("settings unreadable, taken as empty: %s", error)
+            return {}
+
+    async def _create_missing(self, paths: Iterable[str]) -> None:
+        looked = [(path, self._store.exists(path)) for path in paths]
+        missing = [path for path, outcome in looked if await outcome is None]
+        for outcome in [self._store.create(path) for path in missing]:
+            try:
+                await outcome
+            except NodeExists:
+                # Another broker starts at the same time.
+                continue
+
+    async def _wait_until_gone(self, broker_id: BrokerId, deadline_ms: int) -> None:
+        gone = asyncio.Event()
+        stat = await self._store.exists(broker_path(broker_id), lambda event: gone.set())
+        if stat is None:
+            return
+        left_ms = deadline_ms - self._clock.monotonic_ms()
+        log.warning("broker id %d is registered by session %#x: waiting for it to end", broker_id, stat.ephemeral_owner)
+        try:
+            await asyncio.wait_for(gone.wait(), max(left_ms, 0) / 1000)
+        except TimeoutError:
+            raise KafkaError(
+                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+                f"Broker id {broker_id} is in use by another running broker of this cluster ({broker_path(broker_id)} "
+                "in the metadata store). Give this broker an id of its own: broker.id in its properties.",
+            ) from None
+
+    def _changes_came(self, event: WatchEvent) -> None:
+        if self._reading is not None and not self._reading.done():
+            self._again = True
+        else:
+            self._reading = asyncio.get_running_loop().create_task(self._read_changes())
+
+    async def _read_changes(self) -> None:
+        """Reads what came since the last time; while it reads, more may come."""
+        self._again = True
+        try:
+            while self._again:
+                self._again = False
+                names, _ = await self._store.children(CONFIG_CHANGES, self._changes_came)
+                new = sorted((name for name in names if _number_of(name) > self._last_change), key=_number_of)
+                resources = [await self._changed_resource(f"{CONFIG_CHANGES}/{name}") for name in new]
+                if new:
+                    self._last_change = _number_of(new[-1])
+                distinct = dict.fromkeys(resource for resource in resources if resource is not None)
+                for resource, values in (await self.read_configs(distinct)).items():
+                    self._on_config_changed(resource, values)
+                await self._purge(names)
+        except StoreError as error:
+            log.warning("notifications of changed settings could not be read: %s", error)
+
+    async def _changed_resource(self, path: str) -> ConfigResource | None:
+        try:
+            data, _ = await self._store.get(path)
+            return resource_of(decode_config_change(path, data))
+        except NoNode:
+            return None
+        except MalformedZnode as error:
+            log.error("notification ignored: %s", error)
+            return None
+
+    async def _purge(self, names: Iterable[str]) -> None:
+        oldest_ms = self._clock.wall_ms() - CHANGE_NOTIFICATION_AGE_MS_MAX
+        looked = [(name, self._store.exists(f"{CONFIG_CHANGES}/{name}")) for name in names]
+        for name, outcome in looked:
+            stat = await outcome
+            if stat is not None and stat.ctime < oldest_ms:
+                try:
+                    await self._store.delete(f"{CONFIG_CHANGES}/{name}")
+                except NoNode:
+                    # Another broker was faster.
+                    continue
+
+
+def _number_of(name: str) -> int:
+    digits = name.removeprefix(CONFIG_CHANGE_PREFIX.rpartition("/")[2])
+    return int(digits) if digits.isdecimal() else -1
