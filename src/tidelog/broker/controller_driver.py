@@ -125,10 +125,14 @@ class ControllerDriver:
         send: SendRequest,
         clock: Clock,
         random: Random,
+        membership: Membership | None = None,
         on_config_changed: ConfigListener = lambda resource, values: None,
         on_failure: Callable[[Exception], None] = lambda error: None,
     ) -> None:
         """`registration` is how this broker announces itself; its epoch and timestamp are filled in.
+
+        A `membership` that was opened before is used, and closed at last; else one is made that tells
+        `on_config_changed`.
 
         `on_failure` is told when the driver cannot go on (the session is over, an invariant is broken): the broker
         should stop, or start anew.
@@ -140,7 +144,7 @@ class ControllerDriver:
         self._clock = clock
         self._random = random
         self._on_failure = on_failure
-        self._membership = Membership(store, clock, random, on_config_changed)
+        self._membership = membership or Membership(store, clock, random, on_config_changed)
         self._term: _Term | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._election: asyncio.Task[None] | None = None

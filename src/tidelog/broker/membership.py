@@ -1,7 +1,8 @@
 """A broker's place in the cluster, as the metadata store knows it: what every broker does, controller or not.
 
 At its start it makes sure that Kafka's containers exist, agrees on the cluster's id, and registers itself with a node
-that lives as long as its session. From then on it follows the notifications of changed settings, and wipes old ones away.
+that lives as long as its session. From then on it follows the notifications of changed settings, and wipes away old
+ones.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ class Membership:
         self._clock = clock
         self._random = random
         self._on_config_changed = on_config_changed
+        self._following = False
         self._last_change = -1
         self._reading: asyncio.Task[None] | None = None
         self._again = False
@@ -111,7 +113,10 @@ class Membership:
                 return BrokerEpoch(results[0].stat.czxid)
 
     async def follow_config_changes(self) -> None:
-        """Begins to watch the notifications; those that are there already are history."""
+        """Begins to watch the notifications; those that are there already are history. Idempotent."""
+        if self._following:
+            return
+        self._following = True
         names, _ = await self._store.children(CONFIG_CHANGES, self._changes_came)
         self._last_change = max(map(_number_of, names), default=-1)
         await self._purge(names)
