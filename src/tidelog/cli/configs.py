@@ -46,11 +46,14 @@ def describe(
     refused = []
     shown: dict[ConfigResource, list[ConfigEntry]] = {}
     for resource, result in results.items():
-        if isinstance(result, KafkaError):
-            refused.append((resource, result))
-        else:
+        if not isinstance(result, KafkaError):
             chosen = [entry for entry in result if all_ or key or _set_here(resource, entry)]
             shown[resource] = sorted(chosen, key=lambda entry: entry.name)
+        elif output is Form.KAFKA and result.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            # To Kafka's tool this is an answer, not a failure.
+            print(f"The topic '{resource.name}' doesn't exist and doesn't have dynamic config.")
+        else:
+            refused.append((resource, result))
     match output:
         case Form.KAFKA:
             _print_as_kafka(shown, all_=all_)

@@ -46,7 +46,7 @@ class OutputFormat(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Start:
-    """Where to begin: a question of ListOffsets, a timestamp, an offset, so many records before the end, or a commit."""
+    """Where to begin: a question of ListOffsets, a timestamp, an offset, so many before the end, a commit."""
 
     kind: str
     number: int = 0

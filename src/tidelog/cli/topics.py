@@ -233,9 +233,10 @@ def alter(
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Add partitions to topics. Their number can only grow; settings are changed by `tidelog configs alter`."""
-    warn(KEYS_WARNING)
     with _cluster(bootstrap, timeout) as cluster:
         existing, refused = _existing(cluster, topics, if_exists=if_exists)
+        if existing:
+            warn(KEYS_WARNING)
         assignments = {}
         if assignment is not None:
             lists = replica_lists(assignment, "--replica-assignment")

@@ -36,7 +36,7 @@ def produce_request(
                 name=name,
                 topic_id=routing.topic_id(name),
                 partition_data=[
-                    kind.PartitionProduceData(index=tp.partition, records=batches[tp]) for tp in partitions
+                    kind.PartitionProduceData(index=tp.partition, records=memoryview(batches[tp])) for tp in partitions
                 ],
             )
             for name, partitions in by_topic(batches)
