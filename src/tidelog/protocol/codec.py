@@ -1,7 +1,7 @@
 """Messages to bytes and back, in any of their versions.
 
-Decoders and encoders are compiled from the table when a version is first used. Produce requests and Fetch have
-handwritten ones (`produce`, `fetch`): their records are not copied.
+Decoders and encoders are compiled from the table when a version is first used. Produce requests and Fetch
+responses have handwritten ones (`produce`, `fetch`): their records are not copied.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from tidelog.ports.disk import Chunk
+from tidelog.protocol import fetch, produce
 from tidelog.protocol.classes import Message
 from tidelog.protocol.decoders import compile_decoder
 from tidelog.protocol.encoders import compile_encoder
@@ -20,9 +21,15 @@ from tidelog.protocol.wire import Buffer
 
 M = TypeVar("M", bound=Message)
 
-_HANDWRITTEN_DECODERS: dict[str, Any] = {}
-_HANDWRITTEN_ENCODERS: dict[str, Any] = {}
-_ZERO_COPY: frozenset[str] = frozenset()
+_HANDWRITTEN_DECODERS: Final = {
+    "ProduceRequest": produce.request_decoder,
+    "FetchResponse": fetch.response_decoder,
+}
+_HANDWRITTEN_ENCODERS: Final = {
+    "ProduceRequest": produce.request_encoder,
+    "FetchResponse": fetch.response_encoder,
+}
+_ZERO_COPY: Final = frozenset(_HANDWRITTEN_DECODERS)
 _MALFORMED: Final = (struct.error, IndexError, UnicodeDecodeError)
 """What a decoder meets at the end of the data, or in a string that isn't UTF-8."""
 _UNENCODABLE: Final = (struct.error, TypeError, AttributeError, ValueError, IndexError)

@@ -12,7 +12,6 @@ from tidelog.protocol.classes import Structure as Structure
 def request_class(key: ApiKey) -> type[Any]: ...
 def response_class(key: ApiKey) -> type[Any]: ...
 
-
 class RequestHeader(Message):
     request_api_key: int
     request_api_version: int
@@ -25,7 +24,7 @@ class RequestHeader(Message):
         request_api_key: int = 0,
         request_api_version: int = 0,
         correlation_id: int = 0,
-        client_id: str | None = '',
+        client_id: str | None = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -48,7 +47,7 @@ class ProduceRequest(Message):
             self,
             *,
             index: int = 0,
-            records: bytes | memoryview | None = b'',
+            records: bytes | memoryview | None = b"",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -60,7 +59,7 @@ class ProduceRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             topic_id: TopicId = ...,
             partition_data: list[ProduceRequest.PartitionProduceData] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -138,7 +137,7 @@ class ProduceResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             topic_id: TopicId = ...,
             partition_responses: list[ProduceResponse.PartitionProduceResponse] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -154,7 +153,7 @@ class ProduceResponse(Message):
             self,
             *,
             node_id: int = 0,
-            host: str = '',
+            host: str = "",
             port: int = 0,
             rack: str | None = None,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -218,7 +217,7 @@ class FetchRequest(Message):
         def __init__(
             self,
             *,
-            topic: str = '',
+            topic: str = "",
             topic_id: TopicId = ...,
             partitions: list[FetchRequest.FetchPartition] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -232,7 +231,7 @@ class FetchRequest(Message):
         def __init__(
             self,
             *,
-            topic: str = '',
+            topic: str = "",
             topic_id: TopicId = ...,
             partitions: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -265,7 +264,7 @@ class FetchRequest(Message):
         session_epoch: int = -1,
         topics: list[FetchRequest.FetchTopic] = ...,
         forgotten_topics_data: list[FetchRequest.ForgottenTopic] = ...,
-        rack_id: str = '',
+        rack_id: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -344,7 +343,7 @@ class FetchResponse(Message):
             snapshot_id: FetchResponse.SnapshotId = ...,
             aborted_transactions: list[FetchResponse.AbortedTransaction] | None = ...,
             preferred_read_replica: int = -1,
-            records: bytes | memoryview | list[Chunk] | None = b'',
+            records: bytes | memoryview | list[Chunk] | None = b"",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -356,7 +355,7 @@ class FetchResponse(Message):
         def __init__(
             self,
             *,
-            topic: str = '',
+            topic: str = "",
             topic_id: TopicId = ...,
             partitions: list[FetchResponse.PartitionData] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -372,7 +371,7 @@ class FetchResponse(Message):
             self,
             *,
             node_id: int = 0,
-            host: str = '',
+            host: str = "",
             port: int = 0,
             rack: str | None = None,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -419,7 +418,7 @@ class ListOffsetsRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partitions: list[ListOffsetsRequest.ListOffsetsPartition] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -467,7 +466,7 @@ class ListOffsetsResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partitions: list[ListOffsetsResponse.ListOffsetsPartitionResponse] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -492,7 +491,7 @@ class MetadataRequest(Message):
             self,
             *,
             topic_id: TopicId = ...,
-            name: str | None = '',
+            name: str | None = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -522,7 +521,7 @@ class MetadataResponse(Message):
             self,
             *,
             node_id: int = 0,
-            host: str = '',
+            host: str = "",
             port: int = 0,
             rack: str | None = None,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -562,7 +561,7 @@ class MetadataResponse(Message):
             self,
             *,
             error_code: int = 0,
-            name: str | None = '',
+            name: str | None = "",
             topic_id: TopicId = ...,
             is_internal: bool = False,
             partitions: list[MetadataResponse.MetadataResponsePartition] = ...,
@@ -598,8 +597,8 @@ class ApiVersionsRequest(Message):
     def __init__(
         self,
         *,
-        client_software_name: str = '',
-        client_software_version: str = '',
+        client_software_name: str = "",
+        client_software_version: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -626,7 +625,7 @@ class ApiVersionsResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             min_version: int = 0,
             max_version: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -640,7 +639,7 @@ class ApiVersionsResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             max_version_level: int = 0,
             min_version_level: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -689,7 +688,7 @@ class OffsetForLeaderEpochRequest(Message):
         def __init__(
             self,
             *,
-            topic: str = '',
+            topic: str = "",
             partitions: list[OffsetForLeaderEpochRequest.OffsetForLeaderPartition] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -729,7 +728,7 @@ class OffsetForLeaderEpochResponse(Message):
         def __init__(
             self,
             *,
-            topic: str = '',
+            topic: str = "",
             partitions: list[OffsetForLeaderEpochResponse.EpochEndOffset] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -771,7 +770,7 @@ class DescribeClusterResponse(Message):
             self,
             *,
             broker_id: int = 0,
-            host: str = '',
+            host: str = "",
             port: int = 0,
             rack: str | None = None,
             is_fenced: bool = False,
@@ -794,7 +793,7 @@ class DescribeClusterResponse(Message):
         error_code: int = 0,
         error_message: str | None = None,
         endpoint_type: int = 1,
-        cluster_id: str = '',
+        cluster_id: str = "",
         controller_id: int = -1,
         brokers: list[DescribeClusterResponse.DescribeClusterBroker] = ...,
         cluster_authorized_operations: int = -2147483648,
@@ -808,7 +807,7 @@ class DescribeTopicPartitionsRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -819,7 +818,7 @@ class DescribeTopicPartitionsRequest(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             partition_index: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -876,7 +875,7 @@ class DescribeTopicPartitionsResponse(Message):
             self,
             *,
             error_code: int = 0,
-            name: str | None = '',
+            name: str | None = "",
             topic_id: TopicId = ...,
             is_internal: bool = False,
             partitions: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition] = ...,
@@ -891,7 +890,7 @@ class DescribeTopicPartitionsResponse(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             partition_index: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -929,8 +928,8 @@ class CreateTopicsRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
-            value: str | None = '',
+            name: str = "",
+            value: str | None = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -944,7 +943,7 @@ class CreateTopicsRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             num_partitions: int = 0,
             replication_factor: int = 0,
             assignments: list[CreateTopicsRequest.CreatableReplicaAssignment] = ...,
@@ -976,8 +975,8 @@ class CreateTopicsResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
-            value: str | None = '',
+            name: str = "",
+            value: str | None = "",
             read_only: bool = False,
             config_source: int = -1,
             is_sensitive: bool = False,
@@ -997,10 +996,10 @@ class CreateTopicsResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             topic_id: TopicId = ...,
             error_code: int = 0,
-            error_message: str | None = '',
+            error_message: str | None = "",
             topic_config_error_code: int = 0,
             num_partitions: int = -1,
             replication_factor: int = -1,
@@ -1055,7 +1054,7 @@ class DeleteTopicsResponse(Message):
         def __init__(
             self,
             *,
-            name: str | None = '',
+            name: str | None = "",
             topic_id: TopicId = ...,
             error_code: int = 0,
             error_message: str | None = None,
@@ -1093,7 +1092,7 @@ class DeleteRecordsRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partitions: list[DeleteRecordsRequest.DeleteRecordsPartition] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -1131,7 +1130,7 @@ class DeleteRecordsResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partitions: list[DeleteRecordsResponse.DeleteRecordsPartitionResult] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -1166,7 +1165,7 @@ class CreatePartitionsRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             count: int = 0,
             assignments: list[CreatePartitionsRequest.CreatePartitionsAssignment] | None = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -1194,7 +1193,7 @@ class CreatePartitionsResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             error_code: int = 0,
             error_message: str | None = None,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -1219,7 +1218,7 @@ class ElectLeadersRequest(Message):
         def __init__(
             self,
             *,
-            topic: str = '',
+            topic: str = "",
             partitions: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -1248,7 +1247,7 @@ class ElectLeadersResponse(Message):
             *,
             partition_id: int = 0,
             error_code: int = 0,
-            error_message: str | None = '',
+            error_message: str | None = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -1259,7 +1258,7 @@ class ElectLeadersResponse(Message):
         def __init__(
             self,
             *,
-            topic: str = '',
+            topic: str = "",
             partition_result: list[ElectLeadersResponse.PartitionResult] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -1297,7 +1296,7 @@ class AlterPartitionReassignmentsRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partitions: list[AlterPartitionReassignmentsRequest.ReassignablePartition] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -1326,7 +1325,7 @@ class AlterPartitionReassignmentsResponse(Message):
             *,
             partition_index: int = 0,
             error_code: int = 0,
-            error_message: str | None = '',
+            error_message: str | None = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -1337,7 +1336,7 @@ class AlterPartitionReassignmentsResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partitions: list[AlterPartitionReassignmentsResponse.ReassignablePartitionResponse] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -1354,7 +1353,7 @@ class AlterPartitionReassignmentsResponse(Message):
         throttle_time_ms: int = 0,
         allow_replication_factor_change: bool = True,
         error_code: int = 0,
-        error_message: str | None = '',
+        error_message: str | None = "",
         responses: list[AlterPartitionReassignmentsResponse.ReassignableTopicResponse] = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -1367,7 +1366,7 @@ class ListPartitionReassignmentsRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partition_indexes: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -1407,7 +1406,7 @@ class ListPartitionReassignmentsResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partitions: list[ListPartitionReassignmentsResponse.OngoingPartitionReassignment] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -1422,7 +1421,7 @@ class ListPartitionReassignmentsResponse(Message):
         *,
         throttle_time_ms: int = 0,
         error_code: int = 0,
-        error_message: str | None = '',
+        error_message: str | None = "",
         topics: list[ListPartitionReassignmentsResponse.OngoingTopicReassignment] = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -1435,7 +1434,7 @@ class AlterReplicaLogDirsRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partitions: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -1447,7 +1446,7 @@ class AlterReplicaLogDirsRequest(Message):
         def __init__(
             self,
             *,
-            path: str = '',
+            path: str = "",
             topics: list[AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -1481,7 +1480,7 @@ class AlterReplicaLogDirsResponse(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             partitions: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -1505,7 +1504,7 @@ class DescribeLogDirsRequest(Message):
         def __init__(
             self,
             *,
-            topic: str = '',
+            topic: str = "",
             partitions: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -1543,7 +1542,7 @@ class DescribeLogDirsResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partitions: list[DescribeLogDirsResponse.DescribeLogDirsPartition] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -1560,7 +1559,7 @@ class DescribeLogDirsResponse(Message):
             self,
             *,
             error_code: int = 0,
-            log_dir: str = '',
+            log_dir: str = "",
             topics: list[DescribeLogDirsResponse.DescribeLogDirsTopic] = ...,
             total_bytes: int = -1,
             usable_bytes: int = -1,
@@ -1596,7 +1595,7 @@ class OffsetCommitRequest(Message):
             committed_offset: int = 0,
             committed_leader_epoch: int = -1,
             commit_timestamp: int = -1,
-            committed_metadata: str | None = '',
+            committed_metadata: str | None = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -1608,7 +1607,7 @@ class OffsetCommitRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             topic_id: TopicId = ...,
             partitions: list[OffsetCommitRequest.OffsetCommitRequestPartition] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -1624,9 +1623,9 @@ class OffsetCommitRequest(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         generation_id_or_member_epoch: int = -1,
-        member_id: str = '',
+        member_id: str = "",
         group_instance_id: str | None = None,
         retention_time_ms: int = -1,
         topics: list[OffsetCommitRequest.OffsetCommitRequestTopic] = ...,
@@ -1654,7 +1653,7 @@ class OffsetCommitResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             topic_id: TopicId = ...,
             partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -1679,7 +1678,7 @@ class OffsetFetchRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partition_indexes: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -1692,7 +1691,7 @@ class OffsetFetchRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             topic_id: TopicId = ...,
             partition_indexes: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -1707,7 +1706,7 @@ class OffsetFetchRequest(Message):
         def __init__(
             self,
             *,
-            group_id: str = '',
+            group_id: str = "",
             member_id: str | None = None,
             member_epoch: int = -1,
             topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] | None = ...,
@@ -1722,7 +1721,7 @@ class OffsetFetchRequest(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         topics: list[OffsetFetchRequest.OffsetFetchRequestTopic] | None = ...,
         groups: list[OffsetFetchRequest.OffsetFetchRequestGroup] = ...,
         require_stable: bool = False,
@@ -1743,7 +1742,7 @@ class OffsetFetchResponse(Message):
             partition_index: int = 0,
             committed_offset: int = 0,
             committed_leader_epoch: int = -1,
-            metadata: str | None = '',
+            metadata: str | None = "",
             error_code: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -1755,7 +1754,7 @@ class OffsetFetchResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partitions: list[OffsetFetchResponse.OffsetFetchResponsePartition] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -1773,7 +1772,7 @@ class OffsetFetchResponse(Message):
             partition_index: int = 0,
             committed_offset: int = 0,
             committed_leader_epoch: int = -1,
-            metadata: str | None = '',
+            metadata: str | None = "",
             error_code: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -1786,7 +1785,7 @@ class OffsetFetchResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             topic_id: TopicId = ...,
             partitions: list[OffsetFetchResponse.OffsetFetchResponsePartitions] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -1800,7 +1799,7 @@ class OffsetFetchResponse(Message):
         def __init__(
             self,
             *,
-            group_id: str = '',
+            group_id: str = "",
             topics: list[OffsetFetchResponse.OffsetFetchResponseTopics] = ...,
             error_code: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -1829,7 +1828,7 @@ class FindCoordinatorRequest(Message):
     def __init__(
         self,
         *,
-        key: str = '',
+        key: str = "",
         key_type: int = 0,
         coordinator_keys: list[str] = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -1847,12 +1846,12 @@ class FindCoordinatorResponse(Message):
         def __init__(
             self,
             *,
-            key: str = '',
+            key: str = "",
             node_id: int = 0,
-            host: str = '',
+            host: str = "",
             port: int = 0,
             error_code: int = 0,
-            error_message: str | None = '',
+            error_message: str | None = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -1869,9 +1868,9 @@ class FindCoordinatorResponse(Message):
         *,
         throttle_time_ms: int = 0,
         error_code: int = 0,
-        error_message: str | None = '',
+        error_message: str | None = "",
         node_id: int = 0,
-        host: str = '',
+        host: str = "",
         port: int = 0,
         coordinators: list[FindCoordinatorResponse.Coordinator] = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -1885,8 +1884,8 @@ class JoinGroupRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
-            metadata: bytes = b'',
+            name: str = "",
+            metadata: bytes = b"",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -1902,12 +1901,12 @@ class JoinGroupRequest(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         session_timeout_ms: int = 0,
         rebalance_timeout_ms: int = -1,
-        member_id: str = '',
+        member_id: str = "",
         group_instance_id: str | None = None,
-        protocol_type: str = '',
+        protocol_type: str = "",
         protocols: list[JoinGroupRequest.JoinGroupRequestProtocol] = ...,
         reason: str | None = None,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -1922,9 +1921,9 @@ class JoinGroupResponse(Message):
         def __init__(
             self,
             *,
-            member_id: str = '',
+            member_id: str = "",
             group_instance_id: str | None = None,
-            metadata: bytes = b'',
+            metadata: bytes = b"",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -1945,10 +1944,10 @@ class JoinGroupResponse(Message):
         error_code: int = 0,
         generation_id: int = -1,
         protocol_type: str | None = None,
-        protocol_name: str | None = '',
-        leader: str = '',
+        protocol_name: str | None = "",
+        leader: str = "",
         skip_assignment: bool = False,
-        member_id: str = '',
+        member_id: str = "",
         members: list[JoinGroupResponse.JoinGroupResponseMember] = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -1962,9 +1961,9 @@ class HeartbeatRequest(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         generation_id: int = 0,
-        member_id: str = '',
+        member_id: str = "",
         group_instance_id: str | None = None,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -1990,7 +1989,7 @@ class LeaveGroupRequest(Message):
         def __init__(
             self,
             *,
-            member_id: str = '',
+            member_id: str = "",
             group_instance_id: str | None = None,
             reason: str | None = None,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -2003,8 +2002,8 @@ class LeaveGroupRequest(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
-        member_id: str = '',
+        group_id: str = "",
+        member_id: str = "",
         members: list[LeaveGroupRequest.MemberIdentity] = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -2018,8 +2017,8 @@ class LeaveGroupResponse(Message):
         def __init__(
             self,
             *,
-            member_id: str = '',
-            group_instance_id: str | None = '',
+            member_id: str = "",
+            group_instance_id: str | None = "",
             error_code: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -2045,8 +2044,8 @@ class SyncGroupRequest(Message):
         def __init__(
             self,
             *,
-            member_id: str = '',
-            assignment: bytes = b'',
+            member_id: str = "",
+            assignment: bytes = b"",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -2061,9 +2060,9 @@ class SyncGroupRequest(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         generation_id: int = 0,
-        member_id: str = '',
+        member_id: str = "",
         group_instance_id: str | None = None,
         protocol_type: str | None = None,
         protocol_name: str | None = None,
@@ -2085,7 +2084,7 @@ class SyncGroupResponse(Message):
         error_code: int = 0,
         protocol_type: str | None = None,
         protocol_name: str | None = None,
-        assignment: bytes = b'',
+        assignment: bytes = b"",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -2113,12 +2112,12 @@ class DescribeGroupsResponse(Message):
         def __init__(
             self,
             *,
-            member_id: str = '',
+            member_id: str = "",
             group_instance_id: str | None = None,
-            client_id: str = '',
-            client_host: str = '',
-            member_metadata: bytes = b'',
-            member_assignment: bytes = b'',
+            client_id: str = "",
+            client_host: str = "",
+            member_metadata: bytes = b"",
+            member_assignment: bytes = b"",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -2137,10 +2136,10 @@ class DescribeGroupsResponse(Message):
             *,
             error_code: int = 0,
             error_message: str | None = None,
-            group_id: str = '',
-            group_state: str = '',
-            protocol_type: str = '',
-            protocol_data: str = '',
+            group_id: str = "",
+            group_state: str = "",
+            protocol_type: str = "",
+            protocol_data: str = "",
             members: list[DescribeGroupsResponse.DescribedGroupMember] = ...,
             authorized_operations: int = -2147483648,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -2179,10 +2178,10 @@ class ListGroupsResponse(Message):
         def __init__(
             self,
             *,
-            group_id: str = '',
-            protocol_type: str = '',
-            group_state: str = '',
-            group_type: str = '',
+            group_id: str = "",
+            protocol_type: str = "",
+            group_state: str = "",
+            group_type: str = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -2217,7 +2216,7 @@ class DeleteGroupsResponse(Message):
         def __init__(
             self,
             *,
-            group_id: str = '',
+            group_id: str = "",
             error_code: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -2251,7 +2250,7 @@ class OffsetDeleteRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partitions: list[OffsetDeleteRequest.OffsetDeleteRequestPartition] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -2262,7 +2261,7 @@ class OffsetDeleteRequest(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         topics: list[OffsetDeleteRequest.OffsetDeleteRequestTopic] = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -2287,7 +2286,7 @@ class OffsetDeleteResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partitions: list[OffsetDeleteResponse.OffsetDeleteResponsePartition] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -2332,8 +2331,8 @@ class ConsumerGroupHeartbeatRequest(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
-        member_id: str = '',
+        group_id: str = "",
+        member_id: str = "",
         member_epoch: int = 0,
         instance_id: str | None = None,
         rack_id: str | None = None,
@@ -2411,7 +2410,7 @@ class ConsumerGroupDescribeResponse(Message):
             self,
             *,
             topic_id: TopicId = ...,
-            topic_name: str = '',
+            topic_name: str = "",
             partitions: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -2442,12 +2441,12 @@ class ConsumerGroupDescribeResponse(Message):
         def __init__(
             self,
             *,
-            member_id: str = '',
+            member_id: str = "",
             instance_id: str | None = None,
             rack_id: str | None = None,
             member_epoch: int = 0,
-            client_id: str = '',
-            client_host: str = '',
+            client_id: str = "",
+            client_host: str = "",
             subscribed_topic_names: list[str] = ...,
             subscribed_topic_regex: str | None = None,
             assignment: ConsumerGroupDescribeResponse.Assignment = ...,
@@ -2472,11 +2471,11 @@ class ConsumerGroupDescribeResponse(Message):
             *,
             error_code: int = 0,
             error_message: str | None = None,
-            group_id: str = '',
-            group_state: str = '',
+            group_id: str = "",
+            group_state: str = "",
             group_epoch: int = 0,
             assignment_epoch: int = 0,
-            assignor_name: str = '',
+            assignor_name: str = "",
             members: list[ConsumerGroupDescribeResponse.Member] = ...,
             authorized_operations: int = -2147483648,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -2504,7 +2503,7 @@ class InitProducerIdRequest(Message):
     def __init__(
         self,
         *,
-        transactional_id: str | None = '',
+        transactional_id: str | None = "",
         transaction_timeout_ms: int = 0,
         producer_id: int = -1,
         producer_epoch: int = -1,
@@ -2541,7 +2540,7 @@ class AddPartitionsToTxnRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partitions: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -2556,7 +2555,7 @@ class AddPartitionsToTxnRequest(Message):
         def __init__(
             self,
             *,
-            transactional_id: str = '',
+            transactional_id: str = "",
             producer_id: int = 0,
             producer_epoch: int = 0,
             verify_only: bool = False,
@@ -2574,7 +2573,7 @@ class AddPartitionsToTxnRequest(Message):
         self,
         *,
         transactions: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction] = ...,
-        v3_and_below_transactional_id: str = '',
+        v3_and_below_transactional_id: str = "",
         v3_and_below_producer_id: int = 0,
         v3_and_below_producer_epoch: int = 0,
         v3_and_below_topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = ...,
@@ -2601,7 +2600,7 @@ class AddPartitionsToTxnResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             results_by_partition: list[AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -2613,7 +2612,7 @@ class AddPartitionsToTxnResponse(Message):
         def __init__(
             self,
             *,
-            transactional_id: str = '',
+            transactional_id: str = "",
             topic_results: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -2642,10 +2641,10 @@ class AddOffsetsToTxnRequest(Message):
     def __init__(
         self,
         *,
-        transactional_id: str = '',
+        transactional_id: str = "",
         producer_id: int = 0,
         producer_epoch: int = 0,
-        group_id: str = '',
+        group_id: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -2670,7 +2669,7 @@ class EndTxnRequest(Message):
     def __init__(
         self,
         *,
-        transactional_id: str = '',
+        transactional_id: str = "",
         producer_id: int = 0,
         producer_epoch: int = 0,
         committed: bool = False,
@@ -2701,7 +2700,7 @@ class WriteTxnMarkersRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partition_indexes: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -2755,7 +2754,7 @@ class WriteTxnMarkersResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -2794,7 +2793,7 @@ class TxnOffsetCommitRequest(Message):
             partition_index: int = 0,
             committed_offset: int = 0,
             committed_leader_epoch: int = -1,
-            committed_metadata: str | None = '',
+            committed_metadata: str | None = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -2805,7 +2804,7 @@ class TxnOffsetCommitRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -2822,12 +2821,12 @@ class TxnOffsetCommitRequest(Message):
     def __init__(
         self,
         *,
-        transactional_id: str = '',
-        group_id: str = '',
+        transactional_id: str = "",
+        group_id: str = "",
         producer_id: int = 0,
         producer_epoch: int = 0,
         generation_id: int = -1,
-        member_id: str = '',
+        member_id: str = "",
         group_instance_id: str | None = None,
         topics: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic] = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -2853,7 +2852,7 @@ class TxnOffsetCommitResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -2877,7 +2876,7 @@ class DescribeProducersRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partition_indexes: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -2935,7 +2934,7 @@ class DescribeProducersResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partitions: list[DescribeProducersResponse.PartitionResponse] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -2969,7 +2968,7 @@ class DescribeTransactionsResponse(Message):
         def __init__(
             self,
             *,
-            topic: str = '',
+            topic: str = "",
             partitions: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -2988,8 +2987,8 @@ class DescribeTransactionsResponse(Message):
             self,
             *,
             error_code: int = 0,
-            transactional_id: str = '',
-            transaction_state: str = '',
+            transactional_id: str = "",
+            transaction_state: str = "",
             transaction_timeout_ms: int = 0,
             transaction_start_time_ms: int = 0,
             producer_id: int = 0,
@@ -3034,9 +3033,9 @@ class ListTransactionsResponse(Message):
         def __init__(
             self,
             *,
-            transactional_id: str = '',
+            transactional_id: str = "",
             producer_id: int = 0,
-            transaction_state: str = '',
+            transaction_state: str = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -3065,7 +3064,7 @@ class DescribeConfigsRequest(Message):
             self,
             *,
             resource_type: int = 0,
-            resource_name: str = '',
+            resource_name: str = "",
             configuration_keys: list[str] | None = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -3092,8 +3091,8 @@ class DescribeConfigsResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
-            value: str | None = '',
+            name: str = "",
+            value: str | None = "",
             source: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -3112,15 +3111,15 @@ class DescribeConfigsResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
-            value: str | None = '',
+            name: str = "",
+            value: str | None = "",
             read_only: bool = False,
             is_default: bool = False,
             config_source: int = -1,
             is_sensitive: bool = False,
             synonyms: list[DescribeConfigsResponse.DescribeConfigsSynonym] = ...,
             config_type: int = 0,
-            documentation: str | None = '',
+            documentation: str | None = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -3135,9 +3134,9 @@ class DescribeConfigsResponse(Message):
             self,
             *,
             error_code: int = 0,
-            error_message: str | None = '',
+            error_message: str | None = "",
             resource_type: int = 0,
-            resource_name: str = '',
+            resource_name: str = "",
             configs: list[DescribeConfigsResponse.DescribeConfigsResourceResult] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -3161,8 +3160,8 @@ class AlterConfigsRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
-            value: str | None = '',
+            name: str = "",
+            value: str | None = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -3175,7 +3174,7 @@ class AlterConfigsRequest(Message):
             self,
             *,
             resource_type: int = 0,
-            resource_name: str = '',
+            resource_name: str = "",
             configs: list[AlterConfigsRequest.AlterableConfig] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -3202,9 +3201,9 @@ class AlterConfigsResponse(Message):
             self,
             *,
             error_code: int = 0,
-            error_message: str | None = '',
+            error_message: str | None = "",
             resource_type: int = 0,
-            resource_name: str = '',
+            resource_name: str = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -3228,9 +3227,9 @@ class IncrementalAlterConfigsRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             config_operation: int = 0,
-            value: str | None = '',
+            value: str | None = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -3243,7 +3242,7 @@ class IncrementalAlterConfigsRequest(Message):
             self,
             *,
             resource_type: int = 0,
-            resource_name: str = '',
+            resource_name: str = "",
             configs: list[IncrementalAlterConfigsRequest.AlterableConfig] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -3270,9 +3269,9 @@ class IncrementalAlterConfigsResponse(Message):
             self,
             *,
             error_code: int = 0,
-            error_message: str | None = '',
+            error_message: str | None = "",
             resource_type: int = 0,
-            resource_name: str = '',
+            resource_name: str = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -3296,9 +3295,9 @@ class DescribeClientQuotasRequest(Message):
         def __init__(
             self,
             *,
-            entity_type: str = '',
+            entity_type: str = "",
             match_type: int = 0,
-            match: str | None = '',
+            match: str | None = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -3321,8 +3320,8 @@ class DescribeClientQuotasResponse(Message):
         def __init__(
             self,
             *,
-            entity_type: str = '',
-            entity_name: str | None = '',
+            entity_type: str = "",
+            entity_name: str | None = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -3333,7 +3332,7 @@ class DescribeClientQuotasResponse(Message):
         def __init__(
             self,
             *,
-            key: str = '',
+            key: str = "",
             value: float = 0.0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -3360,7 +3359,7 @@ class DescribeClientQuotasResponse(Message):
         *,
         throttle_time_ms: int = 0,
         error_code: int = 0,
-        error_message: str | None = '',
+        error_message: str | None = "",
         entries: list[DescribeClientQuotasResponse.EntryData] | None = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -3373,8 +3372,8 @@ class AlterClientQuotasRequest(Message):
         def __init__(
             self,
             *,
-            entity_type: str = '',
-            entity_name: str | None = '',
+            entity_type: str = "",
+            entity_name: str | None = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -3386,7 +3385,7 @@ class AlterClientQuotasRequest(Message):
         def __init__(
             self,
             *,
-            key: str = '',
+            key: str = "",
             value: float = 0.0,
             remove: bool = False,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -3423,8 +3422,8 @@ class AlterClientQuotasResponse(Message):
         def __init__(
             self,
             *,
-            entity_type: str = '',
-            entity_name: str | None = '',
+            entity_type: str = "",
+            entity_name: str | None = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -3437,7 +3436,7 @@ class AlterClientQuotasResponse(Message):
             self,
             *,
             error_code: int = 0,
-            error_message: str | None = '',
+            error_message: str | None = "",
             entity: list[AlterClientQuotasResponse.EntityData] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -3463,7 +3462,7 @@ class UpdateFeaturesRequest(Message):
         def __init__(
             self,
             *,
-            feature: str = '',
+            feature: str = "",
             max_version_level: int = 0,
             allow_downgrade: bool = False,
             upgrade_type: int = 1,
@@ -3492,9 +3491,9 @@ class UpdateFeaturesResponse(Message):
         def __init__(
             self,
             *,
-            feature: str = '',
+            feature: str = "",
             error_code: int = 0,
-            error_message: str | None = '',
+            error_message: str | None = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -3508,7 +3507,7 @@ class UpdateFeaturesResponse(Message):
         *,
         throttle_time_ms: int = 0,
         error_code: int = 0,
-        error_message: str | None = '',
+        error_message: str | None = "",
         results: list[UpdateFeaturesResponse.UpdatableFeatureResult] = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -3533,7 +3532,7 @@ class UnregisterBrokerResponse(Message):
         *,
         throttle_time_ms: int = 0,
         error_code: int = 0,
-        error_message: str | None = '',
+        error_message: str | None = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -3587,7 +3586,7 @@ class PushTelemetryRequest(Message):
         subscription_id: int = 0,
         terminating: bool = False,
         compression_type: int = 0,
-        metrics: bytes = b'',
+        metrics: bytes = b"",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -3621,7 +3620,7 @@ class ListConfigResourcesResponse(Message):
         def __init__(
             self,
             *,
-            resource_name: str = '',
+            resource_name: str = "",
             resource_type: int = 16,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -3654,7 +3653,7 @@ class ListClientMetricsResourcesResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -3677,7 +3676,7 @@ class SaslHandshakeRequest(Message):
     def __init__(
         self,
         *,
-        mechanism: str = '',
+        mechanism: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -3699,7 +3698,7 @@ class SaslAuthenticateRequest(Message):
     def __init__(
         self,
         *,
-        auth_bytes: bytes = b'',
+        auth_bytes: bytes = b"",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -3713,8 +3712,8 @@ class SaslAuthenticateResponse(Message):
         self,
         *,
         error_code: int = 0,
-        error_message: str | None = '',
-        auth_bytes: bytes = b'',
+        error_message: str | None = "",
+        auth_bytes: bytes = b"",
         session_lifetime_ms: int = 0,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -3732,10 +3731,10 @@ class DescribeAclsRequest(Message):
         self,
         *,
         resource_type_filter: int = 0,
-        resource_name_filter: str | None = '',
+        resource_name_filter: str | None = "",
         pattern_type_filter: int = 3,
-        principal_filter: str | None = '',
-        host_filter: str | None = '',
+        principal_filter: str | None = "",
+        host_filter: str | None = "",
         operation: int = 0,
         permission_type: int = 0,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -3751,8 +3750,8 @@ class DescribeAclsResponse(Message):
         def __init__(
             self,
             *,
-            principal: str = '',
-            host: str = '',
+            principal: str = "",
+            host: str = "",
             operation: int = 0,
             permission_type: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -3768,7 +3767,7 @@ class DescribeAclsResponse(Message):
             self,
             *,
             resource_type: int = 0,
-            resource_name: str = '',
+            resource_name: str = "",
             pattern_type: int = 3,
             acls: list[DescribeAclsResponse.AclDescription] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -3784,7 +3783,7 @@ class DescribeAclsResponse(Message):
         *,
         throttle_time_ms: int = 0,
         error_code: int = 0,
-        error_message: str | None = '',
+        error_message: str | None = "",
         resources: list[DescribeAclsResponse.DescribeAclsResource] = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -3803,10 +3802,10 @@ class CreateAclsRequest(Message):
             self,
             *,
             resource_type: int = 0,
-            resource_name: str = '',
+            resource_name: str = "",
             resource_pattern_type: int = 3,
-            principal: str = '',
-            host: str = '',
+            principal: str = "",
+            host: str = "",
             operation: int = 0,
             permission_type: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -3830,7 +3829,7 @@ class CreateAclsResponse(Message):
             self,
             *,
             error_code: int = 0,
-            error_message: str | None = '',
+            error_message: str | None = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -3859,10 +3858,10 @@ class DeleteAclsRequest(Message):
             self,
             *,
             resource_type_filter: int = 0,
-            resource_name_filter: str | None = '',
+            resource_name_filter: str | None = "",
             pattern_type_filter: int = 3,
-            principal_filter: str | None = '',
-            host_filter: str | None = '',
+            principal_filter: str | None = "",
+            host_filter: str | None = "",
             operation: int = 0,
             permission_type: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -3893,12 +3892,12 @@ class DeleteAclsResponse(Message):
             self,
             *,
             error_code: int = 0,
-            error_message: str | None = '',
+            error_message: str | None = "",
             resource_type: int = 0,
-            resource_name: str = '',
+            resource_name: str = "",
             pattern_type: int = 3,
-            principal: str = '',
-            host: str = '',
+            principal: str = "",
+            host: str = "",
             operation: int = 0,
             permission_type: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -3913,7 +3912,7 @@ class DeleteAclsResponse(Message):
             self,
             *,
             error_code: int = 0,
-            error_message: str | None = '',
+            error_message: str | None = "",
             matching_acls: list[DeleteAclsResponse.DeleteAclsMatchingAcl] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -3937,8 +3936,8 @@ class CreateDelegationTokenRequest(Message):
         def __init__(
             self,
             *,
-            principal_type: str = '',
-            principal_name: str = '',
+            principal_type: str = "",
+            principal_name: str = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -3950,8 +3949,8 @@ class CreateDelegationTokenRequest(Message):
     def __init__(
         self,
         *,
-        owner_principal_type: str | None = '',
-        owner_principal_name: str | None = '',
+        owner_principal_type: str | None = "",
+        owner_principal_name: str | None = "",
         renewers: list[CreateDelegationTokenRequest.CreatableRenewers] = ...,
         max_lifetime_ms: int = 0,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -3974,15 +3973,15 @@ class CreateDelegationTokenResponse(Message):
         self,
         *,
         error_code: int = 0,
-        principal_type: str = '',
-        principal_name: str = '',
-        token_requester_principal_type: str = '',
-        token_requester_principal_name: str = '',
+        principal_type: str = "",
+        principal_name: str = "",
+        token_requester_principal_type: str = "",
+        token_requester_principal_name: str = "",
         issue_timestamp_ms: int = 0,
         expiry_timestamp_ms: int = 0,
         max_timestamp_ms: int = 0,
-        token_id: str = '',
-        hmac: bytes = b'',
+        token_id: str = "",
+        hmac: bytes = b"",
         throttle_time_ms: int = 0,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -3994,7 +3993,7 @@ class RenewDelegationTokenRequest(Message):
     def __init__(
         self,
         *,
-        hmac: bytes = b'',
+        hmac: bytes = b"",
         renew_period_ms: int = 0,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -4020,7 +4019,7 @@ class ExpireDelegationTokenRequest(Message):
     def __init__(
         self,
         *,
-        hmac: bytes = b'',
+        hmac: bytes = b"",
         expiry_time_period_ms: int = 0,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -4047,8 +4046,8 @@ class DescribeDelegationTokenRequest(Message):
         def __init__(
             self,
             *,
-            principal_type: str = '',
-            principal_name: str = '',
+            principal_type: str = "",
+            principal_name: str = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -4069,8 +4068,8 @@ class DescribeDelegationTokenResponse(Message):
         def __init__(
             self,
             *,
-            principal_type: str = '',
-            principal_name: str = '',
+            principal_type: str = "",
+            principal_name: str = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -4089,15 +4088,15 @@ class DescribeDelegationTokenResponse(Message):
         def __init__(
             self,
             *,
-            principal_type: str = '',
-            principal_name: str = '',
-            token_requester_principal_type: str = '',
-            token_requester_principal_name: str = '',
+            principal_type: str = "",
+            principal_name: str = "",
+            token_requester_principal_type: str = "",
+            token_requester_principal_name: str = "",
             issue_timestamp: int = 0,
             expiry_timestamp: int = 0,
             max_timestamp: int = 0,
-            token_id: str = '',
-            hmac: bytes = b'',
+            token_id: str = "",
+            hmac: bytes = b"",
             renewers: list[DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -4122,7 +4121,7 @@ class DescribeUserScramCredentialsRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -4157,9 +4156,9 @@ class DescribeUserScramCredentialsResponse(Message):
         def __init__(
             self,
             *,
-            user: str = '',
+            user: str = "",
             error_code: int = 0,
-            error_message: str | None = '',
+            error_message: str | None = "",
             credential_infos: list[DescribeUserScramCredentialsResponse.CredentialInfo] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -4174,7 +4173,7 @@ class DescribeUserScramCredentialsResponse(Message):
         *,
         throttle_time_ms: int = 0,
         error_code: int = 0,
-        error_message: str | None = '',
+        error_message: str | None = "",
         results: list[DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult] = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -4187,7 +4186,7 @@ class AlterUserScramCredentialsRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             mechanism: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -4202,11 +4201,11 @@ class AlterUserScramCredentialsRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             mechanism: int = 0,
             iterations: int = 0,
-            salt: bytes = b'',
-            salted_password: bytes = b'',
+            salt: bytes = b"",
+            salted_password: bytes = b"",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -4230,9 +4229,9 @@ class AlterUserScramCredentialsResponse(Message):
         def __init__(
             self,
             *,
-            user: str = '',
+            user: str = "",
             error_code: int = 0,
-            error_message: str | None = '',
+            error_message: str | None = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -4265,7 +4264,7 @@ class LeaderAndIsrRequest(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             partition_index: int = 0,
             controller_epoch: int = 0,
             leader: int = 0,
@@ -4288,7 +4287,7 @@ class LeaderAndIsrRequest(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             topic_id: TopicId = ...,
             partition_states: list[LeaderAndIsrRequest.LeaderAndIsrPartitionState] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -4303,7 +4302,7 @@ class LeaderAndIsrRequest(Message):
             self,
             *,
             broker_id: int = 0,
-            host_name: str = '',
+            host_name: str = "",
             port: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -4340,7 +4339,7 @@ class LeaderAndIsrResponse(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             partition_index: int = 0,
             error_code: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -4379,7 +4378,7 @@ class StopReplicaRequest(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             partition_index: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -4391,7 +4390,7 @@ class StopReplicaRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partition_indexes: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -4417,7 +4416,7 @@ class StopReplicaRequest(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             partition_states: list[StopReplicaRequest.StopReplicaPartitionState] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -4454,7 +4453,7 @@ class StopReplicaResponse(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             partition_index: int = 0,
             error_code: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -4486,7 +4485,7 @@ class UpdateMetadataRequest(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             partition_index: int = 0,
             controller_epoch: int = 0,
             leader: int = 0,
@@ -4506,7 +4505,7 @@ class UpdateMetadataRequest(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             topic_id: TopicId = ...,
             partition_states: list[UpdateMetadataRequest.UpdateMetadataPartitionState] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -4522,8 +4521,8 @@ class UpdateMetadataRequest(Message):
             self,
             *,
             port: int = 0,
-            host: str = '',
-            listener: str = '',
+            host: str = "",
+            listener: str = "",
             security_protocol: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -4539,10 +4538,10 @@ class UpdateMetadataRequest(Message):
             self,
             *,
             id: int = 0,
-            v0_host: str = '',
+            v0_host: str = "",
             v0_port: int = 0,
             endpoints: list[UpdateMetadataRequest.UpdateMetadataEndpoint] = ...,
-            rack: str | None = '',
+            rack: str | None = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -4599,7 +4598,7 @@ class ControlledShutdownResponse(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             partition_index: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -4656,7 +4655,7 @@ class AlterPartitionRequest(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             topic_id: TopicId = ...,
             partitions: list[AlterPartitionRequest.PartitionData] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -4706,7 +4705,7 @@ class AlterPartitionResponse(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             topic_id: TopicId = ...,
             partitions: list[AlterPartitionResponse.PartitionData] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -4733,9 +4732,9 @@ class EnvelopeRequest(Message):
     def __init__(
         self,
         *,
-        request_data: bytes = b'',
-        request_principal: bytes | None = b'',
-        client_host_address: bytes = b'',
+        request_data: bytes = b"",
+        request_principal: bytes | None = b"",
+        client_host_address: bytes = b"",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -4761,8 +4760,8 @@ class BrokerRegistrationRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
-            host: str = '',
+            name: str = "",
+            host: str = "",
             port: int = 0,
             security_protocol: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -4776,7 +4775,7 @@ class BrokerRegistrationRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             min_supported_version: int = 0,
             max_supported_version: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -4796,11 +4795,11 @@ class BrokerRegistrationRequest(Message):
         self,
         *,
         broker_id: int = 0,
-        cluster_id: str = '',
+        cluster_id: str = "",
         incarnation_id: bytes = ...,
         listeners: list[BrokerRegistrationRequest.Listener] = ...,
         features: list[BrokerRegistrationRequest.Feature] = ...,
-        rack: str | None = '',
+        rack: str | None = "",
         is_migrating_zk_broker: bool = False,
         log_dirs: list[bytes] = ...,
         previous_broker_epoch: int = -1,
@@ -4899,8 +4898,8 @@ class ControllerRegistrationRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
-            host: str = '',
+            name: str = "",
+            host: str = "",
             port: int = 0,
             security_protocol: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -4914,7 +4913,7 @@ class ControllerRegistrationRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             min_supported_version: int = 0,
             max_supported_version: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -4947,7 +4946,7 @@ class ControllerRegistrationResponse(Message):
         *,
         throttle_time_ms: int = 0,
         error_code: int = 0,
-        error_message: str | None = '',
+        error_message: str | None = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -5081,7 +5080,7 @@ class VoteRequest(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             partitions: list[VoteRequest.PartitionData] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -5125,7 +5124,7 @@ class VoteResponse(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             partitions: list[VoteResponse.PartitionData] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -5139,7 +5138,7 @@ class VoteResponse(Message):
             self,
             *,
             node_id: int = 0,
-            host: str = '',
+            host: str = "",
             port: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -5181,7 +5180,7 @@ class BeginQuorumEpochRequest(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             partitions: list[BeginQuorumEpochRequest.PartitionData] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -5194,8 +5193,8 @@ class BeginQuorumEpochRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
-            host: str = '',
+            name: str = "",
+            host: str = "",
             port: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -5239,7 +5238,7 @@ class BeginQuorumEpochResponse(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             partitions: list[BeginQuorumEpochResponse.PartitionData] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -5253,7 +5252,7 @@ class BeginQuorumEpochResponse(Message):
             self,
             *,
             node_id: int = 0,
-            host: str = '',
+            host: str = "",
             port: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -5309,7 +5308,7 @@ class EndQuorumEpochRequest(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             partitions: list[EndQuorumEpochRequest.PartitionData] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -5322,8 +5321,8 @@ class EndQuorumEpochRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
-            host: str = '',
+            name: str = "",
+            host: str = "",
             port: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -5365,7 +5364,7 @@ class EndQuorumEpochResponse(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             partitions: list[EndQuorumEpochResponse.PartitionData] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -5379,7 +5378,7 @@ class EndQuorumEpochResponse(Message):
             self,
             *,
             node_id: int = 0,
-            host: str = '',
+            host: str = "",
             port: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -5415,7 +5414,7 @@ class DescribeQuorumRequest(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             partitions: list[DescribeQuorumRequest.PartitionData] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -5463,7 +5462,7 @@ class DescribeQuorumResponse(Message):
             *,
             partition_index: int = 0,
             error_code: int = 0,
-            error_message: str | None = '',
+            error_message: str | None = "",
             leader_id: int = 0,
             leader_epoch: int = 0,
             high_watermark: int = 0,
@@ -5479,7 +5478,7 @@ class DescribeQuorumResponse(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             partitions: list[DescribeQuorumResponse.PartitionData] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -5492,8 +5491,8 @@ class DescribeQuorumResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
-            host: str = '',
+            name: str = "",
+            host: str = "",
             port: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -5519,7 +5518,7 @@ class DescribeQuorumResponse(Message):
         self,
         *,
         error_code: int = 0,
-        error_message: str | None = '',
+        error_message: str | None = "",
         topics: list[DescribeQuorumResponse.TopicData] = ...,
         nodes: list[DescribeQuorumResponse.Node] = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -5563,7 +5562,7 @@ class FetchSnapshotRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partitions: list[FetchSnapshotRequest.PartitionSnapshot] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -5626,7 +5625,7 @@ class FetchSnapshotResponse(Message):
             current_leader: FetchSnapshotResponse.LeaderIdAndEpoch = ...,
             size: int = 0,
             position: int = 0,
-            unaligned_records: bytes | memoryview | list[Chunk] = b'',
+            unaligned_records: bytes | memoryview | list[Chunk] = b"",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -5637,7 +5636,7 @@ class FetchSnapshotResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partitions: list[FetchSnapshotResponse.PartitionSnapshot] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -5651,7 +5650,7 @@ class FetchSnapshotResponse(Message):
             self,
             *,
             node_id: int = 0,
-            host: str = '',
+            host: str = "",
             port: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -5680,8 +5679,8 @@ class AddRaftVoterRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
-            host: str = '',
+            name: str = "",
+            host: str = "",
             port: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -5696,7 +5695,7 @@ class AddRaftVoterRequest(Message):
     def __init__(
         self,
         *,
-        cluster_id: str | None = '',
+        cluster_id: str | None = "",
         timeout_ms: int = 0,
         voter_id: int = 0,
         voter_directory_id: bytes = ...,
@@ -5715,7 +5714,7 @@ class AddRaftVoterResponse(Message):
         *,
         throttle_time_ms: int = 0,
         error_code: int = 0,
-        error_message: str | None = '',
+        error_message: str | None = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -5727,7 +5726,7 @@ class RemoveRaftVoterRequest(Message):
     def __init__(
         self,
         *,
-        cluster_id: str | None = '',
+        cluster_id: str | None = "",
         voter_id: int = 0,
         voter_directory_id: bytes = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -5743,7 +5742,7 @@ class RemoveRaftVoterResponse(Message):
         *,
         throttle_time_ms: int = 0,
         error_code: int = 0,
-        error_message: str | None = '',
+        error_message: str | None = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -5756,8 +5755,8 @@ class UpdateRaftVoterRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
-            host: str = '',
+            name: str = "",
+            host: str = "",
             port: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -5784,7 +5783,7 @@ class UpdateRaftVoterRequest(Message):
     def __init__(
         self,
         *,
-        cluster_id: str | None = '',
+        cluster_id: str | None = "",
         current_leader_epoch: int = 0,
         voter_id: int = 0,
         voter_directory_id: bytes = ...,
@@ -5805,7 +5804,7 @@ class UpdateRaftVoterResponse(Message):
             *,
             leader_id: int = -1,
             leader_epoch: int = -1,
-            host: str = '',
+            host: str = "",
             port: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -5833,8 +5832,8 @@ class ShareGroupHeartbeatRequest(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
-        member_id: str = '',
+        group_id: str = "",
+        member_id: str = "",
         member_epoch: int = 0,
         rack_id: str | None = None,
         subscribed_topic_names: list[str] | None = None,
@@ -5907,7 +5906,7 @@ class ShareGroupDescribeResponse(Message):
             self,
             *,
             topic_id: TopicId = ...,
-            topic_name: str = '',
+            topic_name: str = "",
             partitions: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -5934,11 +5933,11 @@ class ShareGroupDescribeResponse(Message):
         def __init__(
             self,
             *,
-            member_id: str = '',
+            member_id: str = "",
             rack_id: str | None = None,
             member_epoch: int = 0,
-            client_id: str = '',
-            client_host: str = '',
+            client_id: str = "",
+            client_host: str = "",
             subscribed_topic_names: list[str] = ...,
             assignment: ShareGroupDescribeResponse.Assignment = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -5960,11 +5959,11 @@ class ShareGroupDescribeResponse(Message):
             *,
             error_code: int = 0,
             error_message: str | None = None,
-            group_id: str = '',
-            group_state: str = '',
+            group_id: str = "",
+            group_state: str = "",
             group_epoch: int = 0,
             assignment_epoch: int = 0,
-            assignor_name: str = '',
+            assignor_name: str = "",
             members: list[ShareGroupDescribeResponse.Member] = ...,
             authorized_operations: int = -2147483648,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -6051,7 +6050,7 @@ class ShareFetchRequest(Message):
         self,
         *,
         group_id: str | None = None,
-        member_id: str | None = '',
+        member_id: str | None = "",
         share_session_epoch: int = 0,
         max_wait_ms: int = 0,
         min_bytes: int = 0,
@@ -6111,7 +6110,7 @@ class ShareFetchResponse(Message):
             acknowledge_error_code: int = 0,
             acknowledge_error_message: str | None = None,
             current_leader: ShareFetchResponse.LeaderIdAndEpoch = ...,
-            records: bytes | memoryview | list[Chunk] | None = b'',
+            records: bytes | memoryview | list[Chunk] | None = b"",
             acquired_records: list[ShareFetchResponse.AcquiredRecords] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -6138,7 +6137,7 @@ class ShareFetchResponse(Message):
             self,
             *,
             node_id: int = 0,
-            host: str = '',
+            host: str = "",
             port: int = 0,
             rack: str | None = None,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -6212,7 +6211,7 @@ class ShareAcknowledgeRequest(Message):
         self,
         *,
         group_id: str | None = None,
-        member_id: str | None = '',
+        member_id: str | None = "",
         share_session_epoch: int = 0,
         is_renew_ack: bool = False,
         topics: list[ShareAcknowledgeRequest.AcknowledgeTopic] = ...,
@@ -6270,7 +6269,7 @@ class ShareAcknowledgeResponse(Message):
             self,
             *,
             node_id: int = 0,
-            host: str = '',
+            host: str = "",
             port: int = 0,
             rack: str | None = None,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -6328,7 +6327,7 @@ class InitializeShareGroupStateRequest(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         topics: list[InitializeShareGroupStateRequest.InitializeStateData] = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -6400,7 +6399,7 @@ class ReadShareGroupStateRequest(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         topics: list[ReadShareGroupStateRequest.ReadStateData] = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -6518,7 +6517,7 @@ class WriteShareGroupStateRequest(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         topics: list[WriteShareGroupStateRequest.WriteStateData] = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -6588,7 +6587,7 @@ class DeleteShareGroupStateRequest(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         topics: list[DeleteShareGroupStateRequest.DeleteStateData] = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -6660,7 +6659,7 @@ class ReadShareGroupStateSummaryRequest(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         topics: list[ReadShareGroupStateSummaryRequest.ReadStateSummaryData] = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -6717,7 +6716,7 @@ class DescribeShareGroupOffsetsRequest(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             partitions: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -6729,7 +6728,7 @@ class DescribeShareGroupOffsetsRequest(Message):
         def __init__(
             self,
             *,
-            group_id: str = '',
+            group_id: str = "",
             topics: list[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic] | None = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -6772,7 +6771,7 @@ class DescribeShareGroupOffsetsResponse(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             topic_id: TopicId = ...,
             partitions: list[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -6787,7 +6786,7 @@ class DescribeShareGroupOffsetsResponse(Message):
         def __init__(
             self,
             *,
-            group_id: str = '',
+            group_id: str = "",
             topics: list[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic] = ...,
             error_code: int = 0,
             error_message: str | None = None,
@@ -6825,7 +6824,7 @@ class AlterShareGroupOffsetsRequest(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             partitions: list[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -6836,7 +6835,7 @@ class AlterShareGroupOffsetsRequest(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         topics: list[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic] = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -6864,7 +6863,7 @@ class AlterShareGroupOffsetsResponse(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             topic_id: TopicId = ...,
             partitions: list[AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -6892,7 +6891,7 @@ class DeleteShareGroupOffsetsRequest(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -6902,7 +6901,7 @@ class DeleteShareGroupOffsetsRequest(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         topics: list[DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic] = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -6917,7 +6916,7 @@ class DeleteShareGroupOffsetsResponse(Message):
         def __init__(
             self,
             *,
-            topic_name: str = '',
+            topic_name: str = "",
             topic_id: TopicId = ...,
             error_code: int = 0,
             error_message: str | None = None,
@@ -6947,8 +6946,8 @@ class StreamsGroupHeartbeatRequest(Message):
         def __init__(
             self,
             *,
-            key: str = '',
-            value: str = '',
+            key: str = "",
+            value: str = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -6961,7 +6960,7 @@ class StreamsGroupHeartbeatRequest(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partitions: int = 0,
             replication_factor: int = 0,
             topic_configs: list[StreamsGroupHeartbeatRequest.KeyValue] = ...,
@@ -6994,7 +6993,7 @@ class StreamsGroupHeartbeatRequest(Message):
         def __init__(
             self,
             *,
-            subtopology_id: str = '',
+            subtopology_id: str = "",
             source_topics: list[str] = ...,
             source_topic_regex: list[str] = ...,
             state_changelog_topics: list[StreamsGroupHeartbeatRequest.TopicInfo] = ...,
@@ -7023,7 +7022,7 @@ class StreamsGroupHeartbeatRequest(Message):
         def __init__(
             self,
             *,
-            subtopology_id: str = '',
+            subtopology_id: str = "",
             partitions: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -7035,7 +7034,7 @@ class StreamsGroupHeartbeatRequest(Message):
         def __init__(
             self,
             *,
-            host: str = '',
+            host: str = "",
             port: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -7048,7 +7047,7 @@ class StreamsGroupHeartbeatRequest(Message):
         def __init__(
             self,
             *,
-            subtopology_id: str = '',
+            subtopology_id: str = "",
             partition: int = 0,
             offset: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -7075,8 +7074,8 @@ class StreamsGroupHeartbeatRequest(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
-        member_id: str = '',
+        group_id: str = "",
+        member_id: str = "",
         member_epoch: int = 0,
         endpoint_information_epoch: int = 0,
         instance_id: str | None = None,
@@ -7104,7 +7103,7 @@ class StreamsGroupHeartbeatResponse(Message):
             self,
             *,
             status_code: int = 0,
-            status_detail: str = '',
+            status_detail: str = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -7115,7 +7114,7 @@ class StreamsGroupHeartbeatResponse(Message):
         def __init__(
             self,
             *,
-            subtopology_id: str = '',
+            subtopology_id: str = "",
             partitions: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -7127,7 +7126,7 @@ class StreamsGroupHeartbeatResponse(Message):
         def __init__(
             self,
             *,
-            host: str = '',
+            host: str = "",
             port: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -7139,7 +7138,7 @@ class StreamsGroupHeartbeatResponse(Message):
         def __init__(
             self,
             *,
-            topic: str = '',
+            topic: str = "",
             partitions: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -7179,7 +7178,7 @@ class StreamsGroupHeartbeatResponse(Message):
         throttle_time_ms: int = 0,
         error_code: int = 0,
         error_message: str | None = None,
-        member_id: str = '',
+        member_id: str = "",
         member_epoch: int = 0,
         heartbeat_interval_ms: int = 0,
         acceptable_recovery_lag: int = 0,
@@ -7213,8 +7212,8 @@ class StreamsGroupDescribeResponse(Message):
         def __init__(
             self,
             *,
-            key: str = '',
-            value: str = '',
+            key: str = "",
+            value: str = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -7227,7 +7226,7 @@ class StreamsGroupDescribeResponse(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partitions: int = 0,
             replication_factor: int = 0,
             topic_configs: list[StreamsGroupDescribeResponse.KeyValue] = ...,
@@ -7244,7 +7243,7 @@ class StreamsGroupDescribeResponse(Message):
         def __init__(
             self,
             *,
-            subtopology_id: str = '',
+            subtopology_id: str = "",
             source_topics: list[str] = ...,
             repartition_sink_topics: list[str] = ...,
             state_changelog_topics: list[StreamsGroupDescribeResponse.TopicInfo] = ...,
@@ -7271,7 +7270,7 @@ class StreamsGroupDescribeResponse(Message):
         def __init__(
             self,
             *,
-            host: str = '',
+            host: str = "",
             port: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -7284,7 +7283,7 @@ class StreamsGroupDescribeResponse(Message):
         def __init__(
             self,
             *,
-            subtopology_id: str = '',
+            subtopology_id: str = "",
             partition: int = 0,
             offset: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -7297,7 +7296,7 @@ class StreamsGroupDescribeResponse(Message):
         def __init__(
             self,
             *,
-            subtopology_id: str = '',
+            subtopology_id: str = "",
             partitions: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -7336,14 +7335,14 @@ class StreamsGroupDescribeResponse(Message):
         def __init__(
             self,
             *,
-            member_id: str = '',
+            member_id: str = "",
             member_epoch: int = 0,
             instance_id: str | None = None,
             rack_id: str | None = None,
-            client_id: str = '',
-            client_host: str = '',
+            client_id: str = "",
+            client_host: str = "",
             topology_epoch: int = 0,
-            process_id: str = '',
+            process_id: str = "",
             user_endpoint: StreamsGroupDescribeResponse.Endpoint | None = None,
             client_tags: list[StreamsGroupDescribeResponse.KeyValue] = ...,
             task_offsets: list[StreamsGroupDescribeResponse.TaskOffset] = ...,
@@ -7370,8 +7369,8 @@ class StreamsGroupDescribeResponse(Message):
             *,
             error_code: int = 0,
             error_message: str | None = None,
-            group_id: str = '',
-            group_state: str = '',
+            group_id: str = "",
+            group_state: str = "",
             group_epoch: int = 0,
             assignment_epoch: int = 0,
             topology: StreamsGroupDescribeResponse.Topology | None = None,
@@ -7399,8 +7398,8 @@ class LegacyOffsetCommitKey(Message):
     def __init__(
         self,
         *,
-        group: str = '',
-        topic: str = '',
+        group: str = "",
+        topic: str = "",
         partition: int = 0,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -7414,7 +7413,7 @@ class LegacyOffsetCommitValue(Message):
         self,
         *,
         offset: int = 0,
-        metadata: str = '',
+        metadata: str = "",
         commit_timestamp: int = 0,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -7427,8 +7426,8 @@ class OffsetCommitKey(Message):
     def __init__(
         self,
         *,
-        group: str = '',
-        topic: str = '',
+        group: str = "",
+        topic: str = "",
         partition: int = 0,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -7446,7 +7445,7 @@ class OffsetCommitValue(Message):
         *,
         offset: int = 0,
         leader_epoch: int = -1,
-        metadata: str = '',
+        metadata: str = "",
         commit_timestamp: int = 0,
         expire_timestamp: int = -1,
         topic_id: TopicId = ...,
@@ -7459,7 +7458,7 @@ class GroupMetadataKey(Message):
     def __init__(
         self,
         *,
-        group: str = '',
+        group: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -7477,14 +7476,14 @@ class GroupMetadataValue(Message):
         def __init__(
             self,
             *,
-            member_id: str = '',
+            member_id: str = "",
             group_instance_id: str | None = None,
-            client_id: str = '',
-            client_host: str = '',
+            client_id: str = "",
+            client_host: str = "",
             rebalance_timeout: int = -1,
             session_timeout: int = 0,
-            subscription: bytes = b'',
-            assignment: bytes = b'',
+            subscription: bytes = b"",
+            assignment: bytes = b"",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -7498,10 +7497,10 @@ class GroupMetadataValue(Message):
     def __init__(
         self,
         *,
-        protocol_type: str = '',
+        protocol_type: str = "",
         generation: int = 0,
-        protocol: str | None = '',
-        leader: str | None = '',
+        protocol: str | None = "",
+        leader: str | None = "",
         current_state_timestamp: int = -1,
         members: list[GroupMetadataValue.MemberMetadata] = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -7513,7 +7512,7 @@ class ConsumerGroupMetadataKey(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -7535,7 +7534,7 @@ class ConsumerGroupPartitionMetadataKey(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -7562,7 +7561,7 @@ class ConsumerGroupPartitionMetadataValue(Message):
             self,
             *,
             topic_id: TopicId = ...,
-            topic_name: str = '',
+            topic_name: str = "",
             num_partitions: int = 0,
             partition_metadata: list[ConsumerGroupPartitionMetadataValue.PartitionMetadata] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -7584,8 +7583,8 @@ class ConsumerGroupMemberMetadataKey(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
-        member_id: str = '',
+        group_id: str = "",
+        member_id: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -7597,8 +7596,8 @@ class ConsumerGroupMemberMetadataValue(Message):
         def __init__(
             self,
             *,
-            name: str = '',
-            metadata: bytes = b'',
+            name: str = "",
+            metadata: bytes = b"",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -7627,14 +7626,14 @@ class ConsumerGroupMemberMetadataValue(Message):
     def __init__(
         self,
         *,
-        instance_id: str | None = '',
-        rack_id: str | None = '',
-        client_id: str = '',
-        client_host: str = '',
+        instance_id: str | None = "",
+        rack_id: str | None = "",
+        client_id: str = "",
+        client_host: str = "",
         subscribed_topic_names: list[str] = ...,
-        subscribed_topic_regex: str | None = '',
+        subscribed_topic_regex: str | None = "",
         rebalance_timeout_ms: int = -1,
-        server_assignor: str | None = '',
+        server_assignor: str | None = "",
         classic_member_metadata: ConsumerGroupMemberMetadataValue.ClassicMemberMetadata | None = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -7645,7 +7644,7 @@ class ConsumerGroupTargetAssignmentMetadataKey(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -7668,8 +7667,8 @@ class ConsumerGroupTargetAssignmentMemberKey(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
-        member_id: str = '',
+        group_id: str = "",
+        member_id: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -7702,8 +7701,8 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
-        member_id: str = '',
+        group_id: str = "",
+        member_id: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -7746,8 +7745,8 @@ class ConsumerGroupRegularExpressionKey(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
-        regular_expression: str = '',
+        group_id: str = "",
+        regular_expression: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -7771,7 +7770,7 @@ class TransactionLogKey(Message):
     def __init__(
         self,
         *,
-        transactional_id: str = '',
+        transactional_id: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -7783,7 +7782,7 @@ class TransactionLogValue(Message):
         def __init__(
             self,
             *,
-            topic: str = '',
+            topic: str = "",
             partition_ids: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -7825,7 +7824,7 @@ class ShareSnapshotKey(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         topic_id: TopicId = ...,
         partition: int = 0,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -7879,7 +7878,7 @@ class ShareUpdateKey(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         topic_id: TopicId = ...,
         partition: int = 0,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -7926,8 +7925,8 @@ class ShareGroupMemberMetadataKey(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
-        member_id: str = '',
+        group_id: str = "",
+        member_id: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -7940,9 +7939,9 @@ class ShareGroupMemberMetadataValue(Message):
     def __init__(
         self,
         *,
-        rack_id: str | None = '',
-        client_id: str = '',
-        client_host: str = '',
+        rack_id: str | None = "",
+        client_id: str = "",
+        client_host: str = "",
         subscribed_topic_names: list[str] = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -7953,7 +7952,7 @@ class ShareGroupMetadataKey(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -7975,7 +7974,7 @@ class ShareGroupTargetAssignmentMetadataKey(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -7998,8 +7997,8 @@ class ShareGroupTargetAssignmentMemberKey(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
-        member_id: str = '',
+        group_id: str = "",
+        member_id: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -8032,8 +8031,8 @@ class ShareGroupCurrentMemberAssignmentKey(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
-        member_id: str = '',
+        group_id: str = "",
+        member_id: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -8071,7 +8070,7 @@ class ShareGroupStatePartitionMetadataKey(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -8085,7 +8084,7 @@ class ShareGroupStatePartitionMetadataValue(Message):
             self,
             *,
             topic_id: TopicId = ...,
-            topic_name: str = '',
+            topic_name: str = "",
             partitions: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -8098,7 +8097,7 @@ class ShareGroupStatePartitionMetadataValue(Message):
             self,
             *,
             topic_id: TopicId = ...,
-            topic_name: str = '',
+            topic_name: str = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -8121,7 +8120,7 @@ class ShareGroupPartitionMetadataKey(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -8135,7 +8134,7 @@ class ShareGroupPartitionMetadataValue(Message):
             self,
             *,
             topic_id: TopicId = ...,
-            topic_name: str = '',
+            topic_name: str = "",
             partitions: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -8148,7 +8147,7 @@ class ShareGroupPartitionMetadataValue(Message):
             self,
             *,
             topic_id: TopicId = ...,
-            topic_name: str = '',
+            topic_name: str = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -8169,7 +8168,7 @@ class StreamsGroupMetadataKey(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -8181,8 +8180,8 @@ class StreamsGroupMetadataValue(Message):
         def __init__(
             self,
             *,
-            key: str = '',
-            value: str = '',
+            key: str = "",
+            value: str = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -8208,8 +8207,8 @@ class StreamsGroupMemberMetadataKey(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
-        member_id: str = '',
+        group_id: str = "",
+        member_id: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -8221,7 +8220,7 @@ class StreamsGroupMemberMetadataValue(Message):
         def __init__(
             self,
             *,
-            host: str = '',
+            host: str = "",
             port: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -8233,8 +8232,8 @@ class StreamsGroupMemberMetadataValue(Message):
         def __init__(
             self,
             *,
-            key: str = '',
-            value: str = '',
+            key: str = "",
+            value: str = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -8251,13 +8250,13 @@ class StreamsGroupMemberMetadataValue(Message):
     def __init__(
         self,
         *,
-        instance_id: str | None = '',
-        rack_id: str | None = '',
-        client_id: str = '',
-        client_host: str = '',
+        instance_id: str | None = "",
+        rack_id: str | None = "",
+        client_id: str = "",
+        client_host: str = "",
         rebalance_timeout_ms: int = -1,
         topology_epoch: int = 0,
-        process_id: str = '',
+        process_id: str = "",
         user_endpoint: StreamsGroupMemberMetadataValue.Endpoint | None = None,
         client_tags: list[StreamsGroupMemberMetadataValue.KeyValue] = ...,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -8269,7 +8268,7 @@ class StreamsGroupTargetAssignmentMetadataKey(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -8292,8 +8291,8 @@ class StreamsGroupTargetAssignmentMemberKey(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
-        member_id: str = '',
+        group_id: str = "",
+        member_id: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -8305,7 +8304,7 @@ class StreamsGroupTargetAssignmentMemberValue(Message):
         def __init__(
             self,
             *,
-            subtopology_id: str = '',
+            subtopology_id: str = "",
             partitions: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -8330,8 +8329,8 @@ class StreamsGroupCurrentMemberAssignmentKey(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
-        member_id: str = '',
+        group_id: str = "",
+        member_id: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -8344,7 +8343,7 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
         def __init__(
             self,
             *,
-            subtopology_id: str = '',
+            subtopology_id: str = "",
             partitions: list[int] = ...,
             assignment_epochs: list[int] | None = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
@@ -8381,7 +8380,7 @@ class StreamsGroupTopologyKey(Message):
     def __init__(
         self,
         *,
-        group_id: str = '',
+        group_id: str = "",
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
@@ -8393,8 +8392,8 @@ class StreamsGroupTopologyValue(Message):
         def __init__(
             self,
             *,
-            key: str = '',
-            value: str = '',
+            key: str = "",
+            value: str = "",
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
 
@@ -8407,7 +8406,7 @@ class StreamsGroupTopologyValue(Message):
         def __init__(
             self,
             *,
-            name: str = '',
+            name: str = "",
             partitions: int = 0,
             replication_factor: int = 0,
             topic_configs: list[StreamsGroupTopologyValue.TopicConfig] = ...,
@@ -8440,7 +8439,7 @@ class StreamsGroupTopologyValue(Message):
         def __init__(
             self,
             *,
-            subtopology_id: str = '',
+            subtopology_id: str = "",
             source_topics: list[str] = ...,
             source_topic_regex: list[str] = ...,
             state_changelog_topics: list[StreamsGroupTopologyValue.TopicInfo] = ...,
@@ -8469,7 +8468,7 @@ class ConsumerProtocolAssignment(Message):
         def __init__(
             self,
             *,
-            topic: str = '',
+            topic: str = "",
             partitions: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -8493,7 +8492,7 @@ class ConsumerProtocolSubscription(Message):
         def __init__(
             self,
             *,
-            topic: str = '',
+            topic: str = "",
             partitions: list[int] = ...,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...
@@ -8533,8 +8532,8 @@ class DefaultPrincipalData(Message):
     def __init__(
         self,
         *,
-        type: str = '',
-        name: str = '',
+        type: str = "",
+        name: str = "",
         token_authenticated: bool = False,
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
@@ -8611,7 +8610,7 @@ class QuorumStateData(Message):
     def __init__(
         self,
         *,
-        cluster_id: str = '',
+        cluster_id: str = "",
         leader_id: int = -1,
         leader_epoch: int = -1,
         voted_id: int = -1,
@@ -8652,8 +8651,8 @@ class VotersRecord(Message):
         def __init__(
             self,
             *,
-            name: str = '',
-            host: str = '',
+            name: str = "",
+            host: str = "",
             port: int = 0,
             unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
         ) -> None: ...

@@ -39,9 +39,13 @@ TYPES: Final = {
 }
 
 
+_LITERALS: Final[dict[object, str]] = {"": '""', b"": 'b""'}
+"""Where Python's own form is not the house's."""
+
+
 def stubs() -> str:
     """The text of the file."""
-    return HEAD + "".join(f"\n{line}" if line else "\n" for name in catalogue.blocks() for line in _message(name)) + "\n"
+    return HEAD + "\n".join(line for name in catalogue.blocks() for line in _message(name)) + "\n"
 
 
 def _message(name: str) -> Iterator[str]:
@@ -64,7 +68,9 @@ def _class(message: str, fields: tuple[Field, ...], indent: str) -> Iterator[str
     yield f"{indent}    self,"
     yield f"{indent}    *,"
     for field, type_ in typed:
-        default = "..." if is_made_anew(field) or field.type == "uuid" else repr(field.default)
+        default = (
+            "..." if is_made_anew(field) or field.type == "uuid" else _LITERALS.get(field.default, repr(field.default))
+        )
         yield f"{indent}    {field.name}: {type_} = {default},"
     yield f"{indent}    unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),"
     yield f"{indent}) -> None: ..."
