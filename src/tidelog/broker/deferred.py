@@ -18,13 +18,15 @@ U = TypeVar("U")
 class Deferred(Generic[T]):
     """A value of type `T`, or an exception, now or later; completed once."""
 
-    __slots__ = ("_callbacks", "_error", "_value", "done")
+    __slots__ = ("_callbacks", "_error", "_value", "done", "on_abandoned")
 
     def __init__(self) -> None:
         self.done = False
         self._value: T | None = None
         self._error: Exception | None = None
         self._callbacks: list[Callable[[Deferred[T]], object]] = []
+        self.on_abandoned: Callable[[], object] | None = None
+        """Called when nobody wants the value any more (the client is gone), so that waiting can end early."""
 
     @staticmethod
     def of(value: U) -> Deferred[U]:
@@ -48,6 +50,11 @@ class Deferred(Generic[T]):
         if self._error is not None:
             raise self._error
         return cast(T, self._value)
+
+    def abandon(self) -> None:
+        """Says that the value is not wanted any more; completing it stays allowed and has no effect on anybody."""
+        if not self.done and self.on_abandoned is not None:
+            self.on_abandoned()
 
     def on_complete(self, callback: Callable[[Deferred[T]], object]) -> None:
         """Calls `callback(self)` when there is a result, at once if there is one; ask `result()` in it."""

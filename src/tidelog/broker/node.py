@@ -12,24 +12,41 @@ All methods are called on one thread, the loop's; only what is given to `Shell.i
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.fetch_sessions import FetchSessions
+from tidelog.broker.handlers import load_handlers
+from tidelog.broker.leadership import Leadership
+from tidelog.broker.metadata_cache import MetadataCache
+from tidelog.broker.purgatory import Purgatory
+from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.broker.topic_settings import log_config
+from tidelog.metadata.image import CLUSTER_DEFAULT, ConfigChanged, ConfigResource, ConfigResourceType
+from tidelog.model.identifiers import BrokerEpoch
+from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC
 
 if TYPE_CHECKING:
-    from tidelog.broker.deferred import Deferred
     from tidelog.broker.groups import Groups
-    from tidelog.broker.metadata_cache import MetadataCache
+    from tidelog.broker.handlers import Handler
     from tidelog.broker.producer_ids import ProducerIds
-    from tidelog.broker.purgatory import Purgatory
-    from tidelog.broker.replica_manager import ReplicaManager
+    from tidelog.broker.replica_manager import Replica
     from tidelog.config.broker_config import BrokerConfig
-    from tidelog.model.identifiers import BrokerEpoch, BrokerId
+    from tidelog.model.identifiers import BrokerId, TopicPartition
     from tidelog.ports.clock import Clock
     from tidelog.ports.disk import Disk
     from tidelog.ports.random import Random
     from tidelog.storage.log_manager import LogManager
+    from tidelog.storage.tasks import DiskTask
+
+logger: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+DISK_TICK_MS_MIN: Final = 1_000
+"""Between two looks at what is due for the disk; flushes that somebody waits for don't wait for it."""
 
 
 class Timer(Protocol):
@@ -67,26 +84,188 @@ class ControllerChannel(Protocol):
         ...
 
 
+class Settings(Protocol):
+    """Settings as the store has them."""
+
+    def of_topics(self, topics: Iterable[str]) -> Deferred[dict[str, dict[str, str]]]:
+        """`topic -> its own settings`, read now; topics without any are left out."""
+        ...
+
+    def refresh(self, resources: Iterable[ConfigResource]) -> Deferred[None]:
+        """Completes when what the store says of `resources` now has taken effect here."""
+        ...
+
+
 class Node:
     """One broker. Attributes are its public surface for handlers."""
 
-    config: BrokerConfig
-    clock: Clock
-    random: Random
-    disk: Disk
-    shell: Shell
-    logs: LogManager
-    """Every partition's log on this broker."""
-    replicas: ReplicaManager
-    """Every partition that this broker leads or follows; appends and reads go through it."""
-    metadata: MetadataCache
-    """The cluster as UpdateMetadata told it: `metadata.image` is a ClusterImage; never the controller's own."""
-    controller: ControllerChannel
-    purgatory: Purgatory
-    """Operations that wait: long polls, produce requests that wait for the high watermark."""
-    groups: Groups
-    """Offsets committed to the partitions of `__consumer_offsets` that this broker leads."""
-    producer_ids: ProducerIds
-    broker_id: BrokerId
-    broker_epoch: BrokerEpoch
-    cluster_id: str
+    def __init__(
+        self,
+        *,
+        broker_id: BrokerId,
+        cluster_id: str,
+        config: BrokerConfig,
+        clock: Clock,
+        random: Random,
+        disk: Disk,
+        shell: Shell,
+        logs: LogManager,
+        controller: ControllerChannel,
+        settings: Settings,
+    ) -> None:
+        self.broker_id = broker_id
+        self.cluster_id = cluster_id
+        self.broker_epoch = BrokerEpoch(-1)
+        """Of this broker's registration; -1 before it."""
+        self.config = config
+        self.clock = clock
+        self.random = random
+        self.disk = disk
+        self.shell = shell
+        self.logs = logs
+        """Every partition's log on this broker."""
+        self.controller = controller
+        self.settings = settings
+        self.handlers: dict[int, Handler] = load_handlers()
+        """By API key, ascending."""
+        self.metadata = MetadataCache(cluster_id)
+        """The cluster as UpdateMetadata told it: `metadata.image` is a ClusterImage; never the controller's own."""
+        self.purgatory = Purgatory(shell)
+        """Operations that wait: long polls, produce requests that wait for the high watermark."""
+        self.replicas = ReplicaManager(
+            broker_id=broker_id, clock=clock, purgatory=self.purgatory, on_disk_work=self.disk_work
+        )
+        """Every partition that this broker leads or follows; appends and reads go through it."""
+        self.leadership = Leadership(self)
+        self.fetch_sessions = FetchSessions(
+            random=random, slots_max=config.max_incremental_fetch_session_cache_slots
+        )
+        self._groups: Groups | None = None
+        self._producer_ids: ProducerIds | None = None
+        self._disk_timer: Timer | None = None
+        self._flush_scheduled = False
+        self._stopped = False
+
+    @property
+    def groups(self) -> Groups:
+        """Offsets committed to the partitions of `__consumer_offsets` that this broker leads; loaded on first use."""
+        if self._groups is None:
+            from tidelog.broker.groups import Groups
+
+            self._groups = Groups(self)
+            self._groups.start()
+        return self._groups
+
+    @property
+    def producer_ids(self) -> ProducerIds:
+        """Ids for idempotent producers; loaded on first use."""
+        if self._producer_ids is None:
+            from tidelog.broker.producer_ids import ProducerIds
+
+            self._producer_ids = ProducerIds(self)
+        return self._producer_ids
+
+    # Leadership, as the controller orders it.
+
+    def leads(self, replica: Replica) -> None:
+        """This broker leads `replica` from now on."""
+        self._leadership_changed(replica.topic_partition)
+
+    def resigned(self, topic_partition: TopicPartition) -> None:
+        """This broker does not lead the partition any more, or has lost it."""
+        self._leadership_changed(topic_partition)
+
+    def _leadership_changed(self, topic_partition: TopicPartition) -> None:
+        if topic_partition.topic == CONSUMER_OFFSETS_TOPIC:
+            self.groups.leadership_changed(topic_partition.partition)
+
+    def partitions_deleted(self, partitions: list[TopicPartition]) -> None:
+        """Topics are gone from the cluster."""
+        if self._groups is not None and partitions:
+            self._groups.partitions_deleted(partitions)
+
+    # Settings.
+
+    def settings_changed(self, resource: ConfigResource, values: Mapping[str, str]) -> None:
+        """Settings of a topic, of this broker or of all brokers were read from the store: they hold from now on."""
+        image = self.metadata.image
+        if dict(image.configs.get(resource, {})) == dict(values):
+            return
+        image.apply(ConfigChanged(resource, values or None))
+        if resource.type is ConfigResourceType.TOPIC:
+            self._configure_logs([resource.name])
+            return
+        changed = self.config.set_dynamic(
+            image.configs.get(CLUSTER_DEFAULT, {}), image.broker_config(self.broker_id)
+        )
+        if changed:
+            logger.info("settings changed: %s", ", ".join(sorted(changed)))
+            self._configure_logs({replica.topic_partition.topic for replica in self.replicas})
+
+    def _configure_logs(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            config = log_config(self.config, self.metadata.image.topic_config(topic))
+            for replica in self.replicas.of_topic(topic):
+                if replica.log.config != config:
+                    self.logs.set_config(replica.topic_partition, config)
+                    self.replicas.config_changed(replica)
+        self.disk_work()
+
+    # Work for the disk.
+
+    def run_disk_task(self, task: DiskTask) -> Deferred[None]:
+        """Runs a task on an I/O thread and finishes it here; completes in any case, for `finish` takes care of errors."""
+        done: Deferred[None] = Deferred()
+
+        def finish(running: Deferred[None]) -> None:
+            error: OSError | None = None
+            try:
+                running.result()
+            except OSError as caught:
+                error = caught
+            task.finish(error)
+            self.replicas.flushed()
+            self._flush_soon()
+            done.complete(None)
+
+        self.shell.in_pool(task.run).on_complete(finish)
+        return done
+
+    def disk_work(self) -> None:
+        """Logs have something to flush or to remove: looks at it soon."""
+        if not self._flush_scheduled and not self._stopped:
+            self._flush_scheduled = True
+            self.shell.soon(self._flush)
+
+    def _flush_soon(self) -> None:
+        if any(directory.flush_requests for directory in self.logs.directories):
+            self.disk_work()
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        if self._stopped:
+            return
+        for task in self.logs.flush_tasks():
+            self.run_disk_task(task)
+
+    def tick(self) -> None:
+        """Does what is due for the disk, and comes back when more is, not within a second."""
+        if self._stopped:
+            return
+        now_ms = self.clock.monotonic_ms()
+        for task in self.logs.due_tasks(now_ms):
+            self.run_disk_task(task)
+        delay_ms = max(self.logs.next_due_ms() - self.clock.monotonic_ms(), DISK_TICK_MS_MIN)
+        self._disk_timer = self.shell.after(delay_ms, self.tick)
+
+    def directory_failed(self) -> None:
+        """A log directory went offline: whoever waits for its partitions is answered."""
+        for replica in list(self.replicas):
+            if replica.log.is_offline:
+                self.purgatory.check(replica)
+
+    def stop(self) -> None:
+        """Begins nothing more; what runs on I/O threads is finished by the runtime."""
+        self._stopped = True
+        if self._disk_timer is not None:
+            self._disk_timer.cancel()

@@ -1,0 +1,1 @@
+"""Clusters on this machine: a broker in this process; later the supervisor of broker processes."""

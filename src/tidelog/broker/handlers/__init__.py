@@ -11,8 +11,8 @@ A handler module has:
 - `error_response(request, version, error: KafkaError) -> response`: the answer when `handle` raises, or its deferred
   fails with, a `KafkaError`; any other exception is logged and comes here as UNKNOWN_SERVER_ERROR.
 
-Optionally `handle_frame(node, context, frame, position) -> bytes | list[Chunk] | Deferred | None | NotImplemented`: a
-fast path that takes the undecoded body and gives the encoded answer with its size prefix; `NotImplemented` sends the
+Optionally `handle_body(node, context, body: memoryview) -> bytes | list[Chunk] | Deferred | None | NotImplemented`: a
+fast path that takes the undecoded body and gives the encoded answer, size prefix included; `NotImplemented` sends the
 request through `handle`. A compiled path takes this place.
 
 To add an API, add a file here: the registry finds it.
@@ -22,8 +22,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tidelog.protocol import messages
 
 if TYPE_CHECKING:
     from tidelog.model.errors import KafkaError
@@ -47,7 +49,7 @@ class Versions(NamedTuple):
 class Handler:
     """One API as the server calls it."""
 
-    __slots__ = ("error_response", "handle", "handle_frame", "key", "name", "versions")
+    __slots__ = ("error_response", "handle", "handle_body", "key", "name", "versions")
 
     def __init__(
         self,
@@ -56,14 +58,14 @@ class Handler:
         versions: Versions,
         handle: Callable[[Any, Any, Any], Any],
         error_response: Callable[[Any, int, KafkaError], Any],
-        handle_frame: Callable[[Any, Any, Any, int], Any] | None,
+        handle_body: Callable[[Any, Any, memoryview], Any] | None,
     ) -> None:
         self.key = key
         self.name = name
         self.versions = versions
         self.handle = handle
         self.error_response = error_response
-        self.handle_frame = handle_frame
+        self.handle_body = handle_body
 
 
 def load_handlers() -> dict[int, Handler]:
@@ -84,6 +86,17 @@ def load_handlers() -> dict[int, Handler]:
             module.VERSIONS,
             module.handle,
             module.error_response,
-            getattr(module, "handle_frame", None),
+            getattr(module, "handle_body", None),
         )
     return dict(sorted(handlers.items()))
+
+
+def advertised(handlers: Iterable[Handler]) -> list[messages.ApiVersionsResponse.ApiVersion]:
+    """What ApiVersions says of `handlers`."""
+    return [
+        messages.ApiVersionsResponse.ApiVersion(
+            api_key=handler.key, min_version=handler.versions.lowest, max_version=handler.versions.highest
+        )
+        for handler in handlers
+        if handler.versions.advertised
+    ]

@@ -1,0 +1,190 @@
+"""From the bytes of one request to the bytes of its answer. No sockets here: the server and the controller's own
+requests to this broker both come through it.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from tidelog.broker.context import RequestContext
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.handlers import advertised
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.ports.disk import Chunk
+from tidelog.protocol import apis, codec, framing, messages
+from tidelog.protocol.errors import ProtocolError
+from tidelog.security.access import ANONYMOUS
+
+if TYPE_CHECKING:
+    from tidelog.broker.handlers import Handler
+    from tidelog.broker.node import Node
+
+logger: Final = logging.getLogger(__name__)
+
+Answer: TypeAlias = bytes | list[Chunk] | None
+"""An encoded response with its size prefix; None when none is due (acks=0)."""
+
+_HEADER: Final = struct.Struct(">hhih")
+_API_VERSIONS: Final = int(apis.ApiKey.API_VERSIONS)
+
+
+class CloseConnection(Exception):
+    """The peer sent what no answer fits; the text is the reason for the log."""
+
+
+class Peer:
+    """Who is at the other end of a connection."""
+
+    __slots__ = ("address", "connection_id", "listener", "port", "principal", "raw_client_id", "client_id")
+
+    def __init__(self, listener: str, connection_id: int, address: str = "", port: int = 0) -> None:
+        self.listener = listener
+        self.connection_id = connection_id
+        self.address = address
+        self.port = port
+        self.principal = ANONYMOUS
+        self.raw_client_id = b""
+        """The client id of the last request, so that the next one need not decode it again."""
+        self.client_id: str | None = ""
+
+
+class Dispatcher:
+    """Finds the handler, decodes, calls, encodes."""
+
+    def __init__(self, node: Node, handlers: dict[int, Handler]) -> None:
+        self._node = node
+        self._handlers = handlers
+        self._first_flexible = {key: apis.first_flexible_version(apis.ApiKey(key)) for key in handlers}
+
+    def request(
+        self, peer: Peer, view: memoryview, position: int, end: int, received_ms: int
+    ) -> Answer | Deferred[Answer]:
+        """Handles the request in `view[position:end]`, at least 10 bytes. Raises CloseConnection."""
+        key, version, correlation_id, client_id_size = _HEADER.unpack_from(view, position)
+        handler = self._handlers.get(key)
+        if handler is None:
+            raise CloseConnection(f"API key {key} is not served")
+        if not handler.versions.serves(version):
+            if key == _API_VERSIONS:
+                return self._unsupported_api_versions(correlation_id)
+            raise CloseConnection(f"{handler.name} version {version} is not served")
+        position += 10
+        client_id: str | None = None
+        if client_id_size >= 0:
+            following = position + client_id_size
+            raw = bytes(view[position:following])
+            if following > end:
+                raise CloseConnection("its client id is longer than its request")
+            if raw != peer.raw_client_id:
+                peer.client_id = raw.decode("utf-8", "replace")
+                peer.raw_client_id = raw
+            client_id = peer.client_id
+            position = following
+        if version >= self._first_flexible[key]:
+            if position < end and not view[position]:
+                position += 1
+            else:
+                position = _skip_tagged_fields(view, position, end)
+        context = RequestContext(
+            key,
+            version,
+            correlation_id,
+            client_id,
+            received_ms,
+            peer.listener,
+            peer.address,
+            peer.connection_id,
+            peer.principal,
+        )
+        body = view[position:end]
+        if handler.handle_body is not None:
+            try:
+                answer = handler.handle_body(self._node, context, body)
+            except CloseConnection:
+                raise
+            except Exception:
+                logger.exception("request failed: api=%s version=%d peer=%s", handler.name, version, peer.address)
+                raise CloseConnection(f"{handler.name} failed unexpectedly") from None
+            if answer is not NotImplemented:
+                return answer  # type: ignore[no-any-return]
+        return self._handle(handler, context, body)
+
+    def _handle(self, handler: Handler, context: RequestContext, body: memoryview) -> Answer | Deferred[Answer]:
+        key, version = context.api_key, context.api_version
+        try:
+            request, _ = codec.decode(messages.request_class(apis.ApiKey(key)), version, body)
+        except ProtocolError as error:
+            raise CloseConnection(f"{handler.name} version {version} is malformed: {error}") from error
+        try:
+            response = handler.handle(self._node, context, request)
+        except CloseConnection:
+            raise
+        except Exception as error:
+            response = self._error_response(handler, context, request, error)
+        if isinstance(response, Deferred):
+            answer: Deferred[Answer] = Deferred()
+            answer.on_abandoned = response.abandon
+
+            def encode(settled: Deferred[Any]) -> None:
+                try:
+                    late = settled.result()
+                except Exception as error:
+                    late = self._error_response(handler, context, request, error)
+                answer.complete(self._encode(context, late))
+
+            response.on_complete(encode)
+            return answer.result() if answer.done else answer
+        return self._encode(context, response)
+
+    def _encode(self, context: RequestContext, response: Any) -> Answer:
+        if response is None:
+            return None
+        return framing.encode_response(
+            apis.ApiKey(context.api_key), context.api_version, context.correlation_id, response
+        )
+
+    def _error_response(self, handler: Handler, context: RequestContext, request: Any, error: Exception) -> Any:
+        if not isinstance(error, KafkaError):
+            logger.error(
+                "request failed: api=%s version=%d client=%s peer=%s",
+                handler.name,
+                context.api_version,
+                context.client_id,
+                context.client_address,
+                exc_info=error,
+            )
+            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The broker failed unexpectedly; its log says why.")
+        return handler.error_response(request, context.api_version, error)
+
+    def _unsupported_api_versions(self, correlation_id: int) -> Answer:
+        """Error 35 in the oldest format, which every client reads (KIP-511); closing would keep librdkafka away."""
+        response = messages.ApiVersionsResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=advertised(self._handlers.values())
+        )
+        return framing.encode_response(apis.ApiKey.API_VERSIONS, 0, correlation_id, response)
+
+
+def _skip_tagged_fields(view: memoryview, position: int, end: int) -> int:
+    """Skips a header's tagged fields, of which none is known; returns the position behind them."""
+    position, count = _unsigned_varint(view, position, end)
+    for _ in range(count):
+        position, _ = _unsigned_varint(view, position, end)
+        position, size = _unsigned_varint(view, position, end)
+        position += size
+        if position > end:
+            raise CloseConnection("a tagged field of its header is longer than its request")
+    return position
+
+
+def _unsigned_varint(view: memoryview, position: int, end: int) -> tuple[int, int]:
+    value = shift = 0
+    while position < end and shift <= 28:
+        byte = view[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return position, value
+        shift += 7
+    raise CloseConnection("a number in its header is malformed")

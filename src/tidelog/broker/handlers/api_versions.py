@@ -1,0 +1,41 @@
+"""ApiVersions: what this broker serves. The first request of nearly every client.
+
+Versions 0-4. The answer never has the flexible response header, so that a client that knows less can read it (KIP-511).
+v3: the client's software, checked but not kept; features. v4: as v3, a feature's lowest version may be 0.
+A version above these is answered in the format of v0 with UNSUPPORTED_VERSION; `dispatch` does that.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.handlers import Versions, advertised
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import RequestContext
+    from tidelog.broker.node import Node
+
+KEY: Final = ApiKey.API_VERSIONS
+VERSIONS: Final = Versions(0, 4)
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(
+    node: Node, context: RequestContext, request: messages.ApiVersionsRequest
+) -> messages.ApiVersionsResponse:
+    if context.api_version >= 3:
+        for text in (request.client_software_name, request.client_software_version):
+            if not _SOFTWARE.fullmatch(text):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{text!r} names no client software.")
+    return messages.ApiVersionsResponse(api_keys=advertised(node.handlers.values()))
+
+
+def error_response(
+    request: messages.ApiVersionsRequest, version: int, error: KafkaError
+) -> messages.ApiVersionsResponse:
+    return messages.ApiVersionsResponse(error_code=error.code)

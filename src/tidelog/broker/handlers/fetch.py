@@ -1,0 +1,364 @@
+"""Fetch: batches as they lie in the files, by consumers and, one day, by followers.
+
+Versions 4-18. v4: isolation level. v5: log start offset. v7: sessions (KIP-227). v9: the client's leader epoch. v11: rack,
+preferred replica. v12: flexible; diverging epochs (KIP-595). v13: topics by id. v15: the replica in a tag. v16: current
+leaders with the errors (KIP-951). v17, v18: directory ids and high watermarks of followers.
+
+An answer that has less than `min_bytes` waits in the purgatory for `max_wait_ms` at most. Records are `FileRange`s: they go
+from the page cache to the socket. A partition without records has an empty field, never null, which stops librdkafka.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.context import authorize
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.fetch_sessions import FetchContext, FetchPartition
+from tidelog.broker.handlers import Versions
+from tidelog.broker.replica_manager import Replica, check_leader_epoch
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import TopicPartition
+from tidelog.ports.disk import FileRange
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+from tidelog.security.access import Operation, ResourceType
+from tidelog.storage.errors import WouldBlock
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import RequestContext
+    from tidelog.broker.node import Node
+    from tidelog.broker.purgatory import Entry
+    from tidelog.storage.log import ReadResult
+
+KEY: Final = ApiKey.FETCH
+VERSIONS: Final = Versions(4, 18)
+
+READ_COMMITTED: Final = 1
+_UNKNOWN: Final = -1
+_DIVERGING_EPOCH_SINCE: Final = 12
+_TOPIC_IDS_SINCE: Final = 13
+_REPLICA_STATE_SINCE: Final = 15
+_CURRENT_LEADER_SINCE: Final = 16
+
+Data = messages.FetchResponse.PartitionData
+
+
+def handle(
+    node: Node, context: RequestContext, request: messages.FetchRequest
+) -> messages.FetchResponse | Deferred[messages.FetchResponse]:
+    replica_id = request.replica_id
+    if context.api_version >= _REPLICA_STATE_SINCE:
+        replica_id = request.replica_state.replica_id
+    if replica_id >= 0:
+        # No broker fetches from another yet, so whoever says it is one is none.
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker {replica_id} is no replica of anything here.")
+    plan = node.fetch_sessions.begin(request, context.api_version, context.received_ms)
+    fetch = _Fetch(node, context, request, plan)
+    fetch.begin()
+    return fetch.answer.result() if fetch.answer.done else fetch.answer
+
+
+class _Reading:
+    """What was read for one partition."""
+
+    __slots__ = ("data", "replica", "size", "wanted")
+
+    def __init__(self, wanted: FetchPartition, data: messages.FetchResponse.PartitionData) -> None:
+        self.wanted = wanted
+        self.data = data
+        self.replica: Replica | None = None
+        """Where more may come; None after an error."""
+        self.size = 0
+
+
+class _Fetch:
+    """One fetch request, until it is answered: an operation of the purgatory."""
+
+    __slots__ = (
+        "_bytes_max",
+        "_bytes_min",
+        "_committed_only",
+        "_context",
+        "_entry",
+        "_node",
+        "_plan",
+        "_request",
+        "_resolved",
+        "answer",
+    )
+
+    def __init__(
+        self, node: Node, context: RequestContext, request: messages.FetchRequest, plan: FetchContext
+    ) -> None:
+        self._node = node
+        self._context = context
+        self._request = request
+        self._plan = plan
+        self._committed_only = request.isolation_level == READ_COMMITTED
+        self._bytes_max = min(request.max_bytes, node.config.fetch_max_bytes)
+        self._bytes_min = min(request.min_bytes, self._bytes_max)
+        self._resolved: list[tuple[FetchPartition, Replica, int]] = []
+        """Partitions that may have more later, and the leader epoch at which they were looked at."""
+        self._entry: Entry | None = None
+        self.answer: Deferred[messages.FetchResponse] = Deferred()
+
+    def begin(self) -> None:
+        """Answers at once, or takes a place in the purgatory."""
+        readings = self._read()
+        if readings is None:
+            return
+        if self._request.max_wait_ms <= 0 or self._enough(readings):
+            self._complete(readings)
+            return
+        _discard(readings)
+        self._resolved = [
+            (reading.wanted, reading.replica, reading.replica.leader_epoch)
+            for reading in readings
+            if reading.replica is not None
+        ]
+        keys = dict.fromkeys(replica for _, replica, _ in self._resolved)
+        self._entry = self._node.purgatory.wait(self, keys, self._request.max_wait_ms)
+        if self._entry is not None:
+            entry = self._entry
+            self.answer.on_abandoned = lambda: self._node.purgatory.cancel(entry)
+
+    # The purgatory's side.
+
+    def try_complete(self) -> bool:
+        size = 0
+        for wanted, replica, leader_epoch in self._resolved:
+            if replica.leader is None or replica.leader_epoch != leader_epoch or replica.log.is_offline:
+                return self._complete_with_read()
+            limit = self._limit(replica)
+            offset = wanted.fetch_offset
+            if limit > offset:
+                if self._bytes_min <= 1:
+                    return self._complete_with_read()
+                size += self._available(replica, wanted, limit)
+                if size >= self._bytes_min:
+                    return self._complete_with_read()
+            elif offset < replica.log.log_start_offset:
+                return self._complete_with_read()
+        return False
+
+    def expire(self) -> None:
+        self._complete_with_read()
+
+    def _available(self, replica: Replica, wanted: FetchPartition, limit: int) -> int:
+        """Bytes that a read would give."""
+        try:
+            result = replica.log.read(wanted.fetch_offset, wanted.max_bytes, up_to_offset=limit, blocking=False)
+        except (KafkaError, WouldBlock):
+            return self._bytes_min
+        _release(result)
+        return result.size
+
+    # Reading.
+
+    def _complete_with_read(self) -> bool:
+        readings = self._read()
+        if readings is not None:
+            self._complete(readings)
+        return True
+
+    def _read(self) -> list[_Reading] | None:
+        """Reads every partition; None when it goes on in a thread, whereupon the request completes with what that finds."""
+        try:
+            return self._read_all(blocking=False)
+        except WouldBlock:
+            pass
+        # A consumer far behind: index pages have to come from the device.
+        reading = self._node.shell.in_pool(lambda: self._read_all(blocking=True))
+
+        def done(settled: Deferred[list[_Reading]]) -> None:
+            try:
+                readings = settled.result()
+            except Exception as error:
+                self.answer.fail(error)
+            else:
+                self._complete(readings)
+
+        reading.on_complete(done)
+        return None
+
+    def _read_all(self, *, blocking: bool) -> list[_Reading]:
+        readings: list[_Reading] = []
+        remaining = self._bytes_max
+        nothing_yet = True
+        try:
+            for wanted in list(self._plan.partitions.values()):
+                reading = self._read_one(wanted, remaining, nothing_yet, blocking)
+                readings.append(reading)
+                if reading.size:
+                    nothing_yet = False
+                    remaining = max(0, remaining - reading.size)
+        except BaseException:
+            _discard(readings)
+            raise
+        return readings
+
+    def _read_one(self, wanted: FetchPartition, remaining: int, nothing_yet: bool, blocking: bool) -> _Reading:
+        try:
+            replica = self._replica(wanted)
+            log = replica.log
+            diverging = self._diverging(replica, wanted)
+            limit = self._limit(replica)
+            if diverging is None:
+                result = log.read(
+                    wanted.fetch_offset,
+                    min(max(wanted.max_bytes, 0), remaining),
+                    up_to_offset=limit,
+                    min_one_batch=nothing_yet,
+                    blocking=blocking,
+                )
+        except KafkaError as error:
+            return _Reading(wanted, self._failure(wanted, error))
+        data = Data(
+            partition_index=wanted.partition,
+            high_watermark=replica.high_watermark,
+            last_stable_offset=replica.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            preferred_read_replica=_UNKNOWN,
+            records=b"",
+        )
+        reading = _Reading(wanted, data)
+        reading.replica = replica
+        if diverging is not None:
+            data.diverging_epoch.epoch, data.diverging_epoch.end_offset = diverging
+            return reading
+        if result.size:
+            data.records = list(result.ranges)
+            reading.size = result.size
+        if self._committed_only:
+            data.aborted_transactions = [
+                messages.FetchResponse.AbortedTransaction(
+                    producer_id=aborted.producer_id, first_offset=aborted.first_offset
+                )
+                for aborted in (log.aborted_transactions(wanted.fetch_offset, limit) if result.size else ())
+            ]
+        else:
+            data.aborted_transactions = None
+        return reading
+
+    def _replica(self, wanted: FetchPartition) -> Replica:
+        """The replica to read from; KafkaError where there is none, or no right to."""
+        node = self._node
+        topic = wanted.topic
+        if not topic:
+            found = node.metadata.topic_name(wanted.topic_id)
+            if found is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            topic = found
+        if not authorize(self._context, Operation.READ, ResourceType.TOPIC, topic):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        topic_partition = TopicPartition(topic, wanted.partition)
+        replica = node.replicas.get(topic_partition)
+        if replica is None:
+            if node.metadata.image.partition(topic_partition) is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if wanted.topic_id != replica.topic_id and not wanted.topic:
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        check_leader_epoch(replica, wanted.current_leader_epoch)
+        if replica.leader is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return replica
+
+    def _diverging(self, replica: Replica, wanted: FetchPartition) -> tuple[int, int] | None:
+        """Where the client's log and ours part, by the epoch of the last record that it has (KIP-595); None if nowhere."""
+        if wanted.last_fetched_epoch < 0 or self._context.api_version < _DIVERGING_EPOCH_SINCE:
+            return None
+        epoch, end_offset = replica.log.end_offset_for_epoch(wanted.last_fetched_epoch)
+        if epoch < 0 or end_offset < 0:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Epoch {wanted.last_fetched_epoch} is older than anything known of {replica.topic_partition}.",
+            )
+        if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+            return epoch, end_offset
+        return None
+
+    def _limit(self, replica: Replica) -> int:
+        return replica.last_stable_offset if self._committed_only else replica.high_watermark
+
+    def _failure(self, wanted: FetchPartition, error: KafkaError) -> messages.FetchResponse.PartitionData:
+        data = Data(
+            partition_index=wanted.partition,
+            error_code=error.code,
+            high_watermark=_UNKNOWN,
+            last_stable_offset=_UNKNOWN,
+            log_start_offset=_UNKNOWN,
+            aborted_transactions=None,
+            preferred_read_replica=_UNKNOWN,
+            records=b"",
+        )
+        if self._context.api_version >= _CURRENT_LEADER_SINCE and error.code in (
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ErrorCode.FENCED_LEADER_EPOCH,
+        ):
+            topic = wanted.topic or self._node.metadata.topic_name(wanted.topic_id) or ""
+            known = self._node.metadata.image.partition(TopicPartition(topic, wanted.partition))
+            if known is not None:
+                data.current_leader.leader_id = known.leader
+                data.current_leader.leader_epoch = known.leader_epoch
+        return data
+
+    # Answering.
+
+    def _enough(self, readings: list[_Reading]) -> bool:
+        size = 0
+        for reading in readings:
+            if reading.data.error_code or reading.data.diverging_epoch.epoch >= 0:
+                return True
+            size += reading.size
+        return not readings or size >= self._bytes_min
+
+    def _complete(self, readings: list[_Reading]) -> None:
+        plan = self._plan
+        response = messages.FetchResponse(session_id=plan.session_id)
+        topic: messages.FetchResponse.FetchableTopicResponse | None = None
+        by_id = self._context.api_version >= _TOPIC_IDS_SINCE
+        leaders: set[int] = set()
+        for reading in readings:
+            wanted, data = reading.wanted, reading.data
+            if not plan.has_news(wanted, data):
+                continue
+            plan.told(wanted, data)
+            if topic is None or (topic.topic_id != wanted.topic_id if by_id else topic.topic != wanted.topic):
+                topic = messages.FetchResponse.FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id)
+                response.responses.append(topic)
+            topic.partitions.append(data)
+            if data.error_code:
+                leaders.add(data.current_leader.leader_id)
+        if leaders - {_UNKNOWN}:
+            self._name_leaders(response, leaders)
+        self.answer.complete(response)
+
+    def _name_leaders(self, response: messages.FetchResponse, leaders: set[int]) -> None:
+        """Adds where the leaders are, so that the consumer need not ask (KIP-951)."""
+        for broker, endpoint in self._node.metadata.live_endpoints(self._context.listener):
+            if broker.id in leaders:
+                response.node_endpoints.append(
+                    messages.FetchResponse.NodeEndpoint(
+                        node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                    )
+                )
+
+
+def _discard(readings: list[_Reading]) -> None:
+    """Gives up what was read."""
+    for reading in readings:
+        if isinstance(reading.data.records, list):
+            for chunk in reading.data.records:
+                if isinstance(chunk, FileRange):
+                    chunk.release()
+
+
+def _release(result: ReadResult) -> None:
+    for file_range in result.ranges:
+        file_range.release()
+
+
+def error_response(request: messages.FetchRequest, version: int, error: KafkaError) -> messages.FetchResponse:
+    return messages.FetchResponse(error_code=error.code)

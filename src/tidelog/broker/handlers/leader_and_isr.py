@@ -1,0 +1,54 @@
+"""LeaderAndIsr: the controller says who leads which partition. Kafka 3.9's, the last release that had it.
+
+Versions 0-7, of which 5-7 are served: topic ids since v5. v7: the request's type, full or incremental, which only
+KRaft migrations use. Not advertised: brokers of ZooKeeper days know each other's release.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.context import authorize
+from tidelog.broker.handlers import Versions
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import TopicPartition
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import RequestContext
+    from tidelog.broker.deferred import Deferred
+    from tidelog.broker.node import Node
+
+KEY: Final = ApiKey.LEADER_AND_ISR
+VERSIONS: Final = Versions(5, 7, advertised=False)
+
+
+def handle(
+    node: Node, context: RequestContext, request: messages.LeaderAndIsrRequest
+) -> Deferred[messages.LeaderAndIsrResponse]:
+    if not authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    def answer(outcomes: dict[TopicPartition, ErrorCode]) -> messages.LeaderAndIsrResponse:
+        response = messages.LeaderAndIsrResponse()
+        for topic in request.topic_states:
+            errors = messages.LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic.topic_id)
+            response.topics.append(errors)
+            for state in topic.partition_states:
+                errors.partition_errors.append(
+                    messages.LeaderAndIsrResponse.LeaderAndIsrPartitionError(
+                        partition_index=state.partition_index,
+                        error_code=outcomes[TopicPartition(topic.topic_name, state.partition_index)],
+                    )
+                )
+        return response
+
+    return node.leadership.lead_or_follow(request).then(answer)
+
+
+def error_response(
+    request: messages.LeaderAndIsrRequest, version: int, error: KafkaError
+) -> messages.LeaderAndIsrResponse:
+    return messages.LeaderAndIsrResponse(error_code=error.code)

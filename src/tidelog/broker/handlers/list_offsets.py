@@ -1,0 +1,159 @@
+"""ListOffsets: from times, and from the two ends, to offsets.
+
+Versions 1-11. v2: isolation level. v4: leader epochs. v6: flexible. v7: -3, the greatest timestamp (KIP-734). v8: -4, the first offset
+on local disk. v9: -5, the last tiered one (KIP-1005). v10: a timeout for lookups in remote storage. v11: -6, the first offset
+that waits to be tiered (KIP-1023). Nothing is tiered here, so -5 and -6 find nothing.
+
+The official Spark connector sends up to two of these for each Fetch: the two ends cost no look at the disk.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.context import authorize
+from tidelog.broker.deferred import Deferred, gather
+from tidelog.broker.handlers import Versions
+from tidelog.broker.handlers.fetch import READ_COMMITTED
+from tidelog.broker.replica_manager import check_leader_epoch
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import LATEST_TIERED_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, TopicPartition
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+from tidelog.security.access import Operation, ResourceType
+from tidelog.storage.errors import WouldBlock
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import RequestContext
+    from tidelog.broker.node import Node
+    from tidelog.broker.replica_manager import Replica
+
+KEY: Final = ApiKey.LIST_OFFSETS
+VERSIONS: Final = Versions(1, 11)
+
+EARLIEST_PENDING_UPLOAD_TIMESTAMP: Final = -6
+_SINCE: Final = {-1: 1, -2: 1, MAX_TIMESTAMP: 7, -4: 8, LATEST_TIERED_TIMESTAMP: 9, EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11}
+"""Version that brought each special timestamp."""
+_DEBUGGING_CONSUMER: Final = -2
+"""A replica id that may ask any replica, up to its log end."""
+
+Partition = messages.ListOffsetsResponse.ListOffsetsPartitionResponse
+
+
+def handle(
+    node: Node, context: RequestContext, request: messages.ListOffsetsRequest
+) -> messages.ListOffsetsResponse | Deferred[messages.ListOffsetsResponse]:
+    response = messages.ListOffsetsResponse()
+    cold: list[Deferred[None]] = []
+    asked: dict[TopicPartition, int] = {}
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            topic_partition = TopicPartition(topic.name, wanted.partition_index)
+            asked[topic_partition] = asked.get(topic_partition, 0) + 1
+    for topic in request.topics:
+        answer = messages.ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name)
+        response.topics.append(answer)
+        for wanted in topic.partitions:
+            found = Partition(partition_index=wanted.partition_index, timestamp=-1, offset=-1, leader_epoch=-1)
+            answer.partitions.append(found)
+            try:
+                if asked[TopicPartition(topic.name, wanted.partition_index)] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "The partition is asked for twice.")
+                lookup = _look_up(node, context, request, topic.name, wanted, found)
+            except KafkaError as error:
+                found.error_code = error.code
+                continue
+            if lookup is not None:
+                cold.append(lookup)
+    if not cold:
+        return response
+    return gather(cold).then(lambda _: response)
+
+
+def _look_up(
+    node: Node,
+    context: RequestContext,
+    request: messages.ListOffsetsRequest,
+    topic: str,
+    wanted: messages.ListOffsetsRequest.ListOffsetsPartition,
+    found: messages.ListOffsetsResponse.ListOffsetsPartitionResponse,
+) -> Deferred[None] | None:
+    """Fills `found`, now, or when the deferred completes: after a look at the disk."""
+    timestamp = wanted.timestamp
+    if timestamp < 0 and context.api_version < _SINCE.get(timestamp, 1 << 15):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Timestamp {timestamp} is not known to this version.")
+    if not authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    replica = _replica(node, request.replica_id, TopicPartition(topic, wanted.partition_index))
+    check_leader_epoch(replica, wanted.current_leader_epoch)
+    limit = _limit(request, replica)
+    if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
+        return None
+    if timestamp == LATEST_TIMESTAMP:
+        found.offset, found.leader_epoch = limit, replica.leader_epoch
+        return None
+    log = replica.log
+    try:
+        result = log.offset_for_timestamp(timestamp, up_to_offset=limit, blocking=False)
+    except WouldBlock:
+        lookup = node.shell.in_pool(lambda: log.offset_for_timestamp(timestamp, up_to_offset=limit))
+    else:
+        if result is not None:
+            found.timestamp, found.offset, found.leader_epoch = result
+        return None
+    outcome: Deferred[None] = Deferred()
+
+    def settle(settled: Deferred[tuple[int, int, int] | None]) -> None:
+        try:
+            late = settled.result()
+        except KafkaError as error:
+            found.error_code = error.code
+        else:
+            if late is not None:
+                found.timestamp, found.offset, found.leader_epoch = late
+        outcome.complete(None)
+
+    lookup.on_complete(settle)  # type: ignore[arg-type]
+    return outcome
+
+
+def _replica(node: Node, replica_id: int, topic_partition: TopicPartition) -> Replica:
+    if node.metadata.image.partition(topic_partition) is None and node.replicas.get(topic_partition) is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if replica_id == _DEBUGGING_CONSUMER:
+        replica = node.replicas.get(topic_partition)
+        if replica is not None:
+            return replica
+    return node.replicas.leader(topic_partition)
+
+
+def _limit(request: messages.ListOffsetsRequest, replica: Replica) -> int:
+    """Where the log ends for whoever asks."""
+    if request.replica_id != -1:
+        return replica.log.log_end_offset
+    if request.isolation_level == READ_COMMITTED:
+        return replica.last_stable_offset
+    return replica.high_watermark
+
+
+def error_response(
+    request: messages.ListOffsetsRequest, version: int, error: KafkaError
+) -> messages.ListOffsetsResponse:
+    return messages.ListOffsetsResponse(
+        topics=[
+            messages.ListOffsetsResponse.ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    Partition(
+                        partition_index=wanted.partition_index,
+                        error_code=error.code,
+                        timestamp=-1,
+                        offset=-1,
+                        leader_epoch=-1,
+                    )
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,193 @@
+"""Metadata: brokers, topics, partitions and their leaders, as advertised for the listener that was asked.
+
+Versions 0-13. v0: an empty list means all topics; from v1 on, null does. v4: auto-creation may be declined. v5: offline
+replicas. v7: leader epochs. v8-10: authorized operations of the cluster. v10: topic ids; v12: topics asked for by
+id. v13: an error of the whole answer.
+
+A topic that is created by being asked for is awaited: the answer names its leaders, and the client need not ask again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.context import authorize
+from tidelog.broker.handlers import Versions
+from tidelog.controller.events import CreateTopics, NewTopic
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import NO_LEADER, ZERO_TOPIC_ID, TopicId
+from tidelog.model.topics import INTERNAL_TOPICS, invalid_topic_name_reason
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+from tidelog.security.access import (
+    AUTHORIZED_OPERATIONS_UNASKED,
+    CLUSTER_NAME,
+    CLUSTER_OPERATIONS,
+    TOPIC_OPERATIONS,
+    Operation,
+    ResourceType,
+    operation_bits,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import RequestContext
+    from tidelog.broker.deferred import Deferred
+    from tidelog.broker.node import Node
+    from tidelog.metadata.image import PartitionImage, TopicImage
+
+KEY: Final = ApiKey.METADATA
+VERSIONS: Final = Versions(0, 13)
+
+
+def handle(
+    node: Node, context: RequestContext, request: messages.MetadataRequest
+) -> messages.MetadataResponse | Deferred[messages.MetadataResponse]:
+    missing = _to_create(node, context, request)
+    if not missing:
+        return _answer(node, context, request)
+    creation = node.controller.submit(CreateTopics([NewTopic(name) for name in missing]))
+    answer = creation.then(lambda _: _answer(node, context, request))
+    if answer.done:
+        return answer
+    # Without a controller the topic is simply not there yet; the client asks again.
+    settled: Deferred[messages.MetadataResponse] = type(answer)()
+
+    def settle(outcome: Deferred[messages.MetadataResponse]) -> None:
+        try:
+            settled.complete(outcome.result())
+        except KafkaError:
+            settled.complete(_answer(node, context, request))
+
+    answer.on_complete(settle)
+    return settled
+
+
+def _to_create(node: Node, context: RequestContext, request: messages.MetadataRequest) -> list[str]:
+    """Topics that this request brings into being."""
+    allowed = context.api_version < 4 or request.allow_auto_topic_creation
+    if not request.topics or not allowed or not node.config.auto_create_topics_enable:
+        return []
+    return [
+        name
+        for name in dict.fromkeys(topic.name for topic in request.topics if topic.name is not None)
+        if name not in node.metadata.image.topics
+        and name not in INTERNAL_TOPICS
+        and invalid_topic_name_reason(name) is None
+        and (
+            authorize(context, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+            or authorize(context, Operation.CREATE, ResourceType.TOPIC, name)
+        )
+    ]
+
+
+def _answer(node: Node, context: RequestContext, request: messages.MetadataRequest) -> messages.MetadataResponse:
+    image = node.metadata.image
+    operations = AUTHORIZED_OPERATIONS_UNASKED
+    if request.include_topic_authorized_operations and context.api_version >= 8:
+        operations = operation_bits(TOPIC_OPERATIONS)
+    if request.topics is None or (context.api_version == 0 and not request.topics):
+        topics = [
+            _topic(node, context, topic, operations)
+            for topic in image.topics.values()
+            if authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        ]
+    else:
+        asked = dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics)
+        topics = [_asked_topic(node, context, name, topic_id, operations) for name, topic_id in asked]
+    cluster_operations = AUTHORIZED_OPERATIONS_UNASKED
+    if 8 <= context.api_version <= 10 and request.include_cluster_authorized_operations:
+        cluster_operations = operation_bits(CLUSTER_OPERATIONS)
+    return messages.MetadataResponse(
+        brokers=[
+            messages.MetadataResponse.MetadataResponseBroker(
+                node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+            )
+            for broker, endpoint in node.metadata.live_endpoints(context.listener)
+        ],
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id if image.is_live(image.controller_id) else NO_LEADER,
+        topics=topics,
+        cluster_authorized_operations=cluster_operations,
+    )
+
+
+def _asked_topic(
+    node: Node, context: RequestContext, name: str | None, topic_id: TopicId, operations: int
+) -> messages.MetadataResponse.MetadataResponseTopic:
+    image = node.metadata.image
+    if name is None:
+        known = image.topic_by_id(topic_id)
+        if known is None or not authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, known.name):
+            return _failed(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+        return _topic(node, context, known, operations)
+    if invalid_topic_name_reason(name) is not None:
+        return _failed(name, ZERO_TOPIC_ID, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    if not authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
+        return _failed(name, ZERO_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    known = image.topics.get(name)
+    if known is None:
+        return _failed(name, ZERO_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return _topic(node, context, known, operations)
+
+
+def _failed(name: str | None, topic_id: TopicId, error: ErrorCode) -> messages.MetadataResponse.MetadataResponseTopic:
+    return messages.MetadataResponse.MetadataResponseTopic(
+        error_code=error, name=name, topic_id=topic_id, is_internal=name in INTERNAL_TOPICS
+    )
+
+
+def _topic(
+    node: Node, context: RequestContext, topic: TopicImage, operations: int
+) -> messages.MetadataResponse.MetadataResponseTopic:
+    return messages.MetadataResponse.MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            _partition(node, context, index, partition) for index, partition in sorted(topic.partitions.items())
+        ],
+        topic_authorized_operations=operations,
+    )
+
+
+def _partition(
+    node: Node, context: RequestContext, index: int, partition: PartitionImage
+) -> messages.MetadataResponse.MetadataResponsePartition:
+    leader, error = leader_for(node, context, partition)
+    return messages.MetadataResponse.MetadataResponsePartition(
+        error_code=error,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=offline_replicas(node, partition),
+    )
+
+
+def leader_for(node: Node, context: RequestContext, partition: PartitionImage) -> tuple[int, ErrorCode]:
+    """The leader as a client may be told, -1 where it cannot be reached, and the error that goes with that."""
+    image = node.metadata.image
+    if partition.leader == NO_LEADER or not image.is_live(partition.leader):
+        return NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE
+    if node.metadata.broker_endpoint(partition.leader, context.listener) is None:
+        known = context.api_version >= 6
+        return NO_LEADER, ErrorCode.LISTENER_NOT_FOUND if known else ErrorCode.LEADER_NOT_AVAILABLE
+    return partition.leader, ErrorCode.NONE
+
+
+def offline_replicas(node: Node, partition: PartitionImage) -> list[int]:
+    """Replicas on dead brokers or failed directories."""
+    image = node.metadata.image
+    return [broker for broker in partition.replicas if broker in partition.offline or not image.is_live(broker)]
+
+
+def error_response(request: messages.MetadataRequest, version: int, error: KafkaError) -> messages.MetadataResponse:
+    return messages.MetadataResponse(
+        error_code=error.code,
+        topics=[
+            _failed(topic.name, topic.topic_id, error.code)
+            for topic in request.topics or ()
+            if topic.name is not None or version >= 12
+        ],
+    )

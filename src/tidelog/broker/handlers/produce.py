@@ -1,0 +1,423 @@
+"""Produce: batches appended as they come.
+
+Versions 0-13 are advertised, 3-13 served: librdkafka before 2.11.1 takes a higher minimum for "no compression".
+v3: batches of magic 2 only, one a partition. v5: log start offset. v7: zstd. v8: errors of single records. v9:
+flexible. v10: the current leader beside NOT_LEADER_OR_FOLLOWER (KIP-951). v13: topics by id.
+
+acks=0 has no answer; an error closes the connection, so that the producer asks for the leaders anew. acks=1 waits for
+the flush where flush.messages is 1; acks=-1 waits for the high watermark.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.broker.context import authorize
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.dispatch import CloseConnection
+from tidelog.broker.handlers import Versions
+from tidelog.broker.replica_manager import ACKS_ALL, Replica
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition
+from tidelog.model.topics import INTERNAL_TOPICS
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+from tidelog.records.batch import HEADER_SIZE, Codec, InvalidBatch
+from tidelog.security.access import Operation, ResourceType
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import RequestContext
+    from tidelog.broker.node import Node
+    from tidelog.storage.log import AppendInfo
+
+KEY: Final = ApiKey.PRODUCE
+VERSIONS: Final = Versions(0, 13, served_min=3)
+
+_ADMIN_CLIENT: Final = "__admin_client"
+"""The client id by which Kafka's tools may write to internal topics."""
+_FLEXIBLE_SINCE: Final = 9
+_CURRENT_LEADER_SINCE: Final = 10
+_TOPIC_IDS_SINCE: Final = 13
+_ZSTD_SINCE: Final = 7
+_TRANSACTIONAL: Final = 0x10
+_NO_OFFSET: Final = -1
+
+_BATCH_PREFIX: Final = struct.Struct(">qiiBIh")
+"""Base offset, length, leader epoch, magic, CRC, attributes."""
+_OLD_HEAD: Final = struct.Struct(">hhiih")
+"""Before v9: length of the transactional id, acks, timeout, topics, length of the name."""
+_OLD_PARTITION: Final = struct.Struct(">iii")
+"""Before v9: partitions, index, bytes of records."""
+_NEW_HEAD: Final = struct.Struct(">Bhi")
+"""From v9 on: length + 1 of the transactional id, acks, timeout; then the compact array of topics."""
+_INDEX: Final = struct.Struct(">i")
+_ANSWER: Final = struct.Struct(">qqq")
+
+
+def handle_body(node: Node, context: RequestContext, body: memoryview) -> Any:
+    """The shape that nearly every request has: one topic, one partition, one batch, no transaction.
+
+    Whatever is out of the ordinary, errors too, goes through `handle`.
+    """
+    version = context.api_version
+    try:
+        if version < _FLEXIBLE_SINCE:
+            transactional, acks, timeout_ms, topics, name_size = _OLD_HEAD.unpack_from(body)
+            if transactional >= 0 or topics != 1 or name_size < 0:
+                return NotImplemented
+            position = 14 + name_size
+            name = bytes(body[14:position])
+            partitions, index, size = _OLD_PARTITION.unpack_from(body, position)
+            if partitions != 1:
+                return NotImplemented
+            position += 12
+            end = len(body)
+        else:
+            transactional, acks, timeout_ms = _NEW_HEAD.unpack_from(body)
+            if transactional or body[7] != 2:
+                return NotImplemented
+            position = 8
+            if version < _TOPIC_IDS_SINCE:
+                name_size = body[8] - 1
+                if not 0 <= name_size < 127:
+                    return NotImplemented
+                position = 9 + name_size
+                name = bytes(body[9:position])
+            else:
+                position = 24
+                name = bytes(body[8:24])
+            if body[position] != 2:
+                return NotImplemented
+            (index,) = _INDEX.unpack_from(body, position + 1)
+            position += 5
+            size = shift = 0
+            while True:
+                byte = body[position]
+                position += 1
+                size |= (byte & 0x7F) << shift
+                if byte < 0x80:
+                    break
+                shift += 7
+            size -= 1
+            end = len(body) - 3
+        # The records reach exactly to the end, and are a single batch that needs no further thought.
+        if position + size != end or size < HEADER_SIZE:
+            return NotImplemented
+        _, length, _, magic, _, attributes = _BATCH_PREFIX.unpack_from(body, position)
+        if length + 12 != size or magic != 2 or attributes & _TRANSACTIONAL:
+            return NotImplemented
+        if attributes & 7 == 4 and version < _ZSTD_SINCE:
+            return NotImplemented
+        replica = node.replicas.by_wire_name[name][index]
+    except (struct.error, IndexError, KeyError):
+        return NotImplemented
+    topic = replica.topic_partition[0]
+    if (
+        not -1 <= acks <= 1
+        or topic in INTERNAL_TOPICS
+        or not authorize(context, Operation.WRITE, ResourceType.TOPIC, topic)
+    ):
+        return NotImplemented
+    try:
+        info = node.replicas.append(replica, body[position : position + size], required_acks=acks)
+    except KafkaError:
+        # Nothing was appended; the answer with its words is made there.
+        return NotImplemented
+    if not acks:
+        return None
+    if node.replicas.acknowledged(replica, info.last_offset, acks):
+        return _quick_answer(replica, version, context.correlation_id, info)
+    answer: Deferred[bytes] = Deferred()
+    waiting = _Waiting(node, acks, [(replica, info, TopicPartition(*replica.topic_partition))])
+    waiting.done.on_complete(
+        lambda settled: answer.complete(
+            _late_answer(node, context, replica, info, settled.result()[0])
+        )
+    )
+    node.purgatory.wait(waiting, (replica,), timeout_ms)
+    return answer
+
+
+def _quick_answer(replica: Replica, version: int, correlation_id: int, info: AppendInfo) -> bytes:
+    """A success, from the bytes around its numbers that are the same every time."""
+    template = replica.answers.get(version)
+    if template is None:
+        template = replica.answers[version] = _template(replica, version)
+    pack, size, before, after = template
+    log_append_time_ms = -1 if info.duplicate and not replica.log.config.message_timestamp_type else info.log_append_time_ms
+    if version >= 5:
+        return pack(  # type: ignore[no-any-return]
+            size, correlation_id, before, info.first_offset, log_append_time_ms, info.log_start_offset, after
+        )
+    return pack(size, correlation_id, before, info.first_offset, log_append_time_ms, after)  # type: ignore[no-any-return]
+
+
+def _template(replica: Replica, version: int) -> tuple[Any, int, bytes, bytes]:
+    """`pack`, the size field, and the bytes before and after offset, append time and log start offset."""
+    topic, index = replica.topic_partition
+    name = topic.encode()
+    if version < _FLEXIBLE_SINCE:
+        before = struct.pack(f">ih{len(name)}siih", 1, len(name), name, 1, index, 0)
+        after = struct.pack(">ihi", 0, -1, 0) if version >= 8 else struct.pack(">i", 0)
+    else:
+        named = replica.topic_id if version >= _TOPIC_IDS_SINCE else bytes([len(name) + 1]) + name
+        # Header's tags; topics; partitions, index, error. Then: record errors, message, three tag sections, throttle.
+        before = b"\0\2" + named + struct.pack(">Bih", 2, index, 0)
+        after = b"\1\0\0\0" + bytes(4) + b"\0"
+    layout = struct.Struct(f">ii{len(before)}s{'qqq' if version >= 5 else 'qq'}{len(after)}s")
+    return layout.pack, layout.size - 4, before, after
+
+
+def _late_answer(node: Node, context: RequestContext, replica: Replica, info: AppendInfo, error: ErrorCode) -> bytes:
+    if error is ErrorCode.NONE:
+        return _quick_answer(replica, context.api_version, context.correlation_id, info)
+    from tidelog.protocol.framing import encode_response
+
+    topic, index = replica.topic_partition
+    response = messages.ProduceResponse(
+        responses=[
+            messages.ProduceResponse.TopicProduceResponse(
+                name=topic,
+                topic_id=replica.topic_id,
+                partition_responses=[_failed(node, index, topic, KafkaError(error))],
+            )
+        ]
+    )
+    chunks = encode_response(KEY, context.api_version, context.correlation_id, response)
+    return b"".join(chunks)  # type: ignore[arg-type]
+
+
+class _Waiting:
+    """Appends of one request that wait for their flush or for the high watermark."""
+
+    __slots__ = ("_acks", "_appends", "_errors", "_node", "done")
+
+    def __init__(self, node: Node, acks: int, appends: list[tuple[Replica, AppendInfo, TopicPartition]]) -> None:
+        self._node = node
+        self._acks = acks
+        self._appends = appends
+        self._errors: list[ErrorCode | None] = [None] * len(appends)
+        self.done: Deferred[list[ErrorCode]] = Deferred()
+        """An error for each append, once all are settled."""
+
+    def try_complete(self) -> bool:
+        for position, (replica, info, _) in enumerate(self._appends):
+            if self._errors[position] is None:
+                self._errors[position] = self._settled(replica, info)
+        if None in self._errors:
+            return False
+        self._finish(ErrorCode.NONE)
+        return True
+
+    def _settled(self, replica: Replica, info: AppendInfo) -> ErrorCode | None:
+        if replica.log.is_offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        leader = replica.leader
+        if leader is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if replica.removed else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if not self._node.replicas.acknowledged(replica, info.last_offset, self._acks):
+            return None
+        if self._acks == ACKS_ALL and len(leader.isr) < replica.log.config.min_insync_replicas:
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.NONE
+
+    def expire(self) -> None:
+        self._finish(ErrorCode.REQUEST_TIMED_OUT)
+
+    def _finish(self, otherwise: ErrorCode) -> None:
+        self.done.complete([otherwise if error is None else error for error in self._errors])
+
+
+def handle(
+    node: Node, context: RequestContext, request: messages.ProduceRequest
+) -> messages.ProduceResponse | Deferred[messages.ProduceResponse] | None:
+    acks = request.acks
+    response = messages.ProduceResponse()
+    pending: list[tuple[Replica, AppendInfo, TopicPartition]] = []
+    places: list[messages.ProduceResponse.PartitionProduceResponse] = []
+    for topic in request.topic_data:
+        answer = messages.ProduceResponse.TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
+        response.responses.append(answer)
+        name = topic.name
+        if context.api_version >= _TOPIC_IDS_SINCE:
+            name = node.metadata.topic_name(topic.topic_id) or ""
+        for data in topic.partition_data:
+            try:
+                if not -1 <= acks <= 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is none of -1, 0 and 1.")
+                replica, info = _append(node, context, name, request, data)
+            except KafkaError as error:
+                answer.partition_responses.append(_failed(node, data.index, name, error))
+                continue
+            stamped = replica.log.config.message_timestamp_type
+            partition = messages.ProduceResponse.PartitionProduceResponse(
+                index=data.index,
+                base_offset=info.first_offset,
+                log_append_time_ms=info.log_append_time_ms if stamped else -1,
+                log_start_offset=info.log_start_offset,
+            )
+            answer.partition_responses.append(partition)
+            if not node.replicas.acknowledged(replica, info.last_offset, acks):
+                pending.append((replica, info, replica.topic_partition))
+                places.append(partition)
+    if acks == 0:
+        _close_on_error(response)
+        return None
+    _name_leaders(node, context, response)
+    if not pending:
+        return response
+    return _when_acknowledged(node, request, response, pending, places)
+
+
+def _append(
+    node: Node,
+    context: RequestContext,
+    topic: str,
+    request: messages.ProduceRequest,
+    data: messages.ProduceRequest.PartitionProduceData,
+) -> tuple[Replica, AppendInfo]:
+    version = context.api_version
+    if not topic:
+        if version >= _TOPIC_IDS_SINCE:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    if not authorize(context, Operation.WRITE, ResourceType.TOPIC, topic):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    records = data.records
+    if records is None:
+        raise _invalid(version, "must have at least one record batch per partition")
+    _check_batch(version, memoryview(records))
+    topic_partition = TopicPartition(topic, data.index)
+    if node.metadata.image.partition(topic_partition) is None and node.replicas.get(topic_partition) is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if topic in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
+    replica = node.replicas.leader(topic_partition)
+    return replica, node.replicas.append(replica, records, required_acks=request.acks)
+
+
+def _check_batch(version: int, records: memoryview) -> None:
+    """What this version of Produce allows, before anyone looks into the records."""
+    if not len(records):
+        raise _invalid(version, "must have at least one record batch per partition")
+    if len(records) < _BATCH_PREFIX.size:
+        raise InvalidBatch(ErrorCode.CORRUPT_MESSAGE, f"{len(records)} bytes are no record batch.")
+    _, length, _, magic, _, attributes = _BATCH_PREFIX.unpack_from(records)
+    if magic != 2:
+        raise _invalid(version, "are only allowed to contain record batches with magic version 2")
+    if 0 <= length and length + 12 < len(records):
+        raise _invalid(version, "are only allowed to contain exactly one record batch per partition")
+    if version < _ZSTD_SINCE and attributes & 7 == Codec.ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce requests with version {version} are not allowed to use ZStandard compression",
+        )
+    if attributes & _TRANSACTIONAL:
+        raise KafkaError(
+            ErrorCode.INVALID_TXN_STATE, "The partition is not part of a transaction that this broker knows."
+        )
+
+
+def _invalid(version: int, words: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, f"Produce requests with version {version} {words}")
+
+
+def _when_acknowledged(
+    node: Node,
+    request: messages.ProduceRequest,
+    response: messages.ProduceResponse,
+    pending: list[tuple[Replica, AppendInfo, TopicPartition]],
+    places: list[messages.ProduceResponse.PartitionProduceResponse],
+) -> Deferred[messages.ProduceResponse]:
+    """The answer, once every append is acknowledged or has failed, or timed out."""
+    waiting = _Waiting(node, request.acks, pending)
+
+    def complete(errors: list[ErrorCode]) -> messages.ProduceResponse:
+        for place, error in zip(places, errors, strict=True):
+            if error is not ErrorCode.NONE:
+                place.error_code = error
+                place.base_offset = place.log_append_time_ms = place.log_start_offset = _NO_OFFSET
+        return response
+
+    answer = waiting.done.then(complete)
+    node.purgatory.wait(waiting, [replica for replica, _, _ in pending], request.timeout_ms)
+    return answer
+
+
+def _failed(
+    node: Node, index: int, topic: str, error: KafkaError
+) -> messages.ProduceResponse.PartitionProduceResponse:
+    response = messages.ProduceResponse.PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=_NO_OFFSET,
+        log_append_time_ms=-1,
+        log_start_offset=_NO_OFFSET,
+        error_message=error.message,
+    )
+    for batch_index, words in getattr(error, "record_errors", ()):
+        response.record_errors.append(
+            messages.ProduceResponse.BatchIndexAndErrorMessage(
+                batch_index=batch_index, batch_index_error_message=words
+            )
+        )
+    if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        known = node.metadata.image.partition(TopicPartition(topic, index))
+        if known is not None:
+            response.current_leader.leader_id = known.leader
+            response.current_leader.leader_epoch = known.leader_epoch
+    return response
+
+
+def _name_leaders(node: Node, context: RequestContext, response: messages.ProduceResponse) -> None:
+    """Adds where the leaders are that the answer names, so that the producer need not ask (KIP-951)."""
+    if context.api_version < _CURRENT_LEADER_SINCE:
+        return
+    leaders = {
+        partition.current_leader.leader_id
+        for topic in response.responses
+        for partition in topic.partition_responses
+        if partition.error_code
+    }
+    for broker, endpoint in node.metadata.live_endpoints(context.listener) if leaders - {-1} else ():
+        if broker.id in leaders:
+            response.node_endpoints.append(
+                messages.ProduceResponse.NodeEndpoint(
+                    node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                )
+            )
+
+
+def _close_on_error(response: messages.ProduceResponse) -> None:
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            if partition.error_code:
+                error = ErrorCode(partition.error_code).name
+                raise CloseConnection(f"produce with acks=0 failed for {topic.name}-{partition.index}: {error}")
+
+
+def error_response(
+    request: messages.ProduceRequest, version: int, error: KafkaError
+) -> messages.ProduceResponse | None:
+    if request.acks == 0:
+        raise CloseConnection(f"produce with acks=0 failed: {error}")
+    return messages.ProduceResponse(
+        responses=[
+            messages.ProduceResponse.TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id or ZERO_TOPIC_ID,
+                partition_responses=[
+                    messages.ProduceResponse.PartitionProduceResponse(
+                        index=data.index,
+                        error_code=error.code,
+                        base_offset=_NO_OFFSET,
+                        log_start_offset=_NO_OFFSET,
+                        error_message=error.message,
+                    )
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )

@@ -1,0 +1,251 @@
+"""What the controller orders: lead, follow, stop, delete.
+
+LeaderAndIsr and StopReplica come here; nothing else changes who leads. They are carried out one after the other, since
+each may have to wait for the store (a new topic's settings) and for the disk (its files, made durable by one
+sync a request).
+
+    LeaderAndIsr: stale epochs refused -> settings read -> logs created, some in each turn -> synced -> lead or follow
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.replica_manager import Replica, ReplicaManager
+from tidelog.broker.topic_settings import log_config
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, PartitionEpoch, TopicId, TopicPartition
+from tidelog.model.topics import invalid_topic_name_reason
+from tidelog.replication.events import IsrCommitted
+from tidelog.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from tidelog.broker.node import Node
+    from tidelog.protocol import messages
+    from tidelog.storage.log import Log
+
+logger: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LOGS_PER_TURN: Final = 16
+"""Logs created before clients have their turn: some milliseconds."""
+
+
+class Leadership:
+    """Carries out the controller's orders on one node's replicas."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._busy = False
+
+    # The queue.
+
+    def _in_order(self, work: Callable[[], Deferred[T]]) -> Deferred[T]:
+        """Runs `work` when all that came before is done."""
+        outcome: Deferred[T] = Deferred()
+
+        def start() -> None:
+            self._busy = True
+            try:
+                working = work()
+            except Exception as error:
+                working = Deferred()
+                working.fail(error)
+            working.on_complete(finish)
+
+        def finish(working: Deferred[T]) -> None:
+            self._busy = False
+            try:
+                value = working.result()
+            except Exception as error:
+                outcome.fail(error)
+            else:
+                outcome.complete(value)
+            if self._waiting and not self._busy:
+                self._waiting.popleft()()
+
+        if self._busy:
+            self._waiting.append(start)
+        else:
+            start()
+        return outcome
+
+    def _check_epochs(self, controller_epoch: int, broker_epoch: int) -> None:
+        """Refuses deposed controllers, and orders meant for an earlier life of this broker (KIP-380)."""
+        self._node.metadata.check_controller_epoch(controller_epoch)
+        if 0 <= broker_epoch < self._node.broker_epoch:
+            raise KafkaError(
+                ErrorCode.STALE_BROKER_EPOCH,
+                f"Broker epoch {broker_epoch} is of an earlier registration; the current one is {self._node.broker_epoch}.",
+            )
+
+    # LeaderAndIsr.
+
+    def lead_or_follow(self, request: messages.LeaderAndIsrRequest) -> Deferred[dict[TopicPartition, ErrorCode]]:
+        """An outcome for each partition. KafkaError STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH for the whole."""
+        return self._in_order(lambda: self._lead_or_follow(request))
+
+    def _lead_or_follow(self, request: messages.LeaderAndIsrRequest) -> Deferred[dict[TopicPartition, ErrorCode]]:
+        self._check_epochs(request.controller_epoch, request.broker_epoch)
+        self._node.metadata.saw_controller(request.controller_id, request.controller_epoch)
+        orders = [
+            (TopicPartition(topic.topic_name, state.partition_index), TopicId(topic.topic_id), state)
+            for topic in request.topic_states
+            for state in topic.partition_states
+        ]
+        outcomes: dict[TopicPartition, ErrorCode] = {}
+        replicas = self._node.replicas
+        missing = {
+            topic_partition.topic for topic_partition, _, _ in orders if replicas.get(topic_partition) is None
+        }
+        done: Deferred[dict[TopicPartition, ErrorCode]] = Deferred()
+
+        def with_settings(settled: Deferred[dict[str, dict[str, str]]]) -> None:
+            try:
+                settings = settled.result()
+            except Exception as error:
+                done.fail(error)
+                return
+            self._create_some(deque(orders), settings, outcomes, made)
+
+        def made() -> None:
+            task = self._node.logs.durability_task()
+            if task is None:
+                take_up()
+            else:
+                # A sync that fails takes its directory offline, which `_take_up` sees.
+                self._node.run_disk_task(task).on_complete(lambda _: take_up())
+
+        def take_up() -> None:
+            try:
+                for topic_partition, topic_id, state in orders:
+                    if topic_partition not in outcomes:
+                        outcomes[topic_partition] = self._take_up(topic_partition, topic_id, state)
+            except Exception as error:
+                done.fail(error)
+                return
+            done.complete(outcomes)
+
+        if missing:
+            self._node.settings.of_topics(missing).on_complete(with_settings)
+        else:
+            with_settings(Deferred.of({}))
+        return done
+
+    def _create_some(
+        self,
+        orders: deque[tuple[TopicPartition, TopicId, messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState]],
+        settings: Mapping[str, Mapping[str, str]],
+        outcomes: dict[TopicPartition, ErrorCode],
+        then: Callable[[], None],
+    ) -> None:
+        """Creates missing logs, a few in each turn."""
+        turn = LOGS_PER_TURN
+        while orders:
+            if not turn:
+                self._node.shell.soon(self._create_some, orders, settings, outcomes, then)
+                return
+            topic_partition, topic_id, state = orders.popleft()
+            if self._node.replicas.get(topic_partition) is not None:
+                continue
+            turn -= 1
+            try:
+                overrides = settings.get(topic_partition.topic, {})
+                log = self._log(topic_partition, topic_id, overrides, is_new=bool(state.is_new))
+            except (KafkaError, StorageError) as error:
+                outcomes[topic_partition] = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
+                logger.error("log not created: partition=%s error=%s", topic_partition, error)
+                continue
+            self._node.replicas.add(Replica(topic_partition, log, log.high_watermark))
+        then()
+
+    def _log(
+        self, topic_partition: TopicPartition, topic_id: TopicId, overrides: Mapping[str, str], *, is_new: bool
+    ) -> Log:
+        """The partition's log, found or made, with the settings of today."""
+        reason = invalid_topic_name_reason(topic_partition.topic)
+        if reason is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+        config = log_config(self._node.config, overrides)
+        logs = self._node.logs
+        log = logs.create(topic_partition, None if topic_id == ZERO_TOPIC_ID else topic_id, config, is_new=is_new)
+        if log.config != config:
+            logs.set_config(topic_partition, config)
+        return log
+
+    def _take_up(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        state: messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState,
+    ) -> ErrorCode:
+        """Leads or follows as ordered, unless the order is old."""
+        replicas: ReplicaManager = self._node.replicas
+        replica = replicas.get(topic_partition)
+        if replica is None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if replica.log.is_offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if ZERO_TOPIC_ID not in (topic_id, replica.topic_id) and topic_id != replica.topic_id:
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        epoch, partition_epoch = LeaderEpoch(state.leader_epoch), PartitionEpoch(state.partition_epoch)
+        if epoch < replica.leader_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        isr = tuple(map(BrokerId, state.isr))
+        if epoch == replica.leader_epoch:
+            if replica.leader is not None and partition_epoch > replica.partition_epoch:
+                replicas.isr_committed(replica, IsrCommitted(isr, partition_epoch))
+            return ErrorCode.NONE
+        if state.leader == self._node.broker_id:
+            logger.info("leads: partition=%s leader_epoch=%d log_end=%d", topic_partition, epoch, replica.log.log_end_offset)
+            replicas.lead(replica, epoch, partition_epoch, isr)
+            self._node.leads(replica)
+        else:
+            logger.info("does not lead: partition=%s leader=%d leader_epoch=%d", topic_partition, state.leader, epoch)
+            replicas.resign(replica, BrokerId(state.leader), epoch, partition_epoch)
+            self._node.resigned(topic_partition)
+        return ErrorCode.NONE
+
+    # StopReplica.
+
+    def stop(self, request: messages.StopReplicaRequest) -> Deferred[dict[TopicPartition, ErrorCode]]:
+        """An outcome for each partition. KafkaError STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH for the whole."""
+        return self._in_order(lambda: Deferred.of(self._stop(request)))
+
+    def _stop(self, request: messages.StopReplicaRequest) -> dict[TopicPartition, ErrorCode]:
+        self._check_epochs(request.controller_epoch, request.broker_epoch)
+        self._node.metadata.saw_controller(request.controller_id, request.controller_epoch)
+        return {
+            TopicPartition(topic.topic_name, state.partition_index): self._stop_one(
+                TopicPartition(topic.topic_name, state.partition_index), state.leader_epoch, state.delete_partition
+            )
+            for topic in request.topic_states
+            for state in topic.partition_states
+        }
+
+    def _stop_one(self, topic_partition: TopicPartition, leader_epoch: int, delete: bool) -> ErrorCode:
+        replicas = self._node.replicas
+        replica = replicas.get(topic_partition)
+        # -2 stands for a topic that is being deleted, -1 for a sender that knows no epoch: both are always current.
+        if replica is not None and 0 <= leader_epoch < replica.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if replica is not None:
+            if not delete:
+                replicas.resign(replica, BrokerId(-1), replica.leader_epoch, replica.partition_epoch)
+            else:
+                replicas.remove(topic_partition)
+            self._node.resigned(topic_partition)
+        if delete and self._node.logs.get(topic_partition) is not None:
+            try:
+                self._node.logs.delete(topic_partition)
+                self._node.disk_work()
+            except KafkaError as error:
+                logger.error("log not deleted: partition=%s error=%s", topic_partition, error)
+                return error.code
+        return ErrorCode.NONE

@@ -1,0 +1,143 @@
+"""The cluster as this broker knows it: fed by UpdateMetadata, asked by Metadata and everything that names other brokers.
+
+It never looks at the controller's own image, even where both are in one process: what a broker knows is what it was told.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.metadata.image import (
+    BrokerChanged,
+    BrokerGone,
+    BrokerRegistration,
+    ClusterImage,
+    ControllerChanged,
+    Endpoint,
+    PartitionChanged,
+    PartitionGone,
+    PartitionImage,
+    TopicChanged,
+    TopicGone,
+)
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import (
+    ZERO_TOPIC_ID,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+    TopicPartition,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tidelog.protocol import messages
+
+LEADER_DURING_DELETE: Final = -2
+"""UpdateMetadata's leader of a partition whose topic is being deleted."""
+
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""By their numbers on the wire."""
+
+
+class MetadataCache:
+    """`image` is read freely by handlers."""
+
+    def __init__(self, cluster_id: str) -> None:
+        self.image = ClusterImage(cluster_id=cluster_id)
+
+    def update(self, request: messages.UpdateMetadataRequest) -> list[TopicPartition]:
+        """Takes in what the controller says; returns the partitions that are gone.
+
+        The live brokers are always all of them; the partitions are those that changed. KafkaError
+        STALE_CONTROLLER_EPOCH when the sender has been deposed.
+        """
+        image = self.image
+        self.check_controller_epoch(request.controller_epoch)
+        image.apply(ControllerChanged(BrokerId(request.controller_id), ControllerEpoch(request.controller_epoch)))
+        self._update_brokers(request)
+        gone: list[TopicPartition] = []
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                if state.leader == LEADER_DURING_DELETE:
+                    gone.append(TopicPartition(topic.topic_name, state.partition_index))
+                else:
+                    self._update_partition(topic.topic_name, TopicId(topic.topic_id), state)
+        self._remove(gone)
+        return gone
+
+    def check_controller_epoch(self, epoch: int) -> None:
+        """KafkaError STALE_CONTROLLER_EPOCH when a newer controller has been heard of."""
+        if epoch < self.image.controller_epoch:
+            raise KafkaError(
+                ErrorCode.STALE_CONTROLLER_EPOCH,
+                f"Controller epoch {epoch} is older than {self.image.controller_epoch}, the newest this broker knows.",
+            )
+
+    def saw_controller(self, controller_id: int, epoch: int) -> None:
+        """A request of a controller other than UpdateMetadata was accepted."""
+        self.image.apply(ControllerChanged(BrokerId(controller_id), ControllerEpoch(epoch)))
+
+    def broker_endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
+        """Where clients that came through `listener` reach a broker; None when it is not live or has no such listener."""
+        registration = self.image.brokers.get(BrokerId(broker_id))
+        return None if registration is None else registration.endpoint(listener)
+
+    def live_endpoints(self, listener: str) -> Iterable[tuple[BrokerRegistration, Endpoint]]:
+        """Every live broker that has `listener`, by ascending id."""
+        for _, registration in sorted(self.image.brokers.items()):
+            endpoint = registration.endpoint(listener)
+            if endpoint is not None:
+                yield registration, endpoint
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of a topic; None when its id is unknown."""
+        return self.image.topic_names.get(TopicId(topic_id))
+
+    def _update_brokers(self, request: messages.UpdateMetadataRequest) -> None:
+        live = set()
+        for broker in request.live_brokers:
+            broker_id = BrokerId(broker.id)
+            live.add(broker_id)
+            endpoints = tuple(
+                Endpoint(endpoint.listener, SECURITY_PROTOCOLS[endpoint.security_protocol], endpoint.host, endpoint.port)
+                for endpoint in broker.endpoints
+            )
+            registration = BrokerRegistration(broker_id, BrokerEpoch(-1), endpoints, broker.rack)
+            if self.image.brokers.get(broker_id) != registration:
+                self.image.apply(BrokerChanged(registration))
+        for broker_id in set(self.image.brokers) - live:
+            self.image.apply(BrokerGone(broker_id))
+
+    def _update_partition(
+        self, topic: str, topic_id: TopicId, state: messages.UpdateMetadataRequest.UpdateMetadataPartitionState
+    ) -> None:
+        known = self.image.topics.get(topic)
+        if known is None or (topic_id != ZERO_TOPIC_ID and known.topic_id != topic_id):
+            if known is not None:
+                # Another incarnation: the partitions of the old one are not its own.
+                self.image.apply(TopicGone(topic))
+            self.image.apply(TopicChanged(topic, topic_id))
+        image = PartitionImage(
+            replicas=tuple(map(BrokerId, state.replicas)),
+            leader=BrokerId(state.leader),
+            leader_epoch=LeaderEpoch(state.leader_epoch),
+            isr=tuple(map(BrokerId, state.isr)),
+            partition_epoch=PartitionEpoch(state.zk_version),
+            controller_epoch=ControllerEpoch(state.controller_epoch),
+            offline=tuple(map(BrokerId, state.offline_replicas)),
+        )
+        self.image.apply(PartitionChanged(topic, state.partition_index, image))
+
+    def _remove(self, partitions: list[TopicPartition]) -> None:
+        for topic, partition in partitions:
+            known = self.image.topics.get(topic)
+            if known is None:
+                continue
+            self.image.apply(PartitionGone(topic, partition))
+            if not known.partitions:
+                self.image.apply(TopicGone(topic))

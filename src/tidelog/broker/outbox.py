@@ -1,0 +1,293 @@
+"""Answers on their way out of one connection: bytes, and slices of files.
+
+A connection that never fetched writes its bytes straight to its transport. The first answer with a `FileRange` gives it
+an outbox, and from then on everything it sends goes through that, in order:
+
+    pending chunks --+-- bytes ---------------------------> transport.write          until the first large range
+                     +-- range, small, in the page cache -> read, transport.write
+                     +-- bytes or large ranges -----------> writev, sendfile on a duplicate of the socket's descriptor
+                     +-- range that is not in the cache --> an I/O thread reads it into the cache first
+
+The duplicate, because uvloop offers no sendfile and owns its descriptor; once it is in use, the transport must not
+write any more. Where there is no descriptor (a simulated disk or network), ranges are read and written as bytes.
+
+Nothing is read from a file before the socket can take it, so a client that doesn't read costs no memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, cast
+
+from tidelog.ports.disk import Chunk, FileRange
+
+if TYPE_CHECKING:
+    from tidelog.broker.deferred import Deferred
+    from tidelog.broker.node import Shell
+    from tidelog.ports.disk import Bytes
+
+SENDFILE_MIN: Final = 64 << 10
+"""Bytes of a range from which sendfile is cheaper than a read and a write."""
+BYTES_PER_TURN: Final = 1 << 20
+"""Bytes that one connection sends before the others have their turn."""
+_SWITCH_RETRY_S: Final = 0.005
+"""Seconds between looks at a transport that still holds bytes written before its limit was lowered."""
+_BUFFERS_MAX: Final = 256
+"""Buffers handed to one writev; the kernel takes 1024."""
+
+
+class Outbox:
+    """The queue of one connection. `on_drained` is called when everything has left, after `busy` was true."""
+
+    __slots__ = (
+        "_cold",
+        "_descriptor",
+        "_loop",
+        "_on_drained",
+        "_on_failure",
+        "_pending",
+        "_probed",
+        "_scheduled",
+        "_shell",
+        "_switching",
+        "_transport",
+        "closed",
+        "transport_paused",
+    )
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        shell: Shell,
+        on_drained: Callable[[], None],
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        self._transport = transport
+        self._loop = asyncio.get_running_loop()
+        self._shell = shell
+        self._on_drained = on_drained
+        self._on_failure = on_failure
+        self._pending: deque[Chunk] = deque()
+        self._descriptor = -1
+        """The duplicate, once ranges are sent by sendfile."""
+        self._switching = False
+        """Whether the transport is being emptied, so that the duplicate can take over."""
+        self._scheduled = False
+        """Whether `_pump` will be called by itself: by the loop, by a writable socket, by the I/O pool."""
+        self._cold: FileRange | None = None
+        """The range that an I/O thread reads now; it must stay open until that is over, whatever happens here."""
+        self._probed = 0
+        """Bytes at the head of the queue known to be in the page cache."""
+        self.transport_paused = False
+        """Set by the connection's pause_writing and resume_writing."""
+        self.closed = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether something still waits to be sent."""
+        return bool(self._pending)
+
+    def send(self, chunks: Iterable[Chunk]) -> None:
+        """Queues `chunks` and sends what can be sent now. Their ranges are released when sent, or at `close`."""
+        if self.closed:
+            for chunk in chunks:
+                if isinstance(chunk, FileRange):
+                    chunk.release()
+            return
+        self._pending.extend(chunks)
+        if not self._scheduled:
+            self._pump()
+
+    def resume(self) -> None:
+        """The transport's buffer is empty again."""
+        self.transport_paused = False
+        if not self._scheduled and self._pending:
+            self._pump()
+
+    def close(self) -> None:
+        """Releases everything; the connection is gone."""
+        self.closed = True
+        for chunk in self._pending:
+            if isinstance(chunk, FileRange) and chunk is not self._cold:
+                chunk.release()
+        self._pending.clear()
+        if self._descriptor >= 0:
+            self._loop.remove_writer(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _pump(self) -> None:
+        self._scheduled = False
+        if self.closed:
+            return
+        try:
+            if self._descriptor < 0:
+                self._pump_transport()
+            if self._descriptor >= 0:
+                self._pump_descriptor()
+        except OSError as error:
+            self._on_failure(error)
+            return
+        if not self._pending and not self._scheduled and not self.closed:
+            self._on_drained()
+
+    # Through the transport.
+
+    def _pump_transport(self) -> None:
+        sent = 0
+        gathered: list[Bytes] = []
+        while self._pending and not self.transport_paused and not self._switching:
+            chunk = self._pending[0]
+            if isinstance(chunk, FileRange):
+                if chunk.size >= SENDFILE_MIN and self._can_sendfile(chunk):
+                    self._switching = True
+                    break
+                data = self._read(chunk)
+                if data is None:
+                    break
+                gathered.append(data)
+                sent += len(data)
+            else:
+                gathered.append(chunk)
+                sent += len(chunk)
+                self._pending.popleft()
+            if sent >= BYTES_PER_TURN:
+                break
+        if self._switching:
+            self._switch(gathered)
+            return
+        if gathered:
+            self._transport.write(gathered[0] if len(gathered) == 1 else b"".join(gathered))
+        if self._pending and not self._scheduled and not self.transport_paused:
+            self._again()
+
+    def _can_sendfile(self, chunk: FileRange) -> bool:
+        return chunk.file.fileno() is not None and self._transport.get_extra_info("socket") is not None
+
+    def _switch(self, gathered: list[Bytes]) -> None:
+        """Hands over from the transport to the duplicate, once the transport's buffer is empty."""
+        if gathered:
+            # With a high-water mark of 0 the transport writes at once, and says by resume_writing when all is out.
+            self._transport.set_write_buffer_limits(high=0)
+            self._transport.write(b"".join(gathered))
+        if self._transport.get_write_buffer_size():
+            if not self.transport_paused:
+                self._scheduled = True
+                self._loop.call_later(_SWITCH_RETRY_S, self._pump)
+            return
+        socket = self._transport.get_extra_info("socket")
+        self._descriptor = os.dup(socket.fileno())
+        self._switching = False
+
+    def _read(self, chunk: FileRange) -> bytes | None:
+        """The next bytes of a range, at most a turn's worth; None while an I/O thread fetches them."""
+        size = min(chunk.size, BYTES_PER_TURN)
+        read = chunk.file.pread if self._probed >= size else chunk.file.probe
+        data = read(size, chunk.position)
+        if data is None:
+            self._warm(chunk, size)
+            return None
+        if len(data) < size:
+            raise OSError(f"{chunk.file.path} ends {size - len(data)} bytes before a range of it.")
+        self._probed = 0
+        self._advance(chunk, size)
+        return data
+
+    # Through the duplicate.
+
+    def _pump_descriptor(self) -> None:
+        sent = 0
+        try:
+            while self._pending:
+                if sent >= BYTES_PER_TURN:
+                    self._again()
+                    return
+                chunk = self._pending[0]
+                if isinstance(chunk, FileRange):
+                    size = min(chunk.size, BYTES_PER_TURN - sent)
+                    if not self._is_warm(chunk, size):
+                        self._warm(chunk, size)
+                        return
+                    count = os.sendfile(self._descriptor, cast(int, chunk.file.fileno()), chunk.position, size)
+                    if count == 0:
+                        raise OSError(f"{chunk.file.path} ends before a range of it.")
+                    self._advance(chunk, count)
+                    self._probed = max(0, self._probed - count)
+                else:
+                    count = self._write_bytes()
+                sent += count
+        except BlockingIOError:
+            self._scheduled = True
+            self._loop.add_writer(self._descriptor, self._writable)
+
+    def _write_bytes(self) -> int:
+        """Writes the bytes at the head of the queue, up to the next range."""
+        buffers: list[Bytes] = []
+        for chunk in self._pending:
+            if isinstance(chunk, FileRange) or len(buffers) == _BUFFERS_MAX:
+                break
+            buffers.append(chunk)
+        written = count = os.writev(self._descriptor, buffers)
+        for buffer in buffers:
+            size = len(buffer)
+            if count < size:
+                self._pending[0] = memoryview(buffer)[count:]
+                break
+            self._pending.popleft()
+            count -= size
+        return written
+
+    def _writable(self) -> None:
+        self._loop.remove_writer(self._descriptor)
+        self._pump()
+
+    # Both.
+
+    def _advance(self, chunk: FileRange, count: int) -> None:
+        chunk.position += count
+        chunk.size -= count
+        if not chunk.size:
+            self._pending.popleft()
+            chunk.release()
+
+    def _is_warm(self, chunk: FileRange, size: int) -> bool:
+        """Whether sendfile would not wait: the first and the last page are in the page cache."""
+        if self._probed >= size:
+            return True
+        if (
+            chunk.file.probe(1, chunk.position) is None
+            or chunk.file.probe(1, chunk.position + size - 1) is None
+        ):
+            return False
+        self._probed = size
+        return True
+
+    def _warm(self, chunk: FileRange, size: int) -> None:
+        """Has an I/O thread read the next `size` bytes of a range, so that they are in the page cache."""
+        self._scheduled = True
+        self._cold = chunk
+        position = chunk.position
+        file = chunk.file
+
+        def warmed(reading: Deferred[bytes]) -> None:
+            self._cold = None
+            if self.closed:
+                chunk.release()
+                return
+            try:
+                reading.result()
+            except OSError as error:
+                self._on_failure(error)
+                return
+            # Even if the kernel has dropped the pages again: asking a second time could go on for ever.
+            self._probed = size
+            self._pump()
+
+        self._shell.in_pool(lambda: file.pread(size, position)).on_complete(warmed)
+
+    def _again(self) -> None:
+        self._scheduled = True
+        self._loop.call_soon(self._pump)

@@ -1,0 +1,321 @@
+"""The partitions on this broker: which it leads, how they are appended to and read, and who waits for them.
+
+    Produce --> append --> Log.append --> PartitionLeader.step --> effects --> purgatory.check --> waiting Fetch, Produce
+    Fetch ----> read ----> Log.read, up to the high watermark or the last stable offset
+
+Leadership comes from the controller only, by LeaderAndIsr and StopReplica (`leadership`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.broker.deferred import Deferred
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import (
+    NO_LEADER,
+    NO_LEADER_EPOCH,
+    ZERO_TOPIC_ID,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    TopicId,
+    TopicPartition,
+)
+from tidelog.replication.events import Appended, Effect, Flushed, FlushPolicyChanged, FlushWanted, HighWatermarkAdvanced, IsrCommitted
+from tidelog.replication.leader import PartitionLeader
+from tidelog.storage.producer_state import AppendOrigin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from tidelog.broker.purgatory import Purgatory
+    from tidelog.ports.clock import Clock
+    from tidelog.ports.disk import Bytes
+    from tidelog.storage.log import AppendInfo, Log
+    from tidelog.storage.log_config import LogConfig
+
+ACKS_ALL: Final = -1
+
+
+class Replica:
+    """One partition on this broker. It is itself the purgatory's key for whatever waits for it."""
+
+    __slots__ = (
+        "answers",
+        "known_high_watermark",
+        "leader",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "partition_epoch",
+        "removed",
+        "topic_partition",
+    )
+
+    def __init__(self, topic_partition: TopicPartition, log: Log, high_watermark: Offset) -> None:
+        self.topic_partition = topic_partition
+        self.log = log
+        self.leader: PartitionLeader | None = None
+        """The state of this broker's leadership; None while it does not lead."""
+        self.leader_id = NO_LEADER
+        self.leader_epoch = NO_LEADER_EPOCH
+        self.partition_epoch = PartitionEpoch(-1)
+        self.known_high_watermark = high_watermark
+        """As checkpointed, or as of the last leadership; the leader's own counts while it leads."""
+        self.removed = False
+        """Whether the controller took the partition away; who still waits for it gets an error."""
+        self.answers: dict[int, Any] = {}
+        """What Produce's fast path keeps, by version."""
+    @property
+    def high_watermark(self) -> Offset:
+        """Everything below is committed."""
+        return self.known_high_watermark if self.leader is None else self.leader.high_watermark
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Where read_committed ends: the first open transaction, or the high watermark."""
+        return self.log.last_stable_offset
+
+    @property
+    def topic_id(self) -> TopicId:
+        return self.log.topic_id or ZERO_TOPIC_ID
+
+
+class ReplicaManager:
+    """All replicas of this broker."""
+
+    def __init__(
+        self, *, broker_id: BrokerId, clock: Clock, purgatory: Purgatory, on_disk_work: Callable[[], None]
+    ) -> None:
+        """`on_disk_work` is called when logs have something to flush."""
+        self.broker_id = broker_id
+        self._clock = clock
+        self._purgatory = purgatory
+        self._on_disk_work = on_disk_work
+        self._awaiting_flush: dict[Replica, None] = {}
+        """Replicas whose leader waits for a flush of its log."""
+        self._by_topic: dict[str, dict[int, Replica]] = {}
+        self.by_wire_name: dict[bytes, dict[int, Replica]] = {}
+        """As `_by_topic`, by the topic's name or its id as they stand in a request."""
+
+    def __iter__(self) -> Iterator[Replica]:
+        for replicas in self._by_topic.values():
+            yield from replicas.values()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_topic.values()))
+
+    def get(self, topic_partition: TopicPartition) -> Replica | None:
+        """The replica on this broker, led by it or not; None when there is none."""
+        replicas = self._by_topic.get(topic_partition[0])
+        return None if replicas is None else replicas.get(topic_partition[1])
+
+    def of_topic(self, topic: str) -> Iterable[Replica]:
+        """This broker's replicas of a topic."""
+        return self._by_topic.get(topic, {}).values()
+
+    def leader(self, topic_partition: TopicPartition, current_leader_epoch: int = NO_LEADER_EPOCH) -> Replica:
+        """The replica, which this broker leads.
+
+        KafkaError NOT_LEADER_OR_FOLLOWER, or, where the client knows another epoch than `current_leader_epoch` (KIP-320),
+        FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
+        """
+        replica = self.get(topic_partition)
+        if replica is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"This broker holds no replica of {topic_partition}.")
+        check_leader_epoch(replica, current_leader_epoch)
+        if replica.leader is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"This broker does not lead {topic_partition}.")
+        return replica
+
+    def add(self, replica: Replica) -> None:
+        """A new replica, created or loaded."""
+        topic, partition = replica.topic_partition
+        replicas = self._by_topic.setdefault(topic, {})
+        replicas[partition] = replica
+        self.by_wire_name[topic.encode()] = replicas
+        if replica.topic_id != ZERO_TOPIC_ID:
+            self.by_wire_name[replica.topic_id] = replicas
+
+    def remove(self, topic_partition: TopicPartition) -> Replica | None:
+        """Forgets a replica; whoever waits for it is answered."""
+        replicas = self._by_topic.get(topic_partition[0], {})
+        replica = replicas.pop(topic_partition[1], None)
+        if replica is None:
+            return None
+        replica.removed = True
+        replica.leader = None
+        if not replicas:
+            del self._by_topic[topic_partition[0]]
+            self.by_wire_name.pop(topic_partition[0].encode(), None)
+            self.by_wire_name.pop(replica.topic_id, None)
+        self._purgatory.check(replica)
+        return replica
+
+    # Leadership.
+
+    def lead(self, replica: Replica, leader_epoch: LeaderEpoch, partition_epoch: PartitionEpoch, isr: tuple[BrokerId, ...]) -> None:
+        """Begins a leadership: the epoch starts at the log end."""
+        log = replica.log
+        replica.leader_id = self.broker_id
+        replica.leader_epoch = leader_epoch
+        replica.partition_epoch = partition_epoch
+        log.assign_epoch(leader_epoch)
+        leader = replica.leader = PartitionLeader(
+            broker_id=self.broker_id,
+            leader_epoch=leader_epoch,
+            partition_epoch=partition_epoch,
+            isr=isr,
+            log_end=Offset(log.log_end_offset),
+            flushed_end=Offset(log.flushed_offset),
+            high_watermark=Offset(max(replica.known_high_watermark, log.log_start_offset)),
+            flush_before_acknowledge=log.config.flush_messages == 1,
+        )
+        self._carry_out(replica, leader.begin())
+        self._purgatory.check(replica)
+
+    def resign(self, replica: Replica, leader_id: BrokerId, leader_epoch: LeaderEpoch, partition_epoch: PartitionEpoch) -> None:
+        """Another broker leads, or none (-1)."""
+        replica.known_high_watermark = replica.high_watermark
+        replica.leader = None
+        replica.leader_id = leader_id
+        replica.leader_epoch = leader_epoch
+        replica.partition_epoch = partition_epoch
+        self._purgatory.check(replica)
+
+    def isr_committed(self, replica: Replica, event: IsrCommitted) -> None:
+        """The ISR changed within a leadership."""
+        replica.partition_epoch = event.partition_epoch
+        if replica.leader is not None:
+            self._carry_out(replica, replica.leader.step(0, event))
+            self._purgatory.check(replica)
+
+    # Records.
+
+    def append(
+        self, replica: Replica, data: Bytes, *, required_acks: int, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> AppendInfo:
+        """Appends batches to a partition that this broker leads; `data` is not kept.
+
+        With `required_acks` -1 it is refused (NOT_ENOUGH_REPLICAS) while fewer than min.insync.replicas are in sync. Raises
+        whatever else `Log.append` refuses. Whether the append is acknowledged yet, `acknowledged` says.
+        """
+        leader = replica.leader
+        if leader is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"This broker does not lead {replica.topic_partition}.")
+        log = replica.log
+        if required_acks == ACKS_ALL and len(leader.isr) < log.config.min_insync_replicas:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"The size of the current ISR {list(leader.isr)} is insufficient to satisfy the min.isr requirement of "
+                f"{log.config.min_insync_replicas} for partition {replica.topic_partition}",
+            )
+        info = log.append(data, leader_epoch=leader.leader_epoch, now_ms=self._clock.wall_ms(), origin=origin)
+        if not info.duplicate:
+            effects = leader.step(0, Appended(Offset(log.log_end_offset)))
+            if effects:
+                self._carry_out(replica, effects)
+            if info.rolled or log.log_end_offset - log.flushed_offset >= log.config.flush_messages:
+                self._on_disk_work()
+        return info
+
+    def acknowledged(self, replica: Replica, last_offset: int, required_acks: int) -> bool:
+        """Whether an append up to `last_offset` has what `required_acks` asks for."""
+        leader = replica.leader
+        if leader is None:
+            return False
+        if required_acks == ACKS_ALL:
+            return leader.high_watermark > last_offset
+        return not leader.flush_before_acknowledge or leader.flushed_end > last_offset
+
+    def append_and_wait(self, topic_partition: TopicPartition, data: Bytes, timeout_ms: int) -> Deferred[AppendInfo]:
+        """Appends a coordinator's batch; completes when it is committed.
+
+        Fails with KafkaError: those of `leader` and `append`, NOT_LEADER_OR_FOLLOWER when leadership is lost
+        meanwhile, REQUEST_TIMED_OUT.
+        """
+        outcome: Deferred[AppendInfo] = Deferred()
+        try:
+            replica = self.leader(topic_partition)
+            info = self.append(replica, data, required_acks=ACKS_ALL, origin=AppendOrigin.COORDINATOR)
+        except KafkaError as error:
+            outcome.fail(error)
+            return outcome
+        if self.acknowledged(replica, info.last_offset, ACKS_ALL):
+            outcome.complete(info)
+        else:
+            waiting = _CommitWait(self, replica, info, outcome)
+            self._purgatory.wait(waiting, (replica,), timeout_ms)
+        return outcome
+
+    def config_changed(self, replica: Replica) -> None:
+        """The log's settings were replaced."""
+        leader = replica.leader
+        if leader is not None:
+            flush_first = replica.log.config.flush_messages == 1
+            self._carry_out(replica, leader.step(0, FlushPolicyChanged(flush_first)))
+            # A produce that waited for a flush may not have to any more.
+            self._purgatory.check(replica)
+
+    # Effects.
+
+    def _carry_out(self, replica: Replica, effects: list[Effect]) -> None:
+        for effect in effects:
+            if type(effect) is HighWatermarkAdvanced:
+                replica.log.update_high_watermark(effect.offset)
+                self._purgatory.check(replica)
+            elif type(effect) is FlushWanted:
+                self._awaiting_flush[replica] = None
+                self._on_disk_work()
+
+    def flushed(self) -> None:
+        """Some flush has finished: tells the leaders that waited for one how far their logs are durable."""
+        for replica in list(self._awaiting_flush):
+            leader = replica.leader
+            if leader is None or replica.log.is_offline:
+                del self._awaiting_flush[replica]
+                self._purgatory.check(replica)
+            elif replica.log.flushed_offset > leader.flushed_end:
+                del self._awaiting_flush[replica]
+                self._carry_out(replica, leader.step(0, Flushed(Offset(replica.log.flushed_offset))))
+                self._purgatory.check(replica)
+
+
+class _CommitWait:
+    """A coordinator's append that waits for the high watermark."""
+
+    __slots__ = ("_info", "_manager", "_outcome", "_replica")
+
+    def __init__(
+        self, manager: ReplicaManager, replica: Replica, info: AppendInfo, outcome: Deferred[AppendInfo]
+    ) -> None:
+        self._manager = manager
+        self._replica = replica
+        self._info = info
+        self._outcome = outcome
+
+    def try_complete(self) -> bool:
+        replica = self._replica
+        if replica.leader is None:
+            self._outcome.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            return True
+        if self._manager.acknowledged(replica, self._info.last_offset, ACKS_ALL):
+            self._outcome.complete(self._info)
+            return True
+        return False
+
+    def expire(self) -> None:
+        self._outcome.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+
+
+def check_leader_epoch(replica: Replica, current_leader_epoch: int) -> None:
+    """KafkaError FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH where a client knows another epoch (KIP-320)."""
+    if current_leader_epoch < 0 or current_leader_epoch == replica.leader_epoch:
+        return
+    if current_leader_epoch < replica.leader_epoch:
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"The leader epoch is {replica.leader_epoch} by now.")
+    raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"The newest leader epoch known here is {replica.leader_epoch}.")
+
+

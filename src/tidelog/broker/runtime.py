@@ -1,0 +1,411 @@
+"""The shell around a node: sockets, timers, I/O threads, the store's session, start and stop.
+
+    bind -> store -> membership -> logs loaded -> node -> registered -> controller elected -> told who leads -> ready
+
+Ports are bound first, so that a port in use is found before anything is touched, but connections are not served before
+the broker knows the cluster: a client that can connect gets a true answer. What the simulator replaces are the ports and the
+executor; this code is the same there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import functools
+import logging
+import resource
+import socket
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from tidelog.broker.controller_driver import ControllerDriver
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.dispatch import Dispatcher, Peer
+from tidelog.broker.membership import Membership, generate_broker_id
+from tidelog.broker.node import Node
+from tidelog.broker.server import Server
+from tidelog.broker.stored_settings import StoredSettings, broker_resources, stored_topics
+from tidelog.broker.topic_settings import log_config
+from tidelog.config.broker_config import BrokerConfig
+from tidelog.controller.events import AlterConfigs, Request
+from tidelog.controller.settings import ControllerSettings
+from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType, Endpoint
+from tidelog.model.errors import KafkaError
+from tidelog.model.identifiers import BrokerEpoch, BrokerId
+from tidelog.protocol import apis, framing
+from tidelog.storage.errors import StorageError
+from tidelog.storage.file_pool import DEFAULT_CAPACITY
+from tidelog.storage.log_manager import LogManager, LogManagerSettings
+from tidelog.store.embedded import EmbeddedStore
+from tidelog.store.errors import StoreCorrupt, StoreError, StoreLocked
+from tidelog.store.local import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from concurrent.futures import Executor, Future
+
+    from tidelog.config.listeners import Listener as ConfiguredListener
+    from tidelog.ports.clock import Clock
+    from tidelog.ports.disk import Disk
+    from tidelog.ports.network import Listener, Network
+    from tidelog.ports.random import Random
+    from tidelog.store.persistence import Persistence
+
+logger: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+IO_THREADS: Final = 4
+"""Threads for reads that miss the page cache and for fsyncs: enough to keep a device busy, few enough to stay small."""
+READY_MS_MAX: Final = 60_000
+"""How long a starting broker waits to be told by the controller who it is."""
+ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
+"""Hosts that mean "all addresses": to bind to, but not to be told to clients."""
+STOP_IO_MS_MAX: Final = 30_000
+"""How long a stopping broker waits for its I/O threads."""
+
+
+class BrokerFailed(Exception):  # noqa: N818 - it says what happened
+    """The broker cannot start, or had to stop; the message says why and what to do."""
+
+
+class Runtime:
+    """One broker in the running event loop. `start`, then `failed` or whatever else there is to wait for, then `stop`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        persistence: Persistence,
+        *,
+        clock: Clock,
+        random: Random,
+        disk: Disk,
+        network: Network,
+        executor: Executor | None = None,
+    ) -> None:
+        """`persistence` keeps the embedded store; `executor` runs what blocks, threads of its own if None."""
+        self.config = config
+        self._persistence = persistence
+        self._clock = clock
+        self._random = random
+        self._disk = disk
+        self._network = network
+        self._executor = executor
+        self._owns_executor = executor is None
+        self._in_flight = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._loop = asyncio.get_running_loop()
+        self._listeners: list[tuple[ConfiguredListener, Listener]] = []
+        self._failed: asyncio.Future[str] = self._loop.create_future()
+        self._server = Server(config, clock, self)
+        self._store: EmbeddedStore | None = None
+        self._driver: ControllerDriver | None = None
+        self._logs: LogManager | None = None
+        self._node: Node | None = None
+        self._dispatcher: Dispatcher
+        self._controller_peer = Peer("", 0)
+        """Whom requests of the controller in this process come from."""
+        self._stored: dict[ConfigResource, Mapping[str, str]] = {}
+        """Settings read from the store before there was a node."""
+
+    # What a node asks of its shell.
+
+    def after(self, delay_ms: int, callback: Callable[..., object], *arguments: Any) -> asyncio.TimerHandle:
+        return self._loop.call_later(delay_ms / 1000, callback, *arguments)
+
+    def soon(self, callback: Callable[..., object], *arguments: Any) -> None:
+        self._loop.call_soon(callback, *arguments)
+
+    def in_pool(self, work: Callable[[], T]) -> Deferred[T]:
+        outcome: Deferred[T] = Deferred()
+        if self._executor is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._executor = ThreadPoolExecutor(IO_THREADS, "tidelog-io")
+        self._in_flight += 1
+        self._idle.clear()
+
+        def deliver(done: Future[T]) -> None:
+            self._in_flight -= 1
+            if not self._in_flight:
+                self._idle.set()
+            error = done.exception()
+            if error is None:
+                outcome.complete(done.result())
+            elif isinstance(error, Exception):
+                outcome.fail(error)
+            else:
+                raise error
+
+        future = self._executor.submit(work)
+        future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(deliver, done))
+        return outcome
+
+    # Start.
+
+    @property
+    def node(self) -> Node:
+        """The broker itself, once it is started."""
+        assert self._node is not None
+        return self._node
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where it listens, host:port, the first listener first."""
+        return [f"{listener.address[0]}:{listener.address[1]}" for _, listener in self._listeners]
+
+    async def start(self) -> None:
+        """Returns when clients can connect. BrokerFailed says why it cannot start; nothing is left running then."""
+        raise_file_limit()
+        try:
+            await self._start()
+        except BaseException as error:
+            await self._stop_parts(clean=False)
+            match error:
+                case StorageError() | StoreError() | StoreCorrupt() | StoreLocked() | KafkaError():
+                    raise BrokerFailed(str(error)) from error
+                case OSError():
+                    raise BrokerFailed(f"{error.filename or ''}: {error.strerror or error}".lstrip(": ")) from error
+                case _:
+                    raise
+
+    async def _start(self) -> None:
+        await self._bind()
+        self._store = EmbeddedStore(
+            self._persistence, self._clock, self._random, lambda failure: self._fail(f"the metadata store failed: {failure}")
+        )
+        self._store.start()
+        session = await LocalStore.connect(self._store)
+        cluster_id = await Membership(session, self._clock, self._random, lambda resource, values: None).open()
+        broker_id = BrokerId(self.config.broker_id)
+        if broker_id < 0:
+            broker_id = await generate_broker_id(session)
+        self._driver = ControllerDriver(
+            store=session,
+            registration=BrokerRegistration(
+                broker_id, BrokerEpoch(-1), tuple(self._endpoints()), self.config.broker_rack
+            ),
+            settings=self._controller_settings(),
+            send=self._send,
+            clock=self._clock,
+            random=self._random,
+            on_config_changed=self._settings_read,
+            on_failure=lambda error: self._fail(f"the broker cannot take part in its cluster: {error}"),
+        )
+        self.config.on_change(self._config_changed)
+        settings = StoredSettings(self._driver, self._settings_read)
+        await settings.read([*broker_resources(broker_id), *await stored_topics(session)])
+        self._logs = self._load_logs(broker_id, cluster_id)
+        self._node = Node(
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            config=self.config,
+            clock=self._clock,
+            random=self._random,
+            disk=self._disk,
+            shell=self,
+            logs=self._logs,
+            controller=self,
+            settings=settings,
+        )
+        for changed, values in self._stored.items():
+            self._node.settings_changed(changed, values)
+        self._dispatcher = Dispatcher(self._node, self._node.handlers)
+        self._node.broker_epoch = await self._driver.register()
+        await self._told_of(broker_id)
+        self._node.tick()
+        self._server.start(self._dispatcher)
+
+    async def _bind(self) -> None:
+        for configured in self.config.listeners:
+            try:
+                bound = await self._network.listen(
+                    functools.partial(self._server.connection, configured.name), configured.host, configured.port
+                )
+            except OSError as error:
+                place = f"{configured.host or 'all addresses'}:{configured.port}"
+                if error.errno == errno.EADDRINUSE:
+                    raise BrokerFailed(
+                        f"{place} is in use: stop what listens there, or choose another port "
+                        f"(listeners={configured.name}://{configured.host}:PORT)"
+                    ) from error
+                raise BrokerFailed(f"cannot listen on {place}: {error.strerror or error}") from error
+            self._listeners.append((configured, bound))
+
+    def _endpoints(self) -> Iterator[Endpoint]:
+        """What clients are told: as advertised, with the port that was really bound, and a host that can be reached."""
+        for (configured, bound), told in zip(self._listeners, self.config.advertised_listeners, strict=True):
+            host = told.host
+            if host in ANY_ADDRESS:
+                host = socket.gethostname()
+            port = told.port or bound.address[1]
+            yield Endpoint(configured.name, configured.security_protocol, host, port)
+
+    def _load_logs(self, broker_id: BrokerId, cluster_id: str) -> LogManager:
+        config = self.config
+        logs = LogManager(
+            disk=self._disk,
+            clock=self._clock,
+            log_dirs=config.log_dirs,
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            default_config=log_config(config, {}),
+            topic_config=lambda topic: log_config(
+                config, self._stored.get(ConfigResource(ConfigResourceType.TOPIC, topic), {})
+            ),
+            random=self._random,
+            settings=LogManagerSettings(
+                retention_check_interval_ms=config.log_retention_check_interval_ms,
+                flush_offset_checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
+                high_watermark_checkpoint_interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
+                producer_expiration_ms=config.producer_id_expiration_ms,
+                producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
+                open_files_max=log_files_max(),
+            ),
+            on_directory_failure=self._directory_failing,
+        )
+        logs.open()
+        return logs
+
+    async def _told_of(self, broker_id: BrokerId) -> None:
+        """Waits until the controller has told this broker that it is alive: then its Metadata answers are true."""
+        deadline_ms = self._clock.monotonic_ms() + READY_MS_MAX
+        while not self.node.metadata.image.is_live(broker_id):
+            if self._clock.monotonic_ms() >= deadline_ms:
+                raise BrokerFailed(f"no controller has told this broker of the cluster within {READY_MS_MAX} ms")
+            await asyncio.sleep(0.01)
+
+    # Settings.
+
+    def _settings_read(self, resource: ConfigResource, values: Mapping[str, str]) -> None:
+        if self._node is None:
+            self._stored[resource] = values
+        else:
+            self._node.settings_changed(resource, values)
+
+    def _config_changed(self, names: frozenset[str]) -> None:
+        if self._driver is not None:
+            self._driver.set_settings(self._controller_settings())
+        self._server.configure()
+
+    def _controller_settings(self) -> ControllerSettings:
+        config = self.config
+        return ControllerSettings(
+            default_partitions=config.num_partitions,
+            default_replication_factor=config.default_replication_factor,
+            delete_topic_enable=config.delete_topic_enable,
+            unclean_leader_election_enable=config.unclean_leader_election_enable,
+        )
+
+    # The controller: asking it, and being told by it.
+
+    def submit(self, event: Request[T]) -> Deferred[T]:
+        """Asks the controller. What is altered by AlterConfigs has taken effect here when its answer comes."""
+        assert self._driver is not None
+        answer: Deferred[T] = Deferred()
+
+        def settle(future: asyncio.Future[T]) -> None:
+            error = future.exception()
+            if isinstance(error, Exception):
+                answer.fail(error)
+            elif isinstance(event, AlterConfigs) and not event.validate_only:
+                refreshed = self.node.settings.refresh([change.resource for change in event.resources])
+                refreshed.on_complete(lambda _: answer.complete(future.result()))
+            else:
+                answer.complete(future.result())
+
+        self._driver.submit(event).add_done_callback(settle)
+        return answer
+
+    def _send(self, broker_id: BrokerId, key: int, version: int, message: Any) -> asyncio.Future[Any]:
+        """Carries the controller's request to a broker, encoded, as over a connection; there is only this one."""
+        outcome: asyncio.Future[Any] = self._loop.create_future()
+        if self._node is None or broker_id != self._node.broker_id:
+            outcome.set_exception(ConnectionRefusedError(errno.ECONNREFUSED, f"broker {broker_id} is not reachable"))
+            return outcome
+        if self._driver is not None:
+            self._node.broker_epoch = self._driver.broker_epoch
+        api = apis.ApiKey(key)
+        frame = memoryview(framing.encode_request(api, version, 0, "controller", message))[4:]
+        answer = self._dispatcher.request(self._controller_peer, frame, 0, len(frame), self._clock.monotonic_ms())
+
+        def deliver(encoded: Any) -> None:
+            data = encoded if isinstance(encoded, bytes) else b"".join(encoded)
+            if not outcome.done():
+                outcome.set_result(framing.decode_response(api, version, memoryview(data)[4:])[1])
+
+        if isinstance(answer, Deferred):
+            answer.on_complete(lambda settled: deliver(settled.result()))
+        else:
+            deliver(answer)
+        return outcome
+
+    # Failure and stop.
+
+    def _directory_failing(self, path: str) -> None:
+        """Called from whatever thread saw it."""
+        self._loop.call_soon_threadsafe(self._directory_failed, path)
+
+    def _directory_failed(self, path: str) -> None:
+        """A log directory went offline: its partitions are refused, the controller is told; the last one stops the broker."""
+        if self._logs is None or self._node is None:
+            return
+        if self._logs.has_failed:
+            self._fail(f"every log directory has failed, {path} last: see the log for the errors of the disk")
+            return
+        logger.error("log directory offline: path=%s", path)
+        self._node.directory_failed()
+
+    def _fail(self, reason: str) -> None:
+        logger.critical("broker stops: %s", reason)
+        if not self._failed.done():
+            self._failed.set_result(reason)
+
+    async def failed(self) -> str:
+        """Returns when the broker cannot go on, with the reason."""
+        return await asyncio.shield(self._failed)
+
+    async def stop(self) -> None:
+        """Stops cleanly: connections closed, logs flushed and marked clean, the session ended. Idempotent."""
+        await self._stop_parts(clean=True)
+
+    async def _stop_parts(self, *, clean: bool) -> None:
+        self._server.stop()
+        for _, listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+        node = self._node
+        if node is not None:
+            node.stop()
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            await driver.close()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._idle.wait(), STOP_IO_MS_MAX / 1000)
+        logs, self._logs = self._logs, None
+        if logs is not None:
+            if clean:
+                logs.close(-1 if node is None else node.broker_epoch)
+            else:
+                logs.abandon()
+        if self._executor is not None and self._owns_executor:
+            self._executor.shutdown(wait=False)
+        store, self._store = self._store, None
+        if store is not None:
+            await store.close()
+
+
+def raise_file_limit() -> int:
+    """Raises the soft limit on open files to the hard one; returns it. Connections and segments need descriptors."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def log_files_max() -> int:
+    """Descriptors for logs and indexes: half of what the process may open, the rest is for connections."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return DEFAULT_CAPACITY if limit == resource.RLIM_INFINITY else max(64, min(DEFAULT_CAPACITY, limit // 2))

@@ -1,0 +1,580 @@
+"""Connections: frames in, answers out, in order.
+
+    socket -> get_buffer -> buffer_updated -> _take -> _request for each whole frame -> joined answers -> one write
+                 |               |
+                 |               +-- a frame larger than what came: its own buffer, after a reservation
+                 +-- the shared receive buffer, or exactly the rest of the current large frame
+
+All connections read into one buffer, since a read and its `buffer_updated` are never interleaved with another's. Whole
+frames are parsed in place; a rest stays with its connection as a copy. Handlers are called synchronously: no task
+and no future for a request, unless its answer has to wait.
+
+**Order.** Answers go out in the order of the requests. As in Kafka, a request is not begun while an earlier one of its
+connection waits for its answer; produce requests alone may overlap, so that acks=all doesn't cost a round trip each.
+
+**Bounds.** Bytes of large frames are reserved first (`budget`); a connection whose answers aren't read has no further
+requests begun; a turn handles at most `FRAMES_PER_TURN` requests of a connection; who stalls while others wait is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from tidelog.broker.budget import ByteBudget, Reservation
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.dispatch import CloseConnection, Dispatcher, Peer
+from tidelog.broker.outbox import Outbox
+from tidelog.ports.disk import FileRange
+
+if TYPE_CHECKING:
+    from tidelog.broker.dispatch import Answer
+    from tidelog.broker.node import Shell, Timer
+    from tidelog.config.broker_config import BrokerConfig
+    from tidelog.ports.clock import Clock
+
+logger: Final = logging.getLogger(__name__)
+
+RECEIVE_BUFFER_SIZE: Final = 128 << 10
+"""Bytes that one read takes at most, outside of large frames."""
+CROWDED_WINDOW: Final = 4 << 10
+"""Bytes of a read while others wait for memory: what is kept of frames that can't be begun stays small."""
+TAIL_MAX: Final = 16 << 10
+"""Bytes of an incomplete frame that are kept as a copy and put before the next read; longer ones get a buffer."""
+FRAMES_PER_TURN: Final = 64
+"""Requests of one connection handled before the others have their turn: about 2 ms."""
+OVERLAPPING_PRODUCE_MAX: Final = 64
+"""Produce requests of one connection that may wait for their answers at once."""
+WRITE_BUFFER_HIGH: Final = 256 << 10
+"""Bytes of unread answers in the transport beyond which no further request of a connection is begun."""
+UNREAD_BYTES_MAX: Final = 64 << 20
+"""Bytes of unread answers in all stalled transports together; beyond it the largest is closed."""
+STALL_MS_MAX: Final = 5_000
+"""Time without a byte after which the sender of a large frame is closed, while others wait for its memory."""
+FRAME_MS_MAX: Final = 60_000
+"""Time for a whole large frame, while others wait for its memory."""
+FRAME_SIZE_MIN: Final = 10
+"""Bytes of the smallest request that is served: key, version, correlation id, length of the client id."""
+
+_INT: Final = struct.Struct(">i")
+_PRODUCE: Final = 0
+
+
+class Server:
+    """What the connections of one broker share."""
+
+    dispatcher: Dispatcher
+
+    def __init__(self, config: BrokerConfig, clock: Clock, shell: Shell) -> None:
+        self._config = config
+        self.shell = shell
+        self.monotonic_ms = clock.monotonic_ms
+        self.request_bytes_max = config.socket_request_max_bytes
+        self.configure()
+        self.budget = ByteBudget(self.request_bytes_max, cast(int, config.get("queued.max.request.bytes")))
+        self.buffer = bytearray(RECEIVE_BUFFER_SIZE)
+        self.view = memoryview(self.buffer)
+        self.connections: set[Connection] = set()
+        self._connections_by_address: dict[str, int] = {}
+        self._connection_ids = 0
+        self._unread: dict[Connection, int] = {}
+        self._sweep: Timer | None = None
+        self._strict: Timer | None = None
+        self.serving = False
+        self._stopping = False
+
+    def configure(self) -> None:
+        """Takes over what settings say now."""
+        self.idle_ms_max = self._config.connections_max_idle_ms
+        self.connections_max = self._config.max_connections
+        self.connections_per_ip_max = self._config.max_connections_per_ip
+        self._connections_per_ip_overrides = self._config.max_connections_per_ip_overrides
+
+    def start(self, dispatcher: Dispatcher) -> None:
+        """Begins to serve, those first who have connected already."""
+        self.dispatcher = dispatcher
+        self.serving = True
+        for connection in self.connections:
+            connection.begin()
+        self._sweep_later()
+
+    def _sweep_later(self) -> None:
+        """Looks for idle connections twice in the time that they may be idle, at most once a second."""
+        if self.idle_ms_max > 0:
+            self._sweep = self.shell.after(min(max(self.idle_ms_max // 2, 1_000), 60_000), self._close_idle)
+
+    def stop(self) -> None:
+        """Closes every connection after what it has already been given to send."""
+        self._stopping = True
+        for timer in (self._sweep, self._strict):
+            if timer is not None:
+                timer.cancel()
+        for connection in list(self.connections):
+            connection.close("the broker stops")
+
+    def connection(self, listener: str) -> Connection:
+        """A protocol for a connection that came in by `listener`."""
+        self._connection_ids += 1
+        return Connection(self, listener, self._connection_ids)
+
+    def admit(self, connection: Connection, address: str) -> str | None:
+        """Counts a new connection; the reason when it may not stay."""
+        if self._stopping:
+            return "the broker stops"
+        if len(self.connections) >= self.connections_max:
+            return f"max.connections={self.connections_max} is reached"
+        count = self._connections_by_address.get(address, 0)
+        count_max = self._connections_per_ip_overrides.get(address, self.connections_per_ip_max)
+        if count >= count_max:
+            return f"max.connections.per.ip={count_max} is reached"
+        self._connections_by_address[address] = count + 1
+        self.connections.add(connection)
+        return None
+
+    def dismiss(self, connection: Connection, address: str) -> None:
+        """A connection that was admitted is gone."""
+        self.connections.discard(connection)
+        self._unread.pop(connection, None)
+        count = self._connections_by_address.get(address, 0) - 1
+        if count > 0:
+            self._connections_by_address[address] = count
+        else:
+            self._connections_by_address.pop(address, None)
+
+    def unread(self, connection: Connection, size: int) -> None:
+        """A connection's client leaves `size` bytes of answers unread; 0: it has caught up."""
+        if not size:
+            self._unread.pop(connection, None)
+            return
+        self._unread[connection] = size
+        while sum(self._unread.values()) > UNREAD_BYTES_MAX:
+            largest = max(self._unread, key=self._unread.__getitem__)
+            del self._unread[largest]
+            largest.close("it does not read its answers, and memory for them is used up", abort=True)
+
+    def be_strict(self) -> None:
+        """Somebody waits for memory: watch those who hold some, once a second, as long as that lasts."""
+        if self._strict is None:
+            self._strict = self.shell.after(1_000, self._close_stalled)
+
+    def _close_stalled(self) -> None:
+        self._strict = None
+        if not self.budget.crowded:
+            return
+        now_ms = self.monotonic_ms()
+        for connection in list(self.connections):
+            reason = connection.stalled(now_ms)
+            if reason is not None:
+                connection.close(reason, abort=True)
+        self.be_strict()
+
+    def _close_idle(self) -> None:
+        now_ms = self.monotonic_ms()
+        self.budget.trim()
+        for connection in list(self.connections):
+            if now_ms - connection.active_ms >= self.idle_ms_max:
+                connection.close(f"idle for connections.max.idle.ms={self.idle_ms_max}", quiet=True, abort=True)
+        self._sweep_later()
+
+
+class _Slot:
+    """A place in the order of answers: the encoded answer once it is known."""
+
+    __slots__ = ("answer", "filled", "produce", "waits_for")
+
+    def __init__(self, waits_for: Deferred[Any] | None, produce: bool) -> None:
+        self.waits_for = waits_for
+        self.produce = produce
+        self.answer: Answer = None
+        self.filled = waits_for is None
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client."""
+
+    __slots__ = (
+        "_admitted",
+        "_backlog",
+        "_closed",
+        "_frame",
+        "_frame_filled",
+        "_frame_size",
+        "_frame_started_ms",
+        "_outbox",
+        "_outgoing",
+        "_paused_reading",
+        "_reservation",
+        "_resuming",
+        "_server",
+        "_slots",
+        "_tail",
+        "_transport",
+        "_write_paused",
+        "active_ms",
+        "peer",
+    )
+
+    _transport: asyncio.Transport
+
+    def __init__(self, server: Server, listener: str, connection_id: int) -> None:
+        self._server = server
+        self.peer = Peer(listener, connection_id)
+        self.active_ms = server.monotonic_ms()
+        """When the last bytes came in or went out."""
+        self._tail = b""
+        """The beginning of a frame, to be put before the next read."""
+        self._frame: bytearray | None = None
+        """The buffer of a large frame under way."""
+        self._frame_size = 0
+        self._frame_filled = 0
+        self._frame_started_ms = 0
+        self._reservation: Reservation | None = None
+        self._backlog: memoryview | None = None
+        """Bytes received that must wait: for an answer, for the client to read, for the next turn."""
+        self._slots: deque[_Slot] = deque()
+        """Answers that can't go out yet, and those behind them; empty as a rule."""
+        self._outgoing: list[Any] | None = None
+        """Answers collected while `_take` runs."""
+        self._outbox: Outbox | None = None
+        self._write_paused = False
+        self._paused_reading = False
+        self._resuming = False
+        self._closed = False
+        self._admitted = False
+
+    # asyncio's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.peer.address = str(peer[0]) if peer else ""
+        self.peer.port = int(peer[1]) if peer else 0
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
+        refusal = self._server.admit(self, self.peer.address)
+        if refusal is not None:
+            self.close(refusal, abort=True)
+            return
+        self._admitted = True
+        if not self._server.serving:
+            self._pause_reading()
+
+    def begin(self) -> None:
+        """The broker is ready."""
+        self._resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed = True
+        if self._admitted:
+            self._server.dismiss(self, self.peer.address)
+        for slot in self._slots:
+            if slot.waits_for is not None and not slot.filled:
+                slot.waits_for.abandon()
+            _release(slot.answer)
+        self._slots.clear()
+        self._backlog = None
+        self._give_back_frame()
+        if self._outbox is not None:
+            self._outbox.close()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._frame is not None:
+            return memoryview(self._frame)[self._frame_filled : self._frame_size]
+        view = self._server.view
+        tail = self._tail
+        if self._server.budget.crowded:
+            view = view[: len(tail) + CROWDED_WINDOW]
+        if tail:
+            size = len(tail)
+            view[:size] = tail
+            return view[size:]
+        return view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._closed:
+            return
+        server = self._server
+        self.active_ms = server.monotonic_ms()
+        if self._frame is not None:
+            self._frame_filled += nbytes
+            if self._frame_filled < self._frame_size:
+                return
+            self._take_frame()
+            return
+        tail = self._tail
+        if tail:
+            nbytes += len(tail)
+            self._tail = b""
+        self._take(server.view[:nbytes])
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        if self._outbox is not None:
+            self._outbox.transport_paused = True
+        self._server.unread(self, self._transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self.active_ms = self._server.monotonic_ms()
+        self._server.unread(self, 0)
+        if self._outbox is not None:
+            self._outbox.resume()
+        self._continue()
+
+    # Requests.
+
+    def _take_frame(self) -> None:
+        """A large frame is complete."""
+        frame, size = self._frame, self._frame_size
+        assert frame is not None
+        view = memoryview(frame)[:size]
+        if self._blocked(view):
+            # It stays where it is, reserved, and is taken up when its turn comes.
+            self._pause_reading()
+            return
+        self._take(view)
+        self._give_back_frame()
+        if self._backlog is None and not self._closed:
+            self._resume_reading()
+
+    def _take(self, view: memoryview) -> None:
+        """Handles the frames at the start of `view` and keeps what can't be handled now."""
+        position, end = 0, len(view)
+        turn = FRAMES_PER_TURN
+        outgoing = self._outgoing = []
+        request = self._server.dispatcher.request
+        size_max = self._server.request_bytes_max
+        received_ms = self.active_ms
+        try:
+            while end - position >= 4:
+                (size,) = _INT.unpack_from(view, position)
+                if size < FRAME_SIZE_MIN or size > size_max:
+                    raise CloseConnection(_frame_complaint(size, size_max))
+                frame_end = position + 4 + size
+                if frame_end > end:
+                    break
+                if turn <= 0 or ((self._slots or self._write_paused or self._outbox) and self._blocked(view[position:])):
+                    break
+                turn -= 1
+                frame_start = position + 4
+                answer = request(self.peer, view, frame_start, frame_end, received_ms)
+                position = frame_end
+                if answer is not None:
+                    if type(answer) is bytes and not self._slots:
+                        outgoing.append(answer)
+                    else:
+                        self._answer(answer, view[frame_start + 1] == _PRODUCE)
+        except CloseConnection as reason:
+            self._outgoing = None
+            if outgoing:
+                self._write(outgoing)
+            self.close(str(reason))
+            return
+        self._outgoing = None
+        if outgoing:
+            self._write(outgoing)
+        if position < end and not self._closed:
+            self._keep(view, position, end)
+
+    def _answer(self, answer: Answer | Deferred[Answer], produce: bool) -> None:
+        """Puts an answer in its place: among the outgoing ones, or in the queue behind one that waits."""
+        if isinstance(answer, Deferred):
+            if not answer.done:
+                slot = _Slot(answer, produce)
+                self._slots.append(slot)
+                answer.on_complete(lambda settled: self._arrived(slot, settled))
+                return
+            answer = answer.result()
+        if self._slots:
+            slot = _Slot(None, produce)
+            slot.answer = answer
+            self._slots.append(slot)
+        else:
+            assert self._outgoing is not None
+            _append(self._outgoing, answer)
+
+    def _arrived(self, slot: _Slot, settled: Deferred[Any]) -> None:
+        slot.filled = True
+        slot.answer = settled.result()
+        if self._closed:
+            _release(slot.answer)
+            return
+        # In the middle of `_take` the answers join those that it has collected, which go before them.
+        outgoing: list[Any] = [] if self._outgoing is None else self._outgoing
+        while self._slots and self._slots[0].filled:
+            _append(outgoing, self._slots.popleft().answer)
+        if self._outgoing is None:
+            if outgoing:
+                self._write(outgoing)
+            if self._paused_reading:
+                self._continue()
+
+    def _blocked(self, following: memoryview) -> bool:
+        """Whether the request at the start of `following` has to wait."""
+        if self._write_paused or (self._outbox is not None and self._outbox.busy):
+            return True
+        if not self._slots:
+            return False
+        overlapping = self._slots[-1].produce and following[4] == 0 and following[5] == _PRODUCE
+        return not overlapping or len(self._slots) >= OVERLAPPING_PRODUCE_MAX
+
+    def _keep(self, view: memoryview, position: int, end: int) -> None:
+        """Keeps the rest of what was received: frames that wait, or the beginning of one."""
+        rest = end - position
+        size = _INT.unpack_from(view, position)[0] + 4 if rest >= 4 else 0
+        if 0 < size <= rest:
+            # Whole frames that must wait. Stop reading: the kernel's window closes, and the client waits too.
+            self._backlog = memoryview(bytes(view[position:end]))
+            self._pause_reading()
+            if not self._slots and not self._write_paused and not (self._outbox is not None and self._outbox.busy):
+                self._continue()
+            return
+        if size <= RECEIVE_BUFFER_SIZE and rest <= TAIL_MAX:
+            self._tail = bytes(view[position:end])
+            return
+        self._begin_frame(view[position:end], size)
+
+    def _begin_frame(self, beginning: memoryview, size: int) -> None:
+        """Gets a buffer for a frame of which only the beginning is here, or waits for the right to."""
+        server = self._server
+        self._reservation = server.budget.reserve(size, self._granted)
+        self._frame_size = size
+        if self._reservation.granted:
+            self._frame = server.budget.buffer(size)
+            self._frame_filled = len(beginning)
+            self._frame[: len(beginning)] = beginning
+            self._frame_started_ms = self.active_ms
+        else:
+            self._tail = bytes(beginning)
+            self._pause_reading()
+            server.be_strict()
+
+    def _granted(self) -> None:
+        """The memory for the frame that waited is there."""
+        tail, self._tail = self._tail, b""
+        self._frame = self._server.budget.buffer(self._frame_size)
+        self._frame[: len(tail)] = tail
+        self._frame_filled = len(tail)
+        self._frame_started_ms = self.active_ms = self._server.monotonic_ms()
+        self._resume_reading()
+
+    def _give_back_frame(self) -> None:
+        frame, self._frame = self._frame, None
+        reservation, self._reservation = self._reservation, None
+        if frame is not None:
+            self._server.budget.recycle(frame)
+        if reservation is not None:
+            self._server.budget.release(reservation)
+
+    def _continue(self) -> None:
+        """Takes up, in the next turn, what had to wait."""
+        if not self._resuming and not self._closed:
+            self._resuming = True
+            self._server.shell.soon(self._resume)
+
+    def _resume(self) -> None:
+        self._resuming = False
+        if self._closed:
+            return
+        backlog = self._backlog
+        if backlog is not None:
+            if self._blocked(backlog):
+                return
+            self._backlog = None
+            self._take(backlog)
+        elif self._frame is not None and self._frame_filled == self._frame_size:
+            self._take_frame()
+            return
+        if self._backlog is None and not self._closed and (self._reservation is None or self._frame is not None):
+            self._resume_reading()
+
+    # Answers.
+
+    def _write(self, chunks: list[Any]) -> None:
+        outbox = self._outbox
+        if outbox is None:
+            for chunk in chunks:
+                if type(chunk) is FileRange:
+                    break
+            else:
+                self._transport.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+                return
+            outbox = self._outbox = Outbox(
+                self._transport, self._server.shell, self._drained, lambda error: self.close(str(error), abort=True)
+            )
+            outbox.transport_paused = self._write_paused
+        outbox.send(chunks)
+
+    def _drained(self) -> None:
+        self.active_ms = self._server.monotonic_ms()
+        if self._paused_reading:
+            self._continue()
+
+    # Life and death.
+
+    def stalled(self, now_ms: int) -> str | None:
+        """Why a connection that holds memory for its frame should be closed, when others wait for it."""
+        if self._frame is None or self._frame_filled == self._frame_size:
+            return None
+        if now_ms - self.active_ms >= STALL_MS_MAX:
+            return f"it sent {self._frame_filled} of {self._frame_size} bytes and stalled for {STALL_MS_MAX} ms"
+        if now_ms - self._frame_started_ms >= FRAME_MS_MAX:
+            return f"it needed more than {FRAME_MS_MAX} ms for a request of {self._frame_size} bytes"
+        return None
+
+    def close(self, reason: str, *, abort: bool = False, quiet: bool = False) -> None:
+        """Closes the connection, after its buffered answers unless `abort`, and says why in the log."""
+        if self._closed:
+            if abort:
+                self._transport.abort()
+            return
+        self._closed = True
+        logger.log(
+            logging.DEBUG if quiet or self._server._stopping else logging.WARNING,
+            "connection closed: peer=%s:%d listener=%s reason=%s",
+            self.peer.address,
+            self.peer.port,
+            self.peer.listener,
+            reason,
+        )
+        if abort:
+            self._transport.abort()
+        else:
+            self._transport.close()
+
+    def _pause_reading(self) -> None:
+        if not self._paused_reading and not self._closed:
+            self._paused_reading = True
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._paused_reading and not self._closed:
+            self._paused_reading = False
+            self._transport.resume_reading()
+
+
+def _frame_complaint(size: int, size_max: int) -> str:
+    if size > size_max:
+        return f"a frame of {size} bytes is larger than socket.request.max.bytes={size_max}, or it is no Kafka request"
+    return f"a frame of {size} bytes is no Kafka request"
+
+
+def _append(outgoing: list[Any], answer: Answer) -> None:
+    if type(answer) is bytes:
+        outgoing.append(answer)
+    elif answer is not None:
+        outgoing.extend(answer)
+
+
+def _release(answer: Answer) -> None:
+    """Gives up an answer that nobody will read."""
+    if isinstance(answer, list):
+        for chunk in answer:
+            if isinstance(chunk, FileRange):
+                chunk.release()

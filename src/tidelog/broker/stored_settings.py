@@ -1,0 +1,82 @@
+"""Settings of topics and brokers as the store has them, for a node that knows nothing of coroutines.
+
+`ControllerDriver` follows the notifications of changes. What comes without a notification is read here: a topic's first settings, when
+its first log is made; and what this broker itself has just changed, so that who changed it sees it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tidelog.broker.deferred import Deferred
+from tidelog.metadata import znodes
+from tidelog.metadata.image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
+from tidelog.store.errors import NoNode
+
+if TYPE_CHECKING:
+    from tidelog.broker.controller_driver import ControllerDriver
+    from tidelog.model.identifiers import BrokerId
+    from tidelog.store.client import StoreClient
+
+T = TypeVar("T")
+
+
+class StoredSettings:
+    """Reads settings; `on_read(resource, values)` is told of all that it reads."""
+
+    def __init__(
+        self, driver: ControllerDriver, on_read: Callable[[ConfigResource, Mapping[str, str]], None]
+    ) -> None:
+        self._driver = driver
+        self._on_read = on_read
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def of_topics(self, topics: Iterable[str]) -> Deferred[dict[str, dict[str, str]]]:
+        """`topic -> its own settings`, read from the store now; fails with StoreError when that cannot be reached."""
+        resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
+        return self._deferred(self.read(resources)).then(
+            lambda read: {resource.name: values for resource, values in read.items() if values}
+        )
+
+    def refresh(self, resources: Iterable[ConfigResource]) -> Deferred[None]:
+        """Has what the store says of `resources` take effect now."""
+        return self._deferred(self.read(resources)).then(lambda _: None)
+
+    async def read(self, resources: Iterable[ConfigResource]) -> dict[ConfigResource, dict[str, str]]:
+        """Reads the settings of `resources`, and tells."""
+        read = await self._driver.read_configs(resources)
+        for resource, values in read.items():
+            self._on_read(resource, values)
+        return {resource: dict(values) for resource, values in read.items()}
+
+    def _deferred(self, work: Coroutine[Any, Any, T]) -> Deferred[T]:
+        outcome: Deferred[T] = Deferred()
+
+        async def run() -> None:
+            try:
+                value = await work
+            except Exception as error:
+                outcome.fail(error)
+            else:
+                outcome.complete(value)
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return outcome
+
+
+async def stored_topics(store: StoreClient) -> list[ConfigResource]:
+    """The topics that have settings of their own."""
+    try:
+        names, _ = await store.children(f"{znodes.CONFIG}/topics")
+    except NoNode:
+        return []
+    return [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+
+
+def broker_resources(broker_id: BrokerId) -> list[ConfigResource]:
+    """What concerns a broker itself."""
+    return [CLUSTER_DEFAULT, ConfigResource(ConfigResourceType.BROKER, str(broker_id))]

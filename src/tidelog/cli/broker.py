@@ -1,0 +1,52 @@
+"""`tidelog broker`: one broker from Kafka's own server.properties file, as systemd starts it on servers.
+
+Prints `ready: HOST:PORT` when clients can connect; SIGTERM stops it cleanly.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from tidelog.cli.errors import Refused
+from tidelog.cli.start import settings
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parses the command's arguments and runs it."""
+    parser = argparse.ArgumentParser(
+        prog="tidelog broker", description="One broker from a server.properties file; SIGTERM stops it cleanly."
+    )
+    parser.add_argument("properties", metavar="server.properties", help="Kafka's own file, as it is")
+    parser.add_argument(
+        "--override", metavar="KEY=VALUE", action="append", default=[], help="a setting that wins over the file's"
+    )
+    parser.add_argument("--log-level", metavar="LEVEL", default="info", help="debug, info, warning (%(default)s)")
+    try:
+        parsed = parser.parse_args(arguments)
+    except SystemExit as end:
+        return int(end.code or 0)
+    return broker(parsed.properties, settings(parsed.override), parsed.log_level)
+
+
+def broker(properties: str, overrides: dict[str, str], log_level: str = "info") -> int:
+    """Runs the broker that the file `properties` describes, until told to stop."""
+    from tidelog.config.broker_config import BrokerConfig
+    from tidelog.launcher.single import BrokerFailed, log_to_stderr
+    from tidelog.launcher.single import run as run_broker
+
+    try:
+        with open(properties, encoding="utf-8") as file:
+            text = file.read()
+    except OSError as error:
+        raise Refused([f"{properties}: {error.strerror}"]) from error
+    config = BrokerConfig.from_text(text, properties, overrides)
+    log_to_stderr(log_level)
+    try:
+        # The store lies in the first log directory, in a folder that no topic can be named after.
+        run_broker(
+            config, f"{config.log_dirs[0].rstrip('/')}/.store", lambda runtime: print(f"ready: {runtime.addresses[0]}", flush=True)
+        )
+    except BrokerFailed as error:
+        raise Refused([str(error)]) from error
+    return 0
