@@ -1,0 +1,244 @@
+"""A broker's settings: the file, what is wrong with it, the layers of changes, and where a value comes from."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.config.broker_config import BrokerConfig, Source, Synonym, validate_dynamic
+from tidelog.config.listeners import Listener
+from tidelog.config.properties import ConfigError
+
+KRAFT = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL
+num.network.threads=3
+log.dirs=/var/lib/kafka
+"""
+ZOOKEEPER = """\
+broker.id=0
+listeners=PLAINTEXT://127.0.0.1:9092
+log.dirs=/a, /b
+zookeeper.connect=localhost:2181
+zookeeper.connection.timeout.ms=18000
+group.initial.rebalance.delay.ms=0
+"""
+
+
+def refusal(text: str) -> list[str]:
+    with pytest.raises(ConfigError) as refused:
+        BrokerConfig.from_text(text)
+    return str(refused.value).splitlines()
+
+
+def test_defaults() -> None:
+    """Without a file, Kafka's defaults hold."""
+    config = BrokerConfig()
+    assert config.listeners == config.advertised_listeners == [Listener("PLAINTEXT", "PLAINTEXT", "", 9092)]
+    assert (config.broker_id, config.num_partitions, config.message_max_bytes) == (-1, 1, 1048588)
+    assert config.inter_broker_listener_name == "PLAINTEXT"
+    assert config.warnings() == []
+
+
+def test_kafkas_file_for_kraft_is_accepted() -> None:
+    """The file that Kafka 4 ships starts a broker; its controller's listener is left out."""
+    config = BrokerConfig.from_text(KRAFT)
+    assert config.broker_id == 1
+    assert config.listeners == [Listener("PLAINTEXT", "PLAINTEXT", "", 9092)]
+    assert config.advertised_listeners == [Listener("PLAINTEXT", "PLAINTEXT", "localhost", 9092)]
+    assert config.log_dirs == ("/var/lib/kafka",)
+    assert any(warning.startswith("num.network.threads is accepted without effect") for warning in config.warnings())
+
+
+def test_kafkas_file_for_zookeeper_is_accepted() -> None:
+    """The file that Kafka 3 ships starts a broker, which says that it does not use ZooKeeper."""
+    config = BrokerConfig.from_text(ZOOKEEPER)
+    assert (config.broker_id, config.log_dirs) == (0, ("/a", "/b"))
+    assert any(warning.startswith("zookeeper.connect is accepted without effect") for warning in config.warnings())
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("log.retention.hors=3", "unknown setting log.retention.hors: did you mean log.retention.hours?"),
+        ("qqq=1", "unknown setting qqq: remove it"),
+        ("log.segment.bytes=1x", "Invalid value 1x for configuration log.segment.bytes: Not a number of type INT"),
+        ("num.partitions=0", "Invalid value 0 for configuration num.partitions: Value must be at least 1"),
+        ("retention.ms=3", "retention.ms is a topic's setting: for all topics set log.retention.ms"),
+        ("port=9092", "port is not supported: use `listeners`"),
+        (
+            "leader.replication.throttled.rate=1",
+            "leader.replication.throttled.rate can only be set while the broker runs: remove it, and use `tidelog "
+            "configs`",
+        ),
+        (
+            "listeners=SSL://:9093",
+            "listener SSL speaks SSL, but this release serves PLAINTEXT only: remove it, or bind a PLAINTEXT one to "
+            "127.0.0.1",
+        ),
+        (
+            "listeners=PLAINTEXT:9092",
+            "Invalid value PLAINTEXT:9092 for configuration listeners: 'PLAINTEXT:9092' is not NAME://host:port",
+        ),
+        (
+            "listeners=FRONT://:9092",
+            "Invalid value FRONT://:9092 for configuration listeners: no security protocol is known for listener "
+            "FRONT: "
+            "add FRONT:PLAINTEXT to listener.security.protocol.map",
+        ),
+        (
+            "process.roles=controller",
+            "process.roles=controller is a server without topics: use broker,controller, or remove it",
+        ),
+        (
+            "advertised.listeners=PLAINTEXT://0.0.0.0:9092",
+            "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0: use a routable IP address or a name",
+        ),
+        (
+            "advertised.listeners=OTHER://a:1",
+            "Invalid value OTHER://a:1 for configuration advertised.listeners: no security protocol is known for "
+            "listener OTHER: add OTHER:PLAINTEXT to listener.security.protocol.map",
+        ),
+        (
+            "inter.broker.listener.name=INTERNAL",
+            "inter.broker.listener.name is INTERNAL, which is not among the listeners",
+        ),
+        (
+            "replica.fetch.wait.max.ms=40000",
+            "replica.fetch.wait.max.ms is 40000, above replica.socket.timeout.ms (30000): lower the first or raise "
+            "the second",
+        ),
+        (
+            "queued.max.request.bytes=1000",
+            "queued.max.request.bytes is 1000, below socket.request.max.bytes (104857600): no request of that size "
+            "could ever be read",
+        ),
+        ("log.dirs=/a,,/b", "log.dirs has an empty member: name at least one directory, and none that is empty"),
+        ("max.connections.per.ip.overrides=localhost", "'localhost' is not host:count"),
+    ],
+)
+def test_refusals_say_where_and_what_to_do(line: str, reason: str) -> None:
+    """File, line, reason; the lines around are fine."""
+    assert f"server.properties, line 2: {reason}" in refusal(f"broker.id=0\n{line}\nbackground.threads=3\n")
+
+
+def test_all_problems_are_told_at_once() -> None:
+    """Nobody fixes a file in five tries."""
+    problems = refusal("broker.id=0\nnode.id=1\nnonsense=1\nnum.partitions=x\n")
+    assert [problem.partition(":")[0] for problem in problems] == [
+        "server.properties, line 1",
+        "server.properties, line 3",
+        "server.properties, line 4",
+    ]
+
+
+def test_a_real_ensemble_is_refused() -> None:
+    """A broker that ignored its cluster's ZooKeeper would be a cluster of its own."""
+    assert refusal("zookeeper.connect=zoo1:2181,zoo2:2181/kafka")[0].startswith(
+        "server.properties, line 1: zookeeper.connect names zoo1, zoo2, but"
+    )
+
+
+def test_security_is_never_dropped_silently() -> None:
+    """An authorizer that is not there must not be ignored."""
+    assert "not supported" in refusal("authorizer.class.name=kafka.security.authorizer.AclAuthorizer")[0]
+
+
+def test_later_values_win_and_overrides_win_over_the_file() -> None:
+    """As in Java, the last line of a name counts; what the command line says goes before the file."""
+    config = BrokerConfig.from_text("num.partitions=2\nnum.partitions=3\nbroker.id=1\n", overrides={"broker.id": "7"})
+    assert (config.num_partitions, config.broker_id) == (3, 7)
+
+
+def test_a_problem_of_an_override_names_the_command_line() -> None:
+    """Not a line of a file that is innocent."""
+    with pytest.raises(ConfigError) as refused:
+        BrokerConfig.from_text("broker.id=0\n", overrides={"broker.id": "x"})
+    assert str(refused.value) == "command line: Invalid value x for configuration broker.id: Not a number of type INT"
+
+
+@pytest.mark.row("R07")
+def test_changes_while_running_go_over_the_file() -> None:
+    """default < file < cluster-wide change < change of this broker; who holds a copy is told what changed."""
+    config = BrokerConfig.from_mapping({"log.retention.ms": 1000, "broker.id": 3})
+    told: list[frozenset[str]] = []
+    config.on_change(told.append)
+    assert config.set_dynamic({"log.retention.ms": "2000", "min.insync.replicas": "2"}, {}) == {
+        "log.retention.ms",
+        "min.insync.replicas",
+    }
+    assert config.get("log.retention.ms") == 2000
+    config.set_dynamic({"log.retention.ms": "2000"}, {"log.retention.ms": "3000"})
+    assert (config.get("log.retention.ms"), config.min_insync_replicas) == (3000, 1)
+    assert config.set_dynamic({}, {}) == {"log.retention.ms"}
+    assert config.get("log.retention.ms") == 1000
+    assert len(told) == 3
+    assert config.set_dynamic({}, {}) == frozenset()
+    assert len(told) == 3
+
+
+def test_invalid_changes_in_the_store_are_left_out() -> None:
+    """Somebody wrote past AlterConfigs: the broker goes on with what it had."""
+    config = BrokerConfig()
+    assert config.set_dynamic({"log.retention.ms": "soon", "nonsense": "1", "log.dirs": "/x"}, {}) == frozenset()
+
+
+def test_synonyms_tell_where_a_value_comes_from() -> None:
+    """Every place where a setting or its equivalent is set, the one that counts first."""
+    config = BrokerConfig.from_mapping({"log.retention.hours": 1})
+    config.set_dynamic({"log.retention.ms": "2000"}, {"log.retention.ms": "3000"})
+    assert config.synonyms("log.retention.ms") == [
+        Synonym("log.retention.ms", "3000", Source.DYNAMIC_BROKER),
+        Synonym("log.retention.ms", "2000", Source.DYNAMIC_DEFAULT_BROKER),
+        Synonym("log.retention.hours", "1", Source.STATIC_BROKER),
+        Synonym("log.retention.hours", "168", Source.DEFAULT),
+    ]
+
+
+def test_passwords_are_hidden() -> None:
+    """Not even where they come from tells them."""
+    config = BrokerConfig.from_mapping({"ssl.keystore.password": "secret"})
+    assert config.synonyms("ssl.keystore.password") == [Synonym("ssl.keystore.password", None, Source.STATIC_BROKER)]
+    assert "secret" not in "".join(config.warnings())
+
+
+@pytest.mark.parametrize(
+    ("changes", "cluster_default", "sentence"),
+    [
+        ({"log.dirs": "/x"}, False, "Cannot update these configs dynamically: Set(log.dirs)"),
+        (
+            {"listeners": "PLAINTEXT://:1"},
+            True,
+            "Cannot update these configs at default cluster level: Set(listeners)",
+        ),
+        ({"nonsense": "1"}, False, "Unknown broker config name: nonsense"),
+        (
+            {"log.retention.ms": "x"},
+            True,
+            "Invalid value x for configuration log.retention.ms: Not a number of type LONG",
+        ),
+    ],
+)
+def test_changes_are_checked(changes: dict[str, str], cluster_default: bool, sentence: str) -> None:
+    """In Kafka's words."""
+    with pytest.raises(ValueError, match=r".") as refused:
+        validate_dynamic(changes, cluster_default=cluster_default)
+    assert str(refused.value) == sentence
+
+
+def test_in_flight_bytes_hold_at_least_one_request() -> None:
+    """A larger socket.request.max.bytes raises the default bound with it; -1 is no bound."""
+    assert BrokerConfig.from_mapping({"socket.request.max.bytes": 2**30}).queued_max_request_bytes == 2**30
+    assert BrokerConfig.from_mapping({"queued.max.request.bytes": -1}).queued_max_request_bytes == 2**63 - 1
+
+
+def test_ipv6_listeners() -> None:
+    """Brackets are the address's dress, not its name."""
+    config = BrokerConfig.from_mapping({"listeners": "PLAINTEXT://[::1]:9092"})
+    assert config.listeners == [Listener("PLAINTEXT", "PLAINTEXT", "::1", 9092)]
+    assert str(config.listeners[0]) == "PLAINTEXT://[::1]:9092"
