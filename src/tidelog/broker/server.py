@@ -248,8 +248,8 @@ class Connection(asyncio.BufferedProtocol):
     # asyncio's side.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are none of asyncio's classes, though they have their methods.
+        self._transport = transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.peer.address = str(peer[0]) if peer else ""
         self.peer.port = int(peer[1]) if peer else 0
