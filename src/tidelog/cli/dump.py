@@ -1,4 +1,7 @@
-"""`tidelog dump`: what is in files of a log directory, as Kafka's `kafka-dump-log --print-data-log --deep-iteration` prints it."""
+"""`tidelog dump`: what is in files of a log directory.
+
+The text is that of Kafka's `kafka-dump-log --print-data-log --deep-iteration`.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,8 @@ def dump(
         list[str],
         typer.Argument(
             metavar="FILE...",
-            help="Segments (.log), indexes (.index, .timeindex, .txnindex), snapshots (.snapshot), checkpoints; or folders"
-            " of partitions.",
+            help="Segments (.log), indexes (.index, .timeindex, .txnindex), snapshots (.snapshot), checkpoints; or"
+            " folders of partitions.",
             show_default=False,
         ),
     ],
@@ -34,15 +37,15 @@ def dump(
 ) -> None:
     """Print what is in files of a log directory, without a broker.
 
-    table and kafka are the same here: Kafka's own text. json gives an object a line. What is damaged is told on stderr, and
-    makes the exit code 1.
+    table and kafka are the same here: Kafka's own text. json gives an object a line. What is damaged is told on
+    stderr, and makes the exit code 1.
     """
     disk = SystemDisk()
     refused: list[str] = []
     for path in _files(files):
         try:
             if output is not Form.JSON:
-                print(f"Dumping {os.path.basename(path)}")
+                print(f"Dumping {path}")
             for item in dump_items(disk, path, data=data, records=records):
                 if item.kind == "damage":
                     refused.append(f"{path}: {item.line().strip()}")
@@ -51,6 +54,8 @@ def dump(
                     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
                 else:
                     print(item.line())
+        except BrokenPipeError:
+            raise  # Whoever reads has seen enough.
         except OSError as error:
             refused.append(f"{path}: {error.strerror}")
     if refused:

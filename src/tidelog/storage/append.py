@@ -78,7 +78,8 @@ def client_batches(
     now_ms: int,
     origin: AppendOrigin,
 ) -> list[tuple[int, BatchHeader]]:
-    """The whole batches in `buffer`, each of them good to append; offsets are still the producer's. Raises `KafkaError`."""
+    """The whole batches in `buffer`, each of them good to append; offsets are still the producer's. Raises
+    `KafkaError`."""
     batches = list(iterate_headers(buffer))
     if not batches:
         raise InvalidBatch(
@@ -91,8 +92,8 @@ def client_batches(
         if header.size > config.max_message_bytes:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"The record batch size in the append to {topic_partition} is {header.size} bytes which exceeds the maximum"
-                f" configured value of {config.max_message_bytes}.",
+                f"The record batch size in the append to {topic_partition} is {header.size} bytes which"
+                f" exceeds the maximum configured value of {config.max_message_bytes}.",
             )
         validate(
             buffer,
@@ -129,7 +130,8 @@ def assign_offsets(
                 if len(part) > config.max_message_bytes:
                     raise KafkaError(
                         ErrorCode.MESSAGE_TOO_LARGE,
-                        f"Message batch size is {len(part)} bytes in append to partition {topic_partition} once compressed by"
+                        f"Message batch size is {len(part)} bytes in append to partition {topic_partition}"
+                        f" once compressed by"
                         f" {target.name}, which exceeds the maximum configured size of {config.max_message_bytes}.",
                     )
                 parts.append(part)

@@ -62,7 +62,8 @@ def encode_partition_metadata(topic_id: TopicId) -> bytes:
 
 
 def decode_partition_metadata(data: bytes) -> TopicId | None:
-    """The topic id; None for an empty file, which a crash just after its creation leaves. `CorruptFile` for other content."""
+    """The topic id; None for an empty file, which a crash just after its creation leaves. `CorruptFile` for other
+    content."""
     if not data.strip(b"\x00\n"):
         return None
     fields = _properties(data, ":")

@@ -4,8 +4,8 @@
     offset: 59 position: 544
     offset: 61 position: 877
 
-A dump is a sequence of `Item`s, each a line of "name: value" pairs in Kafka's order; other forms (JSON) come from the same items.
-The files are read as they are, without the log around them: nothing is repaired, damage is told as a line.
+A dump is a sequence of `Item`s, each a line of "name: value" pairs in Kafka's order; other forms (JSON) come from the
+same items. The files are read as they are, without the log around them: nothing is repaired, damage is told as a line.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Item(NamedTuple):
     """One line of a dump."""
 
     kind: str
-    """"batch", "record", "offset", "timestamp", "transaction", "producer", "text"; "damage" for what Kafka tells on stderr."""
+    """"batch", "record", "offset", "timestamp", "transaction", "producer", "text"; "damage" for what Kafka tells on
+    stderr."""
     fields: dict[str, Any]
     """Name to value in Kafka's order; None where there is none. Of "text" and "damage": the line, as "text"."""
 
@@ -67,7 +68,8 @@ def _java(name: str, value: object) -> str:
 
 
 def dump_lines(disk: Disk, path: str, *, data: bool = True, records: bool = True) -> Iterator[str]:
-    """What Kafka's tool prints; `data` prints keys and values, `records` goes into batches. OSError if it cannot be read.
+    """What Kafka's tool prints; `data` prints keys and values, `records` goes into batches. OSError if it cannot be
+    read.
 
     Damage is left out: Kafka's tool has that on its standard error.
     """

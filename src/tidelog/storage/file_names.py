@@ -80,7 +80,8 @@ def parse_partition_folder(name: str) -> TopicPartition:
 
 
 def parse_marked_folder(name: str) -> tuple[str, str] | None:
-    """What stands before the unique id, and the mark ("-delete", "-stray", "-future"), of a folder renamed by us or Kafka."""
+    """What stands before the unique id, and the mark ("-delete", "-stray", "-future"), of a folder renamed by us or
+    Kafka."""
     found = _MARKED_FOLDER.fullmatch(name)
     return (found[1], found[3]) if found else None
 

@@ -3,9 +3,9 @@
     log_start_offset <= flushed_offset, high_watermark <= log_end_offset
     |--------- segments, oldest first, the last one active -----------|
 
-Appending happens in one thread, which owns the log. Reads and lookups may run beside it in another thread: they see the segments
-as a list that is replaced, never changed. With `blocking=False` they raise `WouldBlock` when the bytes they need are
-not in the page cache.
+Appending happens in one thread, which owns the log. Reads and lookups may run beside it in another thread: they see the
+segments as a list that is replaced, never changed. With `blocking=False` they raise `WouldBlock` when the bytes they
+need are not in the page cache.
 
 An OSError takes the log's whole directory offline, by way of the environment; from then on every call raises
 KAFKA_STORAGE_ERROR.
@@ -32,7 +32,7 @@ from tidelog.model.identifiers import (
     TopicPartition,
 )
 from tidelog.ports.disk import FileRange, replace_file
-from tidelog.records.batch import HEADER_SIZE, BatchHeader
+from tidelog.records.batch import BatchHeader
 from tidelog.records.epochs import EpochCache
 from tidelog.storage.append import (
     AppendInfo,
@@ -43,17 +43,17 @@ from tidelog.storage.append import (
     follower_batches,
     writable,
 )
-from tidelog.storage.errors import CorruptIndex, DirectoryOffline
+from tidelog.storage.errors import DirectoryOffline
 from tidelog.storage.file_names import DELETED, LEADER_EPOCH_CHECKPOINT, SNAPSHOT, parse_segment_file, segment_file
 from tidelog.storage.log_config import LONG_MAX, LogConfig
+from tidelog.storage.producer_recovery import rebuild_producers
 from tidelog.storage.producer_state import (
     AppendOrigin,
     ProducerState,
     ProducerUpdate,
     encode_snapshot,
 )
-from tidelog.storage.producer_recovery import rebuild_producers
-from tidelog.storage.segment import FoundBatch, Segment
+from tidelog.storage.segment import Segment
 from tidelog.storage.tasks import DiskTask, SimpleTask
 from tidelog.storage.transaction_index import AbortedTransaction
 
@@ -386,7 +386,8 @@ class Log:
     # Rolling.
 
     def roll_if_due(self, now_ms: int) -> bool:
-        """Begins a new segment when the active one has batches and is past `segment.ms` by the clock; true if it did."""
+        """Begins a new segment when the active one has batches and is past `segment.ms` by the clock; true if it
+        did."""
         self.check_online()
         segment = self.active
         try:
@@ -445,8 +446,8 @@ class Log:
         if offset < self.log_start_offset or offset > self.log_end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Received request for offset {offset} for partition {self.topic_partition}, but we only have log segments"
-                f" from offset {self.log_start_offset} to {self.log_end_offset}.",
+                f"Received request for offset {offset} for partition {self.topic_partition}, but we only have"
+                f" log segments from offset {self.log_start_offset} to {self.log_end_offset}.",
             )
         if offset >= up_to_offset:
             return EMPTY_READ
@@ -500,22 +501,8 @@ class Log:
             position = positions.get(offset)
             if position is not None:
                 return position
-        found = self._find(segment, offset, blocking=blocking)
+        found = segment.find(offset, blocking=blocking)
         return None if found is None else found.position
-
-    def _find(self, segment: Segment, offset: int, *, blocking: bool) -> FoundBatch | None:
-        """As `Segment.find`, but an index that contradicts the log is written anew."""
-        try:
-            return segment.find(offset, blocking=blocking)
-        except (CorruptIndex, KafkaError) as error:
-            if segment.size < HEADER_SIZE:
-                return None
-            logger.warning(
-                "index_rebuilt log=%s base_offset=%d reason=%s", self.topic_partition, segment.base_offset, error
-            )
-            with self.environment.pool.lock:
-                segment.rebuild_indexes()
-            return segment.find(offset, blocking=blocking)
 
     def offset_for_timestamp(
         self, timestamp: int, *, up_to_offset: int, blocking: bool = True
@@ -547,7 +534,8 @@ class Log:
     def max_timestamp_offset(
         self, *, up_to_offset: int, blocking: bool = True
     ) -> tuple[int, Offset, LeaderEpoch] | None:
-        """The first record of the batch that has the greatest timestamp, as `offset_for_timestamp` gives it (KIP-734)."""
+        """The first record of the batch that has the greatest timestamp, as `offset_for_timestamp` gives it
+        (KIP-734)."""
         self.check_online()
         try:
             latest: Segment | None = None
@@ -604,8 +592,8 @@ class Log:
         if offset > self.high_watermark:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Cannot increment the log start offset to {offset} of partition {self.topic_partition} since it is larger"
-                f" than the high watermark {self.high_watermark}",
+                f"Cannot increment the log start offset to {offset} of partition {self.topic_partition} since"
+                f" it is larger than the high watermark {self.high_watermark}",
             )
         if offset <= self.log_start_offset:
             return False
@@ -734,30 +722,35 @@ class Log:
         """Renames files of segments, and of their snapshots, to `.deleted`, and has them removed later."""
         for segment in removed:
             segment.rename(DELETED)
-            snapshot = self.snapshot_path(segment.base_offset)
-            disk = self.environment.disk
-            renamed = None
-            if disk.exists(snapshot):
-                disk.rename(snapshot, snapshot + DELETED)
-                renamed = snapshot + DELETED
+            self.owner.delete_later(segment.unlink, self.config.file_delete_delay_ms)
+            self._discard_snapshot(segment.base_offset)
 
-            def unlink(segment: Segment = segment, snapshot: str | None = renamed) -> None:
-                segment.unlink()
-                if snapshot is not None and disk.exists(snapshot):
-                    disk.unlink(snapshot)
+    def _discard_snapshot(self, offset: int) -> None:
+        disk, path = self.environment.disk, self.snapshot_path(offset)
+        if not disk.exists(path):
+            return
+        renamed = path + DELETED
+        disk.rename(path, renamed)
 
-            self.owner.delete_later(unlink, self.config.file_delete_delay_ms)
+        def unlink() -> None:
+            if disk.exists(renamed):
+                disk.unlink(renamed)
+
+        self.owner.delete_later(unlink, self.config.file_delete_delay_ms)
 
     # Producer state on disk.
 
     def snapshot_path(self, offset: int) -> str:
         return f"{self.directory}/{segment_file(offset, SNAPSHOT)}"
 
-    def take_snapshot(self) -> None:
-        """Writes the producers' state as of `producers.map_end_offset`, unless there is such a snapshot already."""
+    def take_snapshot(self) -> bool:
+        """Writes the producers' state as of `producers.map_end_offset`, unless there is such a snapshot already.
+
+        True if it did; nothing is synced.
+        """
         producers = self.producers
         if producers.map_end_offset <= producers.snapshot_offset:
-            return
+            return False
         file = self.environment.disk.open(self.snapshot_path(producers.map_end_offset), create=True)
         try:
             content = encode_snapshot(producers.entries.values())
@@ -767,6 +760,7 @@ class Log:
         finally:
             file.close()
         producers.snapshot_offset = producers.map_end_offset
+        return True
 
     def _snapshot_names(self) -> list[str]:
         names = self.environment.disk.list(self.directory)
@@ -883,22 +877,36 @@ class Log:
         if config.flush_messages != LONG_MAX and self.log_end_offset - self.flushed_offset >= config.flush_messages:
             self.owner.flush_wanted(self)
 
-    def close(self) -> None:
-        """Flushes and finishes every file, as a clean shutdown must; OSError if the disk refuses."""
+    def close(self) -> bool:
+        """Finishes every file, as a clean stop must; true if any has changed and is to be synced (`sync_files`).
+
+        OSError if the disk refuses.
+        """
         self.producers.map_end_offset = self.log_end_offset
-        self.take_snapshot()
+        changed = self.flushed_offset < self.log_end_offset
+        changed = self.take_snapshot() or changed
         epochs = self._epochs_text()
         if epochs is not None and epochs != self._epochs_written:
             replace_file(self.environment.disk, f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}", epochs)
             self._epochs_written = epochs
+        for segment in self.segments:
+            changed = segment.close() or changed
+        return changed
+
+    def sync_files(self) -> None:
+        """Makes what `close` left durable, file by file."""
         segments = self.segments
-        unflushed = self.flushed_offset < self.log_end_offset
-        for segment in segments[self._floor_index(segments, self.flushed_offset) :] if unflushed else []:
-            segment.write_indexes()
+        for segment in segments[self._floor_index(segments, self.flushed_offset) :]:
             segment.fsync(indexes=True)
-        self.flushed_offset = self.log_end_offset
-        for segment in segments:
-            segment.close()
+            segment.release_files()
+        disk, snapshot = self.environment.disk, self.snapshot_path(self.log_end_offset)
+        if disk.exists(snapshot):
+            file = disk.open(snapshot)
+            try:
+                file.fsync()
+            finally:
+                file.close()
+        disk.fsync_directory(self.directory)
 
     def release_files(self) -> None:
         """Closes descriptors, of a log whose directory has failed or that is being deleted."""

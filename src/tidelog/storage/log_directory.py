@@ -6,8 +6,8 @@
     recovery-point-offset-checkpoint, replication-offset-checkpoint, log-start-offset-checkpoint
     <topic>-<partition>/                     the logs
 
-The first operation that fails takes the directory offline for good: what its files hold is then unknown, and only a restart, with its
-recovery, may trust it again.
+The first operation that fails takes the directory offline for good: what its files hold is then unknown, and only a
+restart, with its recovery, may trust it again.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from tidelog.storage.file_names import (
     LOCK,
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
+    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_CHECKPOINT,
     parse_marked_folder,
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+SYNCED_ONE_BY_ONE_MAX: Final = 16
+"""Logs up to which syncing their own files is quicker than syncing the file system."""
 _FOREIGN_FOLDERS: Final = frozenset({"lost+found", "remote-log-index-cache", "__cluster_metadata-0"})
 """What others keep beside logs: the file system, and Kafka itself."""
 
@@ -78,6 +81,8 @@ class LogDirectory:
         """Logs with something to flush or to checkpoint."""
         self.is_checkpointing = False
         """Whether a task that writes checkpoints is under way: it alone uses their temporary names."""
+        self.created: list[str] = []
+        """Partition folders made since the last sync."""
         self.needs_sync = False
         """Whether folders were created, renamed or removed since the last sync."""
 
@@ -157,13 +162,15 @@ class LogDirectory:
             ) from error
         if found.broker_id is not None and found.broker_id != broker_id:
             raise WrongLogDirectory(
-                f"Configured broker.id {broker_id} doesn't match stored broker.id {found.broker_id} in {file}. If you moved"
+                f"Configured broker.id {broker_id} doesn't match stored broker.id {found.broker_id} in {file}."
+                f" If you moved"
                 " your data, make sure your configured broker.id matches. If you intend to create a new broker, give it"
                 " another log directory"
             )
         if cluster_id is not None and found.cluster_id is not None and found.cluster_id != cluster_id:
             raise WrongLogDirectory(
-                f"The Cluster ID {cluster_id} doesn't match stored clusterId {found.cluster_id} in {file}. The broker is"
+                f"The Cluster ID {cluster_id} doesn't match stored clusterId {found.cluster_id} in {file}. The"
+                f" broker is"
                 " trying to join the wrong cluster: check which store it uses, or give it another log directory"
             )
         self.properties = MetaProperties(
@@ -230,13 +237,38 @@ class LogDirectory:
                 writes.append((f"{self._path}/{name}", content))
         return writes
 
+    def sync_folders(self, created: list[str]) -> None:
+        """Makes new folders of partitions durable, and that others were renamed or removed.
+
+        Many are made durable by one sync of the whole file system, which waits for other files' pages too; a few by
+        one sync each.
+        """
+        if len(created) > SYNCED_ONE_BY_ONE_MAX:
+            self._disk.sync_file_system(self._path)
+            return
+        for folder in created:
+            metadata = f"{folder}/{PARTITION_METADATA}"
+            if self._disk.exists(metadata):
+                file = self._disk.open(metadata)
+                try:
+                    file.fsync()
+                finally:
+                    file.close()
+            if self._disk.exists(folder):
+                self._disk.fsync_directory(folder)
+        self._disk.fsync_directory(self._path)
+
     def close(self, broker_epoch: int) -> None:
         """Closes the logs, syncs, writes the checkpoints, and says that the stop was clean; releases the lock."""
         try:
             if self._failure is None:
-                for log in self.logs.values():
-                    log.close()
-                self._disk.sync_file_system(self._path)
+                changed = [log for log in self.logs.values() if log.close()]
+                if len(changed) + len(self.created) > SYNCED_ONE_BY_ONE_MAX:
+                    self._disk.sync_file_system(self._path)
+                else:
+                    for log in changed:
+                        log.sync_files()
+                    self.sync_folders(self.created)
                 for log in self.logs.values():
                     log.flushed_offset = log.log_end_offset
                 for path, content in self.checkpoint_writes():

@@ -4,7 +4,8 @@
     otherwise       segments from the recovery point on are scanned: checksums checked, the torn tail cut, indexes
                     written anew, producers' state brought up from the last snapshot before
 
-What lies below the recovery point was durable before, and is trusted, but for an index that is missing or has an impossible size.
+What lies below the recovery point was durable before, and is trusted, but for an index that is missing or has an
+impossible size.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def _finish_swaps(disk: Disk, directory: str, environment: LogEnvironment, confi
     cleaned = [offset for _, (offset, _, marks) in files if marks.endswith(CLEANED)]
     first_cleaned = min(cleaned, default=None)
     swaps: list[tuple[str, int]] = []
-    for name, (offset, suffix, marks) in files:
+    for name, (offset, _, marks) in files:
         if marks.endswith((DELETED, CLEANED)):
             disk.unlink(f"{directory}/{name}")
         elif marks.endswith(SWAP):
@@ -239,7 +240,8 @@ def _remove_stray_snapshots(log: Log) -> None:
 
 
 def _read_epochs(disk: Disk, directory: str) -> tuple[EpochCache | None, bytes | None]:
-    """The checkpoint's epochs and content; no epochs where it is missing or unreadable, so that the batches must tell."""
+    """The checkpoint's epochs and content; no epochs where it is missing or unreadable, so that the batches must
+    tell."""
     path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
     content: bytes | None = None
     try:
@@ -253,7 +255,8 @@ def _read_epochs(disk: Disk, directory: str) -> tuple[EpochCache | None, bytes |
 
 
 def _read_topic_id(disk: Disk, directory: str) -> TopicId | None:
-    """OSError or `CorruptFile` when there is an identity that cannot be read: serving another topic's records would be worse."""
+    """OSError or `CorruptFile` when there is an identity that cannot be read: serving another topic's records would
+    be worse."""
     try:
         return decode_partition_metadata(disk.read(f"{directory}/{PARTITION_METADATA}"))
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """All logs of a broker, over all its log directories.
 
-A new log goes to the working directory with the fewest logs. A directory that fails goes offline with its logs, the others serve
-on; when the last has failed the manager says so, and the broker stops.
+A new log goes to the working directory with the fewest logs. A directory that fails goes offline with its logs, the
+others serve on; when the last has failed the manager says so, and the broker stops.
 
 What must be done from time to time (flushes, retention, checkpoints, removing files) is handed out by `due_tasks` as
 `DiskTask`s, because it waits for the disk.
@@ -125,7 +125,8 @@ class LogManager:
         """Opens every directory and loads its logs.
 
         A directory that the disk refuses is offline; `NoLogDirectory` when none is left. `LogDirectoryLocked`,
-        `WrongLogDirectory`, `InvalidLogFolder` and `CorruptFile` name what is to be put right before the broker can start.
+        `WrongLogDirectory`, `InvalidLogFolder` and `CorruptFile` name what is to be put right before the broker can
+        start.
         """
         try:
             for directory in self.directories:
@@ -150,8 +151,8 @@ class LogManager:
                 other = self._owners.get(topic_partition)
                 if other is not None:
                     raise WrongLogDirectory(
-                        f"Duplicate log directories found: {other.path}/{topic_partition} and {path}: move the one that is"
-                        " not to be used away"
+                        f"Duplicate log directories found: {other.path}/{topic_partition} and {path}: move the"
+                        f" one that is not to be used away"
                     )
                 log = load_log(
                     topic_partition,
@@ -262,8 +263,8 @@ class LogManager:
         if not is_new and self.offline_directories:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"Can not create log for {topic_partition} because log directories {','.join(self.offline_directories)} are"
-                " offline",
+                f"Can not create log for {topic_partition} because log directories"
+                f" {','.join(self.offline_directories)} are offline",
             )
         directory = self._choose(log_dir)
         if config is None:
@@ -275,6 +276,7 @@ class LogManager:
             directory.failed(error, f"creating {topic_partition}")
             raise DirectoryOffline(directory.path, str(error)) from error
         self._add(log, directory)
+        directory.created.append(path)
         directory.needs_sync = True
         return log
 
@@ -314,8 +316,8 @@ class LogManager:
         elif log.topic_id != topic_id:
             raise KafkaError(
                 ErrorCode.INCONSISTENT_TOPIC_ID,
-                f"Topic Id in memory: {format_topic_id(log.topic_id)} does not match the topic Id provided in the request:"
-                f" {format_topic_id(topic_id)} for {log.topic_partition}.",
+                f"Topic Id in memory: {format_topic_id(log.topic_id)} does not match the topic Id provided in"
+                f" the request: {format_topic_id(topic_id)} for {log.topic_partition}.",
             )
 
     def assign_topic_id(self, log: Log, topic_id: TopicId) -> None:
@@ -378,25 +380,30 @@ class LogManager:
     def durability_task(self) -> DiskTask | None:
         """Makes the creations, renames and removals of folders so far durable; None when they are.
 
-        One sync a directory, however many logs were created: answer a CreateTopics once it has finished.
+        However many logs were created, the cost is bounded: one sync a directory from 17 on. Answer a CreateTopics
+        once it has finished.
         """
         waiting = [directory for directory in self.directories if directory.needs_sync and directory.failure is None]
         if not waiting:
             return None
+        folders: dict[LogDirectory, list[str]] = {}
         for directory in waiting:
+            folders[directory], directory.created = directory.created, []
             directory.needs_sync = False
-        failed: list[LogDirectory] = []
+        errors: list[tuple[LogDirectory, OSError]] = []
 
         def run() -> None:
-            for directory in waiting:
-                failed[:] = [directory]
-                self._disk.sync_file_system(directory.path)
-            failed.clear()
+            for directory, created in folders.items():
+                try:
+                    directory.sync_folders(created)
+                except OSError as error:
+                    errors.append((directory, error))
+            if errors:
+                raise errors[0][1]
 
-        def finish(error: OSError | None) -> None:
-            if error is not None:
-                for directory in failed:
-                    directory.failed(error, "syncing new logs")
+        def finish(_: OSError | None) -> None:
+            for directory, error in errors:
+                directory.failed(error, "syncing new logs")
 
         return SimpleTask("sync new logs", run, finish)
 
@@ -446,7 +453,8 @@ class LogManager:
         return tasks
 
     def next_due_ms(self) -> int:
-        """Monotonic time at which `due_tasks` is worth a call, as things stand; flushes by age are looked at each second."""
+        """Monotonic time at which `due_tasks` is worth a call, as things stand; flushes by age are looked at each
+        second."""
         times = [
             self._next_retention_ms,
             self._next_checkpoint_ms,

@@ -8,8 +8,8 @@ allows (zeros behind the last entry) and trimmed when the segment rolls or close
 the size of the file.
 
 Only the newest entries are kept in memory: as many as a lookup near the end of the log needs, and those not yet
-written, since one write of 64 entries costs as much as a write of one. An entry not yet written is no loss in a crash: what is
-above the recovery point is indexed again from the log, and a flush of the log writes the entries first.
+written, since one write of 64 entries costs as much as a write of one. An entry not yet written is no loss in a crash:
+what is above the recovery point is indexed again from the log, and a flush of the log writes the entries first.
 Older entries are found by a binary search on the file, a page at a time, through the page cache.
 """
 
@@ -54,8 +54,8 @@ class TimeEntry(NamedTuple):
 class _Tail:
     """Entries in memory: a window on the end of the file, and what is to be written to it.
 
-    `keys` are what the index is sorted by, `values` what stands beside them; they hold the entries from `first` on, of which those
-    from `written` on are not in the file yet.
+    `keys` are what the index is sorted by, `values` what stands beside them; they hold the entries from `first` on, of
+    which those from `written` on are not in the file yet.
     """
 
     __slots__ = ("first", "keys", "values", "written")
@@ -98,11 +98,13 @@ class _SparseIndex:
         """The newest entries; counts those in the file the first time, all of them valid since it was trimmed."""
         tail = self._tail
         if tail is None:
+            entry = self.ENTRY_SIZE
             with self._file as file:
                 size = file.size()
-            if size % self.ENTRY_SIZE:
-                raise CorruptIndex(f"{self.path} has {size} bytes, which is no multiple of {self.ENTRY_SIZE}")
-            tail = self._tail = _Tail(size // self.ENTRY_SIZE, self.KEY_TYPE)
+                last = file.pread(entry, size - entry) if size >= entry else b"-"
+            if size % entry or not any(last):
+                raise CorruptIndex(f"{self.path} has {size} bytes, the last of them zeros: it was never finished")
+            tail = self._tail = _Tail(size // entry, self.KEY_TYPE)
         return tail
 
     @property
@@ -131,13 +133,16 @@ class _SparseIndex:
         with self._file as file:
             file.preallocate(self.entries_max * self.ENTRY_SIZE)
 
-    def trim(self) -> None:
-        """Writes what is in memory and cuts the file to its entries."""
+    def trim(self) -> bool:
+        """Writes what is in memory and cuts the file to its entries; true if that changed the file."""
+        before = None if self._tail is None else self._tail.written
         self.write()
         size = self.count * self.ENTRY_SIZE
         with self._file as file:
-            if file.size() != size:
-                file.truncate(size)
+            if file.size() == size:
+                return before is not None and before != self.count
+            file.truncate(size)
+        return True
 
     def reset(self) -> None:
         """Forgets every entry, to index the log again."""

@@ -22,7 +22,8 @@ logger = logging.getLogger(__name__)
 def apply_batch(
     producers: ProducerState, header: BatchHeader, data: bytes | memoryview | None
 ) -> list[AbortedTransaction]:
-    """Applies a stored batch; gives the transactions that it aborted. `data` is the batch's bytes if it is a control batch."""
+    """Applies a stored batch; gives the transactions that it aborted. `data` is the batch's bytes if it is a control
+    batch."""
     if header.producer_id < 0:
         return []
     update = ProducerUpdate()
@@ -47,7 +48,8 @@ def apply_batch(
 
 
 def rebuild_producers(log: Log, now_ms: int, *, clean: bool = False) -> None:
-    """Brings the producers' state to the log's end, from the newest snapshot at or below it and the batches that follow.
+    """Brings the producers' state to the log's end, from the newest snapshot at or below it and the batches that
+    follow.
 
     Snapshots are taken on the way at the last two segments and at the end, as Kafka does, so that the next truncation
     needs no long scan. `clean` says that the log was closed cleanly: without any snapshot there are then no producers.

@@ -1,8 +1,8 @@
 """What a partition remembers of idempotent and transactional producers (KIP-98), and the snapshot files that keep it.
 
-Of each producer: its epoch, the last five batches (so that a repeated one is answered as the first time and a gap is refused), and
-where its open transaction began. Of the partition: which transactions are open, and which have ended above the high watermark;
-the first offset of either is what a committed read must stay below.
+Of each producer: its epoch, the last five batches (so that a repeated one is answered as the first time and a gap is
+refused), and where its open transaction began. Of the partition: which transactions are open, and which have ended
+above the high watermark; the first offset of either is what a committed read must stay below.
 
 A snapshot (`<offset>.snapshot`, big-endian) holds the state as of that offset: recovery starts from the newest and
 scans what follows.
@@ -175,8 +175,8 @@ class ProducerState:
         if header.producer_epoch < entry.producer_epoch and origin is not AppendOrigin.REPLICATION:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"Epoch of producer {producer_id} at offset {offset} in {self.topic_partition} is {header.producer_epoch},"
-                f" which is smaller than the last seen epoch {entry.producer_epoch}",
+                f"Epoch of producer {producer_id} at offset {offset} in {self.topic_partition} is"
+                f" {header.producer_epoch}, which is smaller than the last seen epoch {entry.producer_epoch}",
             )
         if marker is not None:
             self._prepare_marker(update, entry, header, origin, marker)
@@ -212,7 +212,8 @@ class ProducerState:
         if marker.coordinator_epoch < entry.coordinator_epoch and origin is not AppendOrigin.REPLICATION:
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"Invalid coordinator epoch for producerId {entry.producer_id} at offset {header.base_offset} in partition"
+                f"Invalid coordinator epoch for producerId {entry.producer_id} at offset {header.base_offset}"
+                f" in partition"
                 f" {self.topic_partition}: {marker.coordinator_epoch} (zombie), {entry.coordinator_epoch} (current)",
             )
         if entry.transaction_first_offset >= 0:
@@ -237,21 +238,24 @@ class ProducerState:
             if first != 0:
                 raise KafkaError(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"Invalid sequence number for new epoch of producer {entry.producer_id} at offset {header.base_offset} in"
-                    f" partition {self.topic_partition}: {header.producer_epoch} (request epoch), {first} (seq. number),"
-                    f" {entry.producer_epoch} (current producer epoch)",
+                    f"Invalid sequence number for new epoch of producer {entry.producer_id} at offset"
+                    f" {header.base_offset} in"
+                    f" partition {self.topic_partition}: {header.producer_epoch} (request epoch), {first}"
+                    f" (seq. number), {entry.producer_epoch} (current producer epoch)",
                 )
             return
         last = entry.last_sequence
         if first != (last + 1) % _SEQUENCE_COUNT:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"Out of order sequence number for producer {entry.producer_id} at offset {header.base_offset} in partition"
+                f"Out of order sequence number for producer {entry.producer_id} at offset {header.base_offset}"
+                f" in partition"
                 f" {self.topic_partition}: {first} (incoming seq. number), {last} (current end sequence number)",
             )
 
     def commit(self, update: ProducerUpdate) -> list[tuple[CompletedTransaction, int]]:
-        """Takes over what `prepare` noted; gives each ended transaction with the last stable offset once it had ended."""
+        """Takes over what `prepare` noted; gives each ended transaction with the last stable offset once it had
+        ended."""
         self.entries.update(update.entries)
         for first_offset, producer_id in update.started:
             self._open[first_offset] = producer_id

@@ -1,26 +1,37 @@
 """One segment of a log: the batches from its base offset on, in one file, with the indexes that find them.
 
-A segment knows its file, how long it is, and its sparse indexes. It does not know what lies before or after it; rolling,
-retention and recovery of the whole are the log's affair.
+A segment knows its file, how long it is, and its sparse indexes. It does not know what lies before or after it;
+rolling, retention and recovery of the whole are the log's affair.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.records.batch import HEADER_SIZE, BatchHeader, InvalidBatch, check_crc, read_header, read_records
 from tidelog.storage.errors import CorruptIndex, WouldBlock
 from tidelog.storage.file_names import INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, TRANSACTION_INDEX, segment_file
-from tidelog.storage.offset_index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, OffsetIndex, TimeEntry, TimeIndex
+from tidelog.storage.offset_index import (
+    NO_TIMESTAMP,
+    RELATIVE_OFFSET_MAX,
+    IndexEntry,
+    OffsetIndex,
+    TimeEntry,
+    TimeIndex,
+)
 from tidelog.storage.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tidelog.ports.disk import File
     from tidelog.storage.file_pool import FilePool, PooledFile
     from tidelog.storage.log_config import LogConfig
+
+logger = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
 
 _PAGE: Final = 4096
 """Bytes read at once while looking for a batch: at most an index interval and a header."""
@@ -68,7 +79,8 @@ class Segment:
         self.size = size
         """Bytes of whole batches in the .log file."""
         self.created_ms = created_ms
-        """Wall time at which it became a segment of this process: the start of `segment.ms` where no batch has a timestamp."""
+        """Wall time at which it became a segment of this process: the start of `segment.ms` where no batch has a
+        timestamp."""
         self.mark = ""
         """".deleted" once its files are on their way out."""
         self.bytes_since_index_entry = 0
@@ -152,7 +164,8 @@ class Segment:
     # Appending.
 
     def append(self, data: bytes | bytearray | memoryview, batches: list[tuple[int, BatchHeader]]) -> None:
-        """Appends whole batches; `batches` are their positions in `data`, and headers with final offsets and timestamps.
+        """Appends whole batches; `batches` are their positions in `data`, and headers with final offsets and
+        timestamps.
 
         OSError if the disk refuses; the file may then be longer than `size` says, which hides the torn end.
         """
@@ -200,7 +213,8 @@ class Segment:
         return offset_index.is_full or time_index.is_full
 
     def waited_ms(self, max_timestamp: int, now_ms: int) -> int:
-        """The age that `segment.ms` is compared with: by the records' own time if they have one, else since its creation."""
+        """The age that `segment.ms` is compared with: by the records' own time if they have one, else since its
+        creation."""
         if self.first_timestamp is None and self.size > 0:
             header = self.header_at(0)
             self.first_timestamp = header.max_timestamp if header is not None else NO_TIMESTAMP
@@ -217,13 +231,15 @@ class Segment:
         self.offset_index.forget_tail()
         self.time_index.forget_tail()
 
-    def _finish_indexes(self) -> None:
+    def _finish_indexes(self) -> bool:
+        """True if that changed a file."""
         self._load_max_timestamp(blocking=True)
         if self.max_timestamp > NO_TIMESTAMP:
             self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
-        self.offset_index.trim()
-        self.time_index.trim()
+        changed = self.offset_index.trim()
+        changed = self.time_index.trim() or changed
         self._preallocated = False
+        return changed
 
     # Finding.
 
@@ -253,46 +269,63 @@ class Segment:
             yield FoundBatch(position, header)
             position += header.size
 
-    def find(self, offset: int, *, blocking: bool = True, from_position: int = 0) -> FoundBatch | None:
+    def find(self, offset: int, *, blocking: bool = True) -> FoundBatch | None:
         """The batch that holds `offset`, or the first after it; None when the segment ends before."""
+        return self._repaired(lambda: self._find(offset, blocking=blocking))
+
+    def _find(self, offset: int, *, blocking: bool) -> FoundBatch | None:
         entry = self.offset_index.lookup(offset, blocking=blocking)
-        first = True
-        start = max(entry.position, from_position)
-        for found in self.headers(start, blocking=blocking):
-            if first:
-                first = False
-                if start == entry.position and entry.position > 0 and found.header.last_offset != entry.offset:
-                    raise CorruptIndex(
-                        f"{self.path(INDEX)} has offset {entry.offset} at {entry.position}: not so in the log"
-                    )
+        if entry.position:
+            self._check_entry(entry, blocking=blocking)
+        for found in self.headers(entry.position, blocking=blocking):
             if found.header.base_offset + found.header.last_offset_delta >= offset:
                 return found
-        if first and start < self.size:
-            raise CorruptIndex(f"{self.path(INDEX)} points to {start}, where the log has no batch")
-        if start > self.size:
-            raise CorruptIndex(f"{self.path(INDEX)} points to {start}, past the end of the log at {self.size}")
         return None
 
+    def _check_entry(self, entry: IndexEntry, *, blocking: bool) -> None:
+        """`CorruptIndex` unless the batch at the entry's position ends with its offset."""
+        try:
+            header = self.header_at(entry.position, blocking=blocking) if entry.position <= self.size else None
+        except InvalidBatch as error:
+            raise CorruptIndex(f"{self.path(INDEX)} points to {entry.position}: {error}") from error
+        if header is None or header.last_offset != entry.offset:
+            raise CorruptIndex(f"{self.path(INDEX)} has offset {entry.offset} at {entry.position}, the log does not")
+
+    def _repaired(self, question: Callable[[], Answer]) -> Answer:
+        """Asks again with indexes written anew, when they turn out to contradict the log."""
+        try:
+            return question()
+        except CorruptIndex as error:
+            logger.warning("index_rebuilt path=%s reason=%s", self.log_file.path, error)
+        with self._pool.lock:
+            self.rebuild_indexes()
+        return question()
+
     def largest_timestamp(self, *, blocking: bool = True) -> int:
-        """The largest timestamp of its records, or when the file was last written if they have none: what retention goes by."""
+        """The largest timestamp of its records, or when the file was last written if they have none: what retention
+        goes by."""
         self._load_max_timestamp(blocking=blocking)
         if self.max_timestamp >= 0:
             return self.max_timestamp
         return self._pool.disk.stat(self.path(LOG)).modified_ms
 
     def max_timestamp_so_far(self, *, blocking: bool = True) -> TimeEntry:
-        """The largest timestamp and the last offset of the first batch that has it; (-1, base offset) if there is none."""
+        """The largest timestamp and the last offset of the first batch that has it; (-1, base offset) if there is
+        none."""
         self._load_max_timestamp(blocking=blocking)
         return TimeEntry(self.max_timestamp, self.max_timestamp_offset)
 
     def _load_max_timestamp(self, *, blocking: bool) -> None:
-        if self._timestamp_known:
-            return
-        last = self.time_index.last(blocking=blocking)
-        timestamp, offset = last
+        if not self._timestamp_known:
+            self._repaired(lambda: self._read_max_timestamp(blocking=blocking))
+
+    def _read_max_timestamp(self, *, blocking: bool) -> None:
+        timestamp, offset = self.time_index.last(blocking=blocking)
         # Batches behind the last time entry were not yet late enough for an entry, or came after it.
-        position = self.offset_index.lookup(offset, blocking=blocking).position
-        for found in self.headers(position, blocking=blocking):
+        entry = self.offset_index.lookup(offset, blocking=blocking)
+        if entry.position:
+            self._check_entry(entry, blocking=blocking)
+        for found in self.headers(entry.position, blocking=blocking):
             if found.header.max_timestamp > timestamp:
                 timestamp, offset = found.header.max_timestamp, found.header.last_offset
         self.max_timestamp, self.max_timestamp_offset = timestamp, offset
@@ -301,10 +334,16 @@ class Segment:
     def find_timestamp(
         self, timestamp: int, start_offset: int, *, blocking: bool = True
     ) -> tuple[int, int, int] | None:
-        """Timestamp, offset and leader epoch of the first record at or after `start_offset` that is as late as `timestamp`."""
-        entry = self.time_index.lookup(timestamp, blocking=blocking)
-        position = self.offset_index.lookup(max(entry.offset, start_offset), blocking=blocking).position
-        for found in self.headers(position, blocking=blocking):
+        """Timestamp, offset and leader epoch of the first record at or after `start_offset` that is as late as
+        `timestamp`."""
+        return self._repaired(lambda: self._find_timestamp(timestamp, start_offset, blocking=blocking))
+
+    def _find_timestamp(self, timestamp: int, start_offset: int, *, blocking: bool) -> tuple[int, int, int] | None:
+        offset = max(self.time_index.lookup(timestamp, blocking=blocking).offset, start_offset)
+        entry = self.offset_index.lookup(offset, blocking=blocking)
+        if entry.position:
+            self._check_entry(entry, blocking=blocking)
+        for found in self.headers(entry.position, blocking=blocking):
             header = found.header
             if header.max_timestamp < timestamp or header.last_offset < start_offset:
                 continue
@@ -333,11 +372,19 @@ class Segment:
 
     def next_offset(self) -> int:
         """The offset after its last batch; the base offset of an empty segment."""
-        last = None
+        if self.size == 0:
+            return self.base_offset
+        last = self._repaired(self._last_batch)
+        return self.base_offset if last is None else last.header.next_offset
+
+    def _last_batch(self) -> FoundBatch | None:
         entry = self.offset_index.lookup(self.base_offset + RELATIVE_OFFSET_MAX)
+        if entry.position:
+            self._check_entry(entry, blocking=True)
+        last = None
         for found in self.headers(entry.position):
             last = found
-        return self.base_offset if last is None else last.header.next_offset
+        return last
 
     # Changing what is there.
 
@@ -373,7 +420,8 @@ class Segment:
         self._finish_indexes()
 
     def scan(self) -> Iterator[tuple[FoundBatch, memoryview]]:
-        """Every valid batch with its bytes, checked, and indexed as it goes by; then cuts the file behind the last of them.
+        """Every valid batch with its bytes, checked, and indexed as it goes by; then cuts the file behind the last of
+        them.
 
         This is recovery: the indexes are reset first, and finished when the caller has taken the last batch.
         """
@@ -434,15 +482,16 @@ class Segment:
             self.time_index.fsync()
             self.transaction_index.fsync()
 
-    def close(self) -> None:
-        """Finishes the indexes, as Kafka does, and closes the files."""
-        if self._preallocated or self._offset_index is not None:
-            self._finish_indexes()
+    def close(self) -> bool:
+        """Finishes the indexes, as Kafka does, and closes the files; true if that changed a file."""
+        changed = (self._preallocated or self._offset_index is not None) and self._finish_indexes()
         if self.config.preallocate:
             with self.log_file as file:
                 if file.size() != self.size:
                     file.truncate(self.size)
+                    changed = True
         self.release_files()
+        return changed
 
     def release_files(self) -> None:
         """Closes descriptors; those on their way to a client close when sent."""

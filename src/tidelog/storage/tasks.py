@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 class DiskTask(Protocol):
     """Blocking work, in two halves.
 
-    `run` does I/O and nothing else, in any thread; what it raises goes to `finish`, which changes the state of the logs, in
-    the thread that owns them. Every task that was handed out must be finished, with or without an error, once.
+    `run` does I/O and nothing else, in any thread; what it raises goes to `finish`, which changes the state of the
+    logs, in the thread that owns them. Every task that was handed out must be finished, with or without an error, once.
     """
 
     def run(self) -> None: ...

@@ -2,7 +2,8 @@
 
 34 bytes an entry, big-endian, in the order in which the transactions ended:
 
-    int16 version = 0 | int64 producer id | int64 first offset | int64 last offset (the marker) | int64 last stable offset then
+    int16 version = 0 | int64 producer id | int64 first offset | int64 last offset (the marker) | int64 last stable
+    offset then
 
 The file exists only where a transaction was aborted. It is small, so it is read whole when it is asked for.
 """
