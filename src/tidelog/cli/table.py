@@ -164,7 +164,10 @@ def _schema_of(ddl: str) -> Any:
     from pyspark.sql.types import StructType
 
     try:
-        return to_arrow_schema(StructType.fromDDL(ddl), timezone="UTC")
+        parsed = StructType.fromDDL(ddl)
+        if not isinstance(parsed, StructType):
+            raise WrongUsage(f'--schema {ddl!r} is one type, not "name TYPE, name TYPE, ..."')
+        return to_arrow_schema(parsed, timezone="UTC")
     except PySparkException as error:
         reason = str(error).strip().splitlines()[0]
         raise WrongUsage(f'--schema {ddl!r} is not "name TYPE, name TYPE, ...": {reason}') from None

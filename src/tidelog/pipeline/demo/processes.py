@@ -1,0 +1,155 @@
+"""The processes of the demo, and that none of them stays behind: the broker, Spark's JVM and its Python workers.
+
+Ctrl-C may come at any moment, while the JVM is half started too, when nobody holds a handle to it yet. So at the end,
+however it came about, whatever descends from this process is asked to end, and killed if it does not.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from tidelog.pipeline.errors import PipelineError
+
+READY_TIMEOUT_S: Final = 30.0
+STOP_TIMEOUT_S: Final = 10.0
+_POLL_S: Final = 0.05
+
+
+class Interrupted(BaseException):
+    """SIGINT or SIGTERM; not an Exception, so that nothing on the way takes it for a failure of its own."""
+
+
+@contextmanager
+def no_process_stays() -> Iterator[None]:
+    """SIGINT and SIGTERM raise `Interrupted` inside; on the way out every descendant is ended, come what may."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise Interrupted(signal.Signals(number).name)
+
+    for number in numbers:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        # A second Ctrl-C must not interrupt the cleaning up; it takes seconds at most.
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
+        end_descendants()
+
+
+def end_descendants() -> None:
+    """Asks all descendants to end, children first, and kills those that are there after `STOP_TIMEOUT_S`."""
+    pending = descendants(os.getpid())
+    for pid in pending:
+        _signal(pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while pending and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+        _reap()
+        # Who was started in the meantime is found through the children that are still there.
+        pending = [pid for pid in {*pending, *descendants(os.getpid())} if _runs(pid)]
+    for pid in pending:
+        _signal(pid, signal.SIGKILL)
+    _reap()
+
+
+def descendants(pid: int) -> list[int]:
+    """Children of a process, their children, and so on; /proc is Linux's."""
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        children.setdefault(int(fields[1]), []).append(int(folder.name))
+    found: list[int] = []
+    pending = [pid]
+    while pending:
+        below = children.get(pending.pop(), [])
+        found += below
+        pending += below
+    return found
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def _reap() -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
+    except ChildProcessError:
+        return
+
+
+@contextmanager
+def broker(data: Path, log: Path) -> Iterator[str]:
+    """A cluster of one broker with its files in `data`, on a free port; yields its address when clients can connect."""
+    command = [
+        sys.executable,
+        "-c",
+        "from tidelog.cli import main; main()",
+        "start",
+        "--data",
+        str(data),
+        "--port",
+        "0",
+    ]
+    with log.open("wb") as errors:
+        # In a session of its own: Ctrl-C at the terminal reaches this process only, which stops the broker in order.
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
+    try:
+        yield _ready(process, log)
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _ready(process: "subprocess.Popen[bytes]", log: Path) -> str:
+    """The address in the line "ready: host:port"; raises where the broker ends, or says nothing, before that."""
+    answer: list[str] = []
+    said = threading.Event()
+    output = process.stdout
+    assert output is not None
+
+    def listen() -> None:
+        # The rest of the output is read too, so that the broker never waits for a full pipe.
+        for line in output:
+            found = line.decode(errors="replace").strip()
+            if found.startswith("ready:"):
+                answer.append(found.removeprefix("ready:").strip())
+                said.set()
+        said.set()
+
+    threading.Thread(target=listen, daemon=True, name="broker output").start()
+    if not said.wait(READY_TIMEOUT_S) or not answer:
+        tail = log.read_text(errors="replace").strip().splitlines()[-5:]
+        raise PipelineError("the broker did not start: " + (" / ".join(tail) or f"see {log}"))
+    return answer[0]

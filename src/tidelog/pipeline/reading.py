@@ -1,0 +1,34 @@
+"""Delta tables as DataFrames, without a jar: the log says which files are the table, Spark reads those.
+
+That is exact for tables that this package writes: appended, unpartitioned, without deletion vectors.
+"""
+
+from typing import TYPE_CHECKING
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from tidelog.pipeline.errors import TableMismatch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def read_delta(spark: "SparkSession", path: str) -> "DataFrame":
+    """The table at `path` as it is now; raises `TableMismatch` for one that needs a full Delta reader."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from tidelog.pipeline.delta import table_schema
+
+    try:
+        table = DeltaTable(path)
+    except DeltaError as error:
+        raise TableMismatch(f"there is no Delta table at {path}: {error}") from error
+    protocol = table.protocol()
+    if table.metadata().partition_columns or "deletionVectors" in (protocol.reader_features or ()):
+        raise TableMismatch(f"the table at {path} is partitioned or has deletion vectors: read it with delta-spark")
+    schema = from_arrow_schema(table_schema(table))
+    files = table.file_uris()
+    if not files:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(*files)
