@@ -221,11 +221,9 @@ class LogDirectory:
         contents: list[tuple[str, Mapping[TopicPartition, int]]] = []
         if recovery:
             contents.append((RECOVERY_POINT_CHECKPOINT, {tp: log.flushed_offset for tp, log in self.logs.items()}))
-            starts = {
-                tp: log.log_start_offset
-                for tp, log in self.logs.items()
-                if log.log_start_offset > log.segments[0].base_offset
-            }
+            # Kafka leaves out starts that are a segment's own. But the removal of older segments may not be durable yet,
+            # and a power cut that brings them back must not bring back their records.
+            starts = {tp: log.log_start_offset for tp, log in self.logs.items() if log.log_start_offset > 0}
             contents.append((LOG_START_CHECKPOINT, starts))
         if high_watermarks:
             contents.append((REPLICATION_CHECKPOINT, {tp: log.high_watermark for tp, log in self.logs.items()}))

@@ -205,13 +205,21 @@ def _recover(
             load_producers_before(log, index, now_ms)
         cut = recover_segment(log, segment, assign_epochs=not clean or epochs_lost)
         previous = segment
-        if cut and not is_last:
+        if not is_last and (cut or (unflushed and _lost_tail(log, segment, segments[index + 1]))):
             logger.warning(
                 "segments_removed log=%s after=%d cut_bytes=%d", log.topic_partition, segment.base_offset, cut
             )
             log.segments = segments[: index + 1]
             log.discard(segments[index + 1 :])
             break
+
+
+def _lost_tail(log: Log, segment: Segment, following: Segment) -> bool:
+    """Whether unflushed batches are missing at the end of `segment`: a power cut kept the next file, and not them.
+
+    Nothing is torn then, yet what follows the gap must not be served. Compaction leaves gaps that mean nothing.
+    """
+    return not log.config.compacted and segment.next_offset() < following.base_offset
 
 
 def recover_segment(log: Log, segment: Segment, *, assign_epochs: bool) -> int:
