@@ -357,7 +357,8 @@ class _RangeReader:
                     continue
                 self._failures = 0
                 if not data.records:
-                    if deadline.remaining_s <= 0:
+                    # Brokers wait before they answer so; the pause is for those that don't.
+                    if not self._cluster.run(self._routing.pause(1, deadline)):
                         raise RequestTimedOut(self._stalled(data))
                     continue
                 deadline = self._routing.deadline()
@@ -379,7 +380,7 @@ class _RangeReader:
             assert self._connection is not None
             assert self._awaited is not None
             awaited, self._awaited = self._awaited, None
-            response = self._connection.receive(awaited, deadline=self._call_deadline(deadline))
+            response = self._connection.receive(awaited, deadline=self._call_deadline())
         except (ConnectionFailed, RequestTimedOut) as error:
             self._back_off(error, deadline)
             return None
@@ -405,7 +406,8 @@ class _RangeReader:
         leader = self._routing.leader(self._topic_partition)
         if leader is None:
             raise ConnectionFailed(f"{self._topic_partition} has no leader now")
-        call_deadline = self._call_deadline(deadline)
+        self._check_topic_id()
+        call_deadline = self._call_deadline()
         self._connection = self._cluster._connection(leader.address, call_deadline)
         request = fetch_request(self._routing, {self._topic_partition: position}, self._settings)
         self._awaited = self._connection.send(request, deadline=call_deadline)
@@ -414,18 +416,22 @@ class _RangeReader:
         topic = self._topic_partition.topic
         self._routing.topics.pop(topic, None)
         view = self._cluster.run(self._routing.require_topics((topic,), deadline))[topic]
-        if self._topic_id is None:
-            self._topic_id = view.topic_id
-        if ZERO_TOPIC_ID not in (self._topic_id, view.topic_id) and self._topic_id != view.topic_id:
-            raise TopicChanged(topic)
         if self._topic_partition.partition not in view.partitions:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"topic '{topic}' has no partition {self._topic_partition.partition}",
             )
 
-    def _call_deadline(self, deadline: Deadline) -> float:
-        return min(deadline.at, time.monotonic() + self._routing.call_timeout_s)
+    def _check_topic_id(self) -> None:
+        topic = self._topic_partition.topic
+        topic_id = self._routing.topic_id(topic)
+        if self._topic_id is None:
+            self._topic_id = topic_id
+        if ZERO_TOPIC_ID not in (self._topic_id, topic_id) and self._topic_id != topic_id:
+            raise TopicChanged(topic)
+
+    def _call_deadline(self) -> float:
+        return time.monotonic() + self._routing.call_timeout_s
 
     def _back_off(self, error: ClientError | KafkaError, deadline: Deadline) -> None:
         self._awaited = None

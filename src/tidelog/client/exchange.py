@@ -19,7 +19,7 @@ from tidelog.protocol import apis, framing, messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.protocol.errors import ProtocolError
 
-FRAME_SIZE_MAX: Final = 512 << 20
+FRAME_SIZE_MAX: Final = 256 << 20
 """Bytes. A Fetch response has at most fetch.max.bytes (50 MiB by default) and one batch: more is no Kafka."""
 
 SIZE_PREFIX: Final = 4

@@ -1,0 +1,140 @@
+"""A scripted broker with a log in memory: enough of Produce, Fetch and ListOffsets for clients to work against."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from tests.unit.client.scripted_broker import ScriptedBroker
+
+from tidelog.model.errors import ErrorCode
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+from tidelog.records.batch import Record, build_batch, iterate_headers, patch, read_records
+
+
+class LogBroker(ScriptedBroker):
+    """Topic `t`; appends and reads batches of each partition. `fail_next` answers so many of an API with an error."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(
+            {
+                ApiKey.PRODUCE: self._produce,
+                ApiKey.FETCH: self._fetch,
+                ApiKey.LIST_OFFSETS: self._list_offsets,
+                ApiKey.INIT_PRODUCER_ID: lambda request, version: messages.InitProducerIdResponse(
+                    producer_id=42, producer_epoch=1
+                ),
+            },
+            **arguments,
+        )
+        self.batches: dict[int, list[tuple[int, int, bytes]]] = {}
+        """[partition] -> (base offset, next offset, bytes) of each batch."""
+        self.fail_next: dict[ApiKey, list[Any]] = {}
+        self.log_start = 0
+        self._lock = threading.Lock()
+
+    def append(self, partition: int, *sizes: int) -> None:
+        """Appends a batch of so many records for each size; values are the offsets, as text."""
+        for size in sizes:
+            base = self.end(partition)
+            records = [Record(base + i, 1_000 + base + i, None, b"%d" % (base + i)) for i in range(size)]
+            self._append(partition, bytes(build_batch(records, base_offset=base)))
+
+    def end(self, partition: int) -> int:
+        """The log end offset."""
+        batches = self.batches.get(partition)
+        return batches[-1][1] if batches else 0
+
+    def records(self, partition: int) -> list[Record]:
+        """All records of a partition."""
+        return [record for _, _, data in self.batches.get(partition, ()) for record in read_records(data)]
+
+    def _append(self, partition: int, data: bytes) -> int:
+        first = self.end(partition)
+        copy = bytearray(data)
+        for position, header in list(iterate_headers(copy)):
+            base = self.end(partition)
+            patch(copy, position, base_offset=base, leader_epoch=3)
+            piece = bytes(copy[position : position + header.size])
+            self.batches.setdefault(partition, []).append((base, base + header.last_offset_delta + 1, piece))
+        return first
+
+    def _failure(self, key: ApiKey) -> Any:
+        failures = self.fail_next.get(key)
+        return failures.pop(0) if failures else None
+
+    def _produce(self, request: Any, version: int) -> Any:
+        kind = messages.ProduceResponse
+        failure = self._failure(ApiKey.PRODUCE)
+        if failure is not None and not isinstance(failure, ErrorCode):
+            return failure
+        with self._lock:
+            responses = [
+                kind.TopicProduceResponse(
+                    name=topic.name if version < 13 else "",
+                    topic_id=topic.topic_id if version >= 13 else bytes(16),
+                    partition_responses=[
+                        kind.PartitionProduceResponse(index=entry.index, error_code=failure, base_offset=-1)
+                        if failure is not None
+                        else kind.PartitionProduceResponse(
+                            index=entry.index, base_offset=self._append(entry.index, bytes(entry.records))
+                        )
+                        for entry in topic.partition_data
+                    ],
+                )
+                for topic in request.topic_data
+            ]
+        return None if request.acks == 0 else kind(responses=responses)
+
+    def _fetch(self, request: Any, version: int) -> Any:
+        failure = self._failure(ApiKey.FETCH)
+        if failure is not None and not isinstance(failure, ErrorCode):
+            return failure
+        kind = messages.FetchResponse
+        return kind(
+            responses=[
+                kind.FetchableTopicResponse(
+                    topic=topic.topic if version < 13 else "",
+                    topic_id=topic.topic_id if version >= 13 else bytes(16),
+                    partitions=[self._fetched(entry, failure) for entry in topic.partitions],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _fetched(self, entry: Any, failure: ErrorCode | None) -> Any:
+        kind = messages.FetchResponse.PartitionData
+        end = self.end(entry.partition)
+        if failure is None and not self.log_start <= entry.fetch_offset <= end:
+            failure = ErrorCode.OFFSET_OUT_OF_RANGE
+        if failure is not None:
+            return kind(partition_index=entry.partition, error_code=failure, high_watermark=-1, records=b"")
+        pieces = [piece for _, after, piece in self.batches.get(entry.partition, ()) if after > entry.fetch_offset]
+        # Cut where the client asked, as sendfile does, but never within the first batch.
+        first = len(pieces[0]) if pieces else 0
+        return kind(
+            partition_index=entry.partition,
+            high_watermark=end,
+            last_stable_offset=end,
+            log_start_offset=self.log_start,
+            records=b"".join(pieces)[: max(first, entry.partition_max_bytes)],
+        )
+
+    def _list_offsets(self, request: Any, version: int) -> Any:
+        kind = messages.ListOffsetsResponse
+        return kind(
+            topics=[
+                kind.ListOffsetsTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        kind.ListOffsetsPartitionResponse(
+                            partition_index=entry.partition_index,
+                            offset=self.log_start if entry.timestamp == -2 else self.end(entry.partition_index),
+                        )
+                        for entry in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )

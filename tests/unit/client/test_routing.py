@@ -1,0 +1,337 @@
+"""What a client decides, with the brokers' part played by plain values and time that only a pause moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import pytest
+
+from tidelog.client.addresses import Address
+from tidelog.client.errors import ClientError, ConnectionFailed, InvalidResponse, RequestTimedOut
+from tidelog.client.offsets import OffsetFound, list_offsets
+from tidelog.client.retries import RetryPolicy
+from tidelog.client.routing import Call, Operation, Pause, Routing
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import TopicPartition
+from tidelog.protocol import messages
+
+T = TypeVar("T")
+ONE, TWO, SEED = Address("one", 1), Address("two", 2), Address("seed", 9)
+
+
+class World:
+    """Brokers as one function of address and request, and a clock."""
+
+    def __init__(
+        self, answer: Callable[[Address, Any], Any], *, fail_fast: bool = False, timeout_s: float = 10
+    ) -> None:
+        self.time = 100.0
+        self.asked: list[tuple[Address, Any]] = []
+        self.pauses: list[float] = []
+        self._answer = answer
+        self.routing = Routing(
+            [SEED],
+            now=lambda: self.time,
+            draw=lambda: 0.5,
+            operation_timeout_s=timeout_s,
+            call_timeout_s=2,
+            fail_fast=fail_fast,
+        )
+
+    def run(self, operation: Operation[T]) -> T:
+        """Carries an operation out."""
+        outcomes: Sequence[Any] = ()
+        try:
+            step = next(operation)
+            while True:
+                if isinstance(step, Pause):
+                    self.pauses.append(step.seconds)
+                    self.time += step.seconds
+                    outcomes = ()
+                else:
+                    outcomes = [self._outcome(call) for call in step]
+                step = operation.send(outcomes)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]  # A generator's value is untyped in StopIteration.
+
+    def _outcome(self, call: Call) -> Any:
+        self.asked.append((call.address, call.message))
+        outcome = self._answer(call.address, call.message)
+        if isinstance(outcome, RequestTimedOut):
+            self.time += call.timeout_s
+        return outcome
+
+    def asked_of(self, kind: type) -> list[Address]:
+        """Who was asked with a kind of request."""
+        return [address for address, message in self.asked if isinstance(message, kind)]
+
+
+def metadata(leaders: dict[int, int], *, controller: int = 1, error: ErrorCode = ErrorCode.NONE) -> Any:
+    """Brokers 1 and 2, and topic `t` with these leaders."""
+    kind = messages.MetadataResponse
+    return kind(
+        brokers=[
+            kind.MetadataResponseBroker(node_id=1, host="one", port=1),
+            kind.MetadataResponseBroker(node_id=2, host="two", port=2),
+        ],
+        cluster_id="c",
+        controller_id=controller,
+        topics=[
+            kind.MetadataResponseTopic(
+                name="t",
+                topic_id=bytes(range(16)),
+                error_code=error,
+                partitions=[
+                    kind.MetadataResponsePartition(partition_index=p, leader_id=leader, leader_epoch=5)
+                    for p, leader in leaders.items()
+                ],
+            )
+        ],
+    )
+
+
+def offsets(answers: dict[int, tuple[ErrorCode, int]]) -> Any:
+    """A ListOffsets response for partitions of `t`."""
+    kind = messages.ListOffsetsResponse
+    partitions = [
+        kind.ListOffsetsPartitionResponse(partition_index=p, error_code=code, offset=offset)
+        for p, (code, offset) in answers.items()
+    ]
+    return kind(topics=[kind.ListOffsetsTopicResponse(name="t", partitions=partitions)])
+
+
+def partitions_asked(message: Any) -> list[int]:
+    """The partitions in a ListOffsets request."""
+    return [entry.partition_index for topic in message.topics for entry in topic.partitions]
+
+
+def tp(partition: int) -> TopicPartition:
+    """A partition of `t`."""
+    return TopicPartition("t", partition)
+
+
+def test_each_leader_is_asked_once_for_all_its_partitions() -> None:
+    """Three partitions of two leaders are one Metadata and two ListOffsets."""
+
+    def answer(address: Address, message: Any) -> Any:
+        if isinstance(message, messages.MetadataRequest):
+            return metadata({0: 1, 1: 2, 2: 1})
+        return offsets({p: (ErrorCode.NONE, 10 + p) for p in partitions_asked(message)})
+
+    world = World(answer)
+    found = world.run(list_offsets(world.routing, {tp(0): -1, tp(1): -1, tp(2): -1}))
+    assert {p.partition: result.offset for p, result in found.items() if isinstance(result, OffsetFound)} == {
+        0: 10,
+        1: 11,
+        2: 12,
+    }
+    assert sorted(world.asked_of(messages.ListOffsetsRequest)) == [ONE, TWO]
+    assert len(world.asked_of(messages.MetadataRequest)) == 1
+    world.run(list_offsets(world.routing, {tp(0): -1}))
+    assert len(world.asked_of(messages.MetadataRequest)) == 1
+
+
+def test_a_moved_leader_is_looked_up_and_only_its_partition_asked_again() -> None:
+    """NOT_LEADER_OR_FOLLOWER for one partition of two: fresh metadata, then that one at its new leader."""
+    moved = False
+
+    def answer(address: Address, message: Any) -> Any:
+        nonlocal moved
+        if isinstance(message, messages.MetadataRequest):
+            return metadata({0: 1, 1: 2 if moved else 1})
+        wrong = address == ONE and 1 in partitions_asked(message)
+        moved = True
+        return offsets(
+            {
+                p: (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1) if wrong and p == 1 else (ErrorCode.NONE, 7)
+                for p in partitions_asked(message)
+            }
+        )
+
+    world = World(answer)
+    found = world.run(list_offsets(world.routing, {tp(0): -1, tp(1): -1}))
+    assert found == {tp(0): OffsetFound(7, -1, -1), tp(1): OffsetFound(7, -1, -1)}
+    asked = [(a, partitions_asked(m)) for a, m in world.asked if isinstance(m, messages.ListOffsetsRequest)]
+    assert asked == [(ONE, [0, 1]), (TWO, [1])]
+    assert world.pauses == [pytest.approx(0.05)]
+
+
+def test_an_error_that_will_not_pass_is_the_partitions_result() -> None:
+    """The other partitions have their answers all the same, and nothing is asked again."""
+
+    def answer(address: Address, message: Any) -> Any:
+        if isinstance(message, messages.MetadataRequest):
+            return metadata({0: 1, 1: 1})
+        return offsets({0: (ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1), 1: (ErrorCode.NONE, 3)})
+
+    world = World(answer)
+    found = world.run(list_offsets(world.routing, {tp(0): -1, tp(1): -1}))
+    assert isinstance(found[tp(0)], KafkaError)
+    assert found[tp(1)] == OffsetFound(3, -1, -1)
+    assert world.pauses == []
+
+
+def test_retriable_errors_end_at_the_deadline_with_what_the_broker_said() -> None:
+    """Pauses double up to a second; at the deadline the partition's last error is its result."""
+
+    def answer(address: Address, message: Any) -> Any:
+        if isinstance(message, messages.MetadataRequest):
+            return metadata({0: 1})
+        return offsets({0: (ErrorCode.OFFSET_NOT_AVAILABLE, -1)})
+
+    world = World(answer)
+    found = world.run(list_offsets(world.routing, {tp(0): -1}))
+    error = found[tp(0)]
+    assert isinstance(error, KafkaError)
+    assert error.code is ErrorCode.OFFSET_NOT_AVAILABLE
+    assert world.pauses[:6] == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 1.0])
+    assert max(world.pauses) == pytest.approx(1.0)
+    assert world.time <= 110
+
+
+def test_a_partition_without_leader_is_waited_for() -> None:
+    """LEADER_NOT_AVAILABLE passes once an election has happened."""
+    rounds = 0
+
+    def answer(address: Address, message: Any) -> Any:
+        nonlocal rounds
+        if isinstance(message, messages.MetadataRequest):
+            rounds += 1
+            return metadata({0: -1 if rounds < 3 else 2})
+        return offsets({0: (ErrorCode.NONE, 1)})
+
+    world = World(answer)
+    assert world.run(list_offsets(world.routing, {tp(0): -1})) == {tp(0): OffsetFound(1, -1, -1)}
+    assert world.asked_of(messages.ListOffsetsRequest) == [TWO]
+
+
+def test_a_partition_that_does_not_exist_is_an_error_at_once() -> None:
+    """No broker can ever lead it."""
+    world = World(lambda address, message: metadata({0: 1}))
+    error = world.run(list_offsets(world.routing, {tp(9): -1}))[tp(9)]
+    assert isinstance(error, KafkaError)
+    assert error.message == "topic 't' has no partition 9"
+    assert world.asked_of(messages.ListOffsetsRequest) == []
+
+
+def test_an_unknown_topic_is_asked_for_again_for_a_second_only() -> None:
+    """It may have been created a moment ago; after a second it is missing."""
+    world = World(lambda address, message: metadata({}, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), timeout_s=60)
+    with pytest.raises(KafkaError, match="topic 't' does not exist"):
+        world.run(world.routing.require_topics(["t"], world.routing.deadline()))
+    assert 101 <= world.time < 102.5
+
+
+def test_the_next_broker_is_asked_when_one_is_out_of_reach() -> None:
+    """Those that Metadata named come first, then the bootstrap ones; who answered last is first next time."""
+
+    def answer(address: Address, message: Any) -> Any:
+        return ConnectionFailed("refused") if address == ONE else metadata({0: 1})
+
+    world = World(answer)
+    world.run(world.routing.refresh(None, world.routing.deadline()))
+    world.run(world.routing.refresh(None, world.routing.deadline()))
+    world.run(world.routing.refresh(None, world.routing.deadline()))
+    assert world.asked_of(messages.MetadataRequest) == [SEED, ONE, TWO, TWO]
+
+
+def test_fail_fast_ends_when_nobody_answers() -> None:
+    """One round through all brokers, no pause, and the reason is told."""
+    world = World(lambda address, message: ConnectionFailed(f"cannot connect to {address}"), fail_fast=True)
+    with pytest.raises(ConnectionFailed, match="cannot connect to seed:9"):
+        world.run(world.routing.refresh(None, world.routing.deadline()))
+    assert world.pauses == []
+
+
+def test_without_fail_fast_a_cluster_may_be_restarting() -> None:
+    """Rounds go on until the deadline, which slow brokers cannot push out."""
+    world = World(lambda address, message: RequestTimedOut("slow"), timeout_s=5)
+    with pytest.raises(RequestTimedOut):
+        world.run(world.routing.refresh(None, world.routing.deadline()))
+    assert 100 < world.time <= 105
+    assert len(world.asked) > 1
+
+
+def test_a_peer_that_speaks_no_kafka_is_not_asked_again() -> None:
+    """InvalidResponse is raised at once: it would say the same again."""
+    world = World(lambda address, message: InvalidResponse("web server"))
+    with pytest.raises(InvalidResponse):
+        world.run(world.routing.refresh(None, world.routing.deadline()))
+    assert len(world.asked) == 1
+
+
+def test_the_controller_is_found_and_found_again() -> None:
+    """NOT_CONTROLLER makes the client look who is controller now."""
+    controller = 1
+
+    def answer(address: Address, message: Any) -> Any:
+        nonlocal controller
+        if isinstance(message, messages.MetadataRequest):
+            return metadata({0: 1}, controller=controller)
+        if address == ONE:
+            controller = 2
+            return messages.ListPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        return messages.ListPartitionReassignmentsResponse()
+
+    world = World(answer)
+    request = messages.ListPartitionReassignmentsRequest(topics=None)
+    operation = world.routing.ask_controller(request, world.routing.deadline(), lambda answer: (answer.error_code,))
+    assert world.run(operation).error_code == 0
+    assert world.asked_of(messages.ListPartitionReassignmentsRequest) == [ONE, TWO]
+
+
+def test_a_coordinator_that_moved_is_found_again() -> None:
+    """NOT_COORDINATOR forgets the coordinator; an answer keeps it for the next time."""
+    current = TWO
+
+    def answer(address: Address, message: Any) -> Any:
+        nonlocal current
+        if isinstance(message, messages.OffsetCommitRequest):
+            kind = messages.OffsetCommitResponse
+            code = ErrorCode.NONE if address == ONE else ErrorCode.NOT_COORDINATOR
+            current = ONE
+            partition = kind.OffsetCommitResponsePartition(error_code=code)
+            return kind(topics=[kind.OffsetCommitResponseTopic(partitions=[partition])])
+        return messages.FindCoordinatorResponse(host=current.host, port=current.port)
+
+    world = World(answer)
+
+    def ask() -> Any:
+        return world.run(
+            world.routing.ask_coordinator(
+                "g",
+                messages.OffsetCommitRequest(group_id="g"),
+                world.routing.deadline(),
+                lambda answer: (entry.error_code for topic in answer.topics for entry in topic.partitions),
+            )
+        )
+
+    ask()
+    assert world.asked_of(messages.OffsetCommitRequest) == [TWO, ONE]
+    ask()
+    assert world.asked_of(messages.OffsetCommitRequest) == [TWO, ONE, ONE]
+
+
+def test_a_topic_created_anew_has_a_new_id_and_the_old_one_leads_nowhere() -> None:
+    """Ids and names are those of the last metadata."""
+    world = World(lambda address, message: metadata({0: 1}))
+    world.run(world.routing.refresh(None, world.routing.deadline()))
+    assert world.routing.topic_id("t") == bytes(range(16))
+    assert world.routing.topic_name(world.routing.topic_id("t")) == "t"
+    assert world.routing.topic_id("other") == bytes(16)
+    assert world.routing.leader_epoch(tp(0)) == 5
+    assert world.routing.leader_epoch(tp(1)) == -1
+
+
+def test_pauses_are_drawn_around_their_nominal_length() -> None:
+    """20 % either way, so that many clients do not come back at once."""
+    policy = RetryPolicy(backoff_ms=100, backoff_ms_max=400)
+    assert [policy.pause_s(n, lambda: 0.0) for n in (1, 2, 3, 4, 99)] == pytest.approx([0.08, 0.16, 0.32, 0.32, 0.32])
+    assert policy.pause_s(1, lambda: 1.0) == pytest.approx(0.12)
+
+
+def test_errors_of_the_client_are_one_family() -> None:
+    """Callers catch ClientError for everything but the cluster's own error codes."""
+    assert issubclass(ConnectionFailed, ClientError)
+    assert not issubclass(KafkaError, ClientError)
