@@ -38,6 +38,7 @@ from tidelog.placement.brokers import (
     InvalidReplicationFactor,
     PlacementRefused,
     in_creation_order,
+    in_order_of,
 )
 from tidelog.placement.striped import striped, too_few_brokers
 
@@ -258,7 +259,8 @@ def _growth(turn: Turn, topic: MorePartitions) -> tuple[TopicImage, Assignment]:
         if turn.settings.placement is Placement.STRIPED:
             placed = striped(brokers, additional, replication_factor, random=turn.random)
             return image, dict(enumerate(placed, start=len(existing)))
-        return image, expand(topic.name, existing, brokers, topic.count, random=turn.random)
+        in_order = in_order_of(existing, brokers)
+        return image, expand(topic.name, existing, in_order, topic.count, random=turn.random)
 
 
 def adopt_topics(turn: Turn, event: TopicsChanged) -> None:

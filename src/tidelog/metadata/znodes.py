@@ -65,6 +65,9 @@ PERSISTENT_PATHS: Final = (
 DEFAULT_ENTITY: Final = "<default>"
 """Stands, literally, for the cluster-wide default among brokers, users, clients and ips."""
 
+_UNREADABLE: Final = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+"""What a value of an unexpected type or range leads to."""
+
 _ENTITY_FOLDERS: Final = {ConfigResourceType.TOPIC: "topics", ConfigResourceType.BROKER: "brokers"}
 
 
@@ -163,7 +166,7 @@ def decode_broker(broker_id: int, data: bytes | None, epoch: int) -> BrokerRegis
             int(content.get("timestamp", -1)),
             int(content.get("jmx_port", -1)),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except _UNREADABLE as error:
         raise MalformedZnode(path, repr(error)) from error
 
 
@@ -240,7 +243,7 @@ def decode_topic(topic: str, data: bytes | None) -> TopicAssignment:
             _by_number(content.get("adding_replicas") or {}),
             _by_number(content.get("removing_replicas") or {}),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except _UNREADABLE as error:
         raise MalformedZnode(path, repr(error)) from error
 
 
@@ -272,7 +275,7 @@ def decode_state(topic: str, partition: int, data: bytes | None) -> PartitionSta
             tuple(BrokerId(int(id)) for id in content["isr"]),
             ControllerEpoch(int(content["controller_epoch"])),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except _UNREADABLE as error:
         raise MalformedZnode(path, repr(error)) from error
 
 
@@ -337,7 +340,7 @@ def decode_producer_id_block(data: bytes | None) -> StoredProducerIdBlock | None
         return StoredProducerIdBlock(
             BrokerId(int(content["broker"])), int(content["block_start"]), int(content["block_end"])
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except _UNREADABLE as error:
         raise MalformedZnode(PRODUCER_ID_BLOCK, repr(error)) from error
 
 
@@ -359,7 +362,7 @@ def decode_reassignment(data: bytes | None) -> dict[TopicPartition, list[int]]:
             TopicPartition(str(entry["topic"]), int(entry["partition"])): [int(id) for id in entry["replicas"]]
             for entry in content["partitions"]
         }
-    except (KeyError, TypeError, ValueError) as error:
+    except _UNREADABLE as error:
         raise MalformedZnode(REASSIGN_PARTITIONS, repr(error)) from error
 
 
@@ -377,7 +380,7 @@ def decode_partitions(path: str, data: bytes | None) -> list[TopicPartition]:
     content = _load(path, data)
     try:
         return [TopicPartition(str(entry["topic"]), int(entry["partition"])) for entry in content["partitions"]]
-    except (KeyError, TypeError, ValueError) as error:
+    except _UNREADABLE as error:
         raise MalformedZnode(path, repr(error)) from error
 
 
@@ -408,7 +411,7 @@ def _load(path: str, data: bytes | None) -> dict[str, Any]:
 def _integer(path: str, content: Mapping[str, Any], key: str) -> int:
     try:
         return int(content[key])
-    except (KeyError, TypeError, ValueError) as error:
+    except _UNREADABLE as error:
         raise MalformedZnode(path, repr(error)) from error
 
 

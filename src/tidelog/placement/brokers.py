@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -78,6 +78,31 @@ def in_creation_order(brokers: Iterable[BrokerRack]) -> list[BrokerRack]:
     sorted ones, so that new partitions landed on brokers already in use. Every caller takes its list from here.
     """
     return sorted(brokers, key=lambda broker: broker.id)
+
+
+def in_order_of(existing: Mapping[int, Sequence[int]], brokers: Iterable[BrokerRack]) -> list[BrokerRack]:
+    """The brokers in the order in which a topic was created, as far as its partitions tell: for its expansion.
+
+    Topics of ours were created by id. One that was made over another order (by Kafka's admin API, or by hand: leaders
+    1 and 0 of brokers 0, 1 and 2) is continued in its own: 1, 0, then 2, which has nothing yet. Where the leaders
+    follow no order at all, it is by id again. With racks the order given has no influence on the placement.
+    """
+    by_id = in_creation_order(brokers)
+    leaders = [existing[partition][0] for partition in sorted(existing) if existing[partition]]
+    known = {broker.id: broker for broker in by_id}
+    if not leaders or not set(leaders) <= set(known):
+        return by_id
+    start = next(index for index, broker in enumerate(by_id) if broker.id == leaders[0])
+    if _goes_round(leaders, [broker.id for broker in by_id[start:] + by_id[:start]]):
+        return by_id
+    seen = dict.fromkeys(leaders)
+    unseen = [broker for broker in by_id if broker.id not in seen]
+    recovered = [known[leader] for leader in seen] + unseen
+    return recovered if _goes_round(leaders, [broker.id for broker in recovered]) else by_id
+
+
+def _goes_round(leaders: Sequence[int], ring: Sequence[int]) -> bool:
+    return all(leader == ring[index % len(ring)] for index, leader in enumerate(leaders))
 
 
 def rack_order(rack: str) -> bytes:

@@ -82,7 +82,7 @@ class EmbeddedStore:
     def open_session(self, timeout_ms: int, *, local: bool) -> asyncio.Future[tuple[int, SessionRecord]]:
         """Begins a session: its id and record. A `local` one lives in this process and never times out."""
         if self._closed is not None:
-            return self._answer(error=self._closed)
+            return self._refuse(self._closed)
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._tree.sessions:
             # 56 bits: positive as a Java long.
@@ -166,7 +166,7 @@ class EmbeddedStore:
     def _attempt(self, action: Callable[[], T]) -> asyncio.Future[T]:
         """Carries out `action` on the tree now, and answers with its outcome when what it saw is durable."""
         if self._closed is not None:
-            return self._answer(error=self._closed)
+            return self._refuse(self._closed)
         try:
             return self._answer(action())
         except StoreError as error:
@@ -189,6 +189,12 @@ class EmbeddedStore:
             self._waiting.append(answer)
         else:
             answer.deliver()
+        return future
+
+    def _refuse(self, error: StoreError) -> asyncio.Future[Any]:
+        """Answers at once: nothing will ever be durable again."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future.set_exception(error)
         return future
 
     async def _commit(self) -> None:
