@@ -1,0 +1,27 @@
+"""What must never be untrue, numbered as in docs/architecture.md, and the error that says it was."""
+
+from typing import Final
+
+INVARIANTS: Final = {
+    1: "an acknowledged record stays readable at its offset",
+    2: "an offset shows at most one value, ever",
+    3: "offsets rise, epochs never fall; epochs, indexes and producers equal a rebuild by full scan",
+    6: "log start <= last stable offset <= high watermark <= log end, and log start never goes back",
+    10: "reads stay below the high watermark, committed reads below the last stable offset",
+    11: "bytes whose checksum fails are never served",
+    12: "per producer: in the order of sending, no duplicate, no gap",
+}
+
+
+class InvariantBrokenError(AssertionError):
+    """A run that must not happen. `number` is the invariant's."""
+
+    def __init__(self, number: int, found: str) -> None:
+        super().__init__(f"invariant {number} ({INVARIANTS[number]}): {found}")
+        self.number = number
+
+
+def require(number: int, holds: bool, found: str) -> None:
+    """Raises `InvariantBrokenError` unless `holds`; `found` says what was seen."""
+    if not holds:
+        raise InvariantBrokenError(number, found)

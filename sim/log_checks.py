@@ -1,0 +1,147 @@
+"""A partition's log against a full scan of itself: what recovery has rebuilt must be what the bytes say.
+
+All is read through the log's own interface; nothing here keeps a copy of storage's logic beyond adding up what a scan
+finds.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sim.invariants import require
+from tidelog.model.errors import KafkaError
+from tidelog.model.identifiers import Offset
+from tidelog.records.batch import BatchHeader, check_crc, iterate_headers, read_records
+from tidelog.records.errors import InvalidBatch
+from tidelog.records.record import Record
+from tidelog.storage.log import Log
+
+
+class Batch(NamedTuple):
+    """A batch as it was read."""
+
+    header: BatchHeader
+    records: list[Record]
+    data: bytes
+
+
+def read_batches(log: Log, start: int | None = None, end: int | None = None) -> list[Batch]:
+    """All batches from the log's start (or `start`) to its end (or `end`), checksums verified (invariant 11)."""
+    offset = log.log_start_offset if start is None else start
+    end = log.log_end_offset if end is None else end
+    found: list[Batch] = []
+    while offset < end:
+        result = log.read(offset, 1 << 20, up_to_offset=end)
+        data = b"".join(part.read() for part in result.ranges)
+        for part in result.ranges:
+            part.release()
+        before = offset
+        for batch in split_batches(data, f"{log}, read at {offset}"):
+            if batch.header.last_offset >= offset:
+                found.append(batch)
+                offset = batch.header.next_offset
+        if offset == before:
+            break  # A gap at the end, as compaction leaves it.
+    return found
+
+
+def split_batches(data: bytes, where: str) -> list[Batch]:
+    """The whole batches in what was served; a checksum that fails breaks invariant 11."""
+    found: list[Batch] = []
+    try:
+        for position, header in iterate_headers(data):
+            check_crc(data, position, header)
+            found.append(Batch(header, read_records(data, position), data[position : position + header.size]))
+    except InvalidBatch as error:
+        require(11, False, f"{where}: {error}")
+    return found
+
+
+def check_log(log: Log) -> list[Batch]:
+    """Checks all that one log can be asked; gives its batches."""
+    check_bounds(log)
+    batches = read_batches(log)
+    check_shape(log, batches)
+    check_epochs(log, batches)
+    check_producers(log, batches)
+    check_indexes(log, batches)
+    return batches
+
+
+def check_bounds(log: Log) -> None:
+    """Invariant 6, as far as one moment shows it."""
+    bounds = (log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset)
+    require(6, list(bounds) == sorted(bounds), f"{log}: start, stable, high watermark, end are {bounds}")
+    require(6, log.flushed_offset <= log.log_end_offset, f"{log}: flushed to {log.flushed_offset}, past its end")
+
+
+def check_shape(log: Log, batches: list[Batch]) -> None:
+    """Invariant 3: offsets rise within and between batches, epochs never fall."""
+    previous_offset, previous_epoch = -1, -1
+    for header, records, _ in batches:
+        for record in records:
+            require(3, record.offset > previous_offset, f"{log}: offset {record.offset} follows {previous_offset}")
+            previous_offset = record.offset
+        require(
+            3,
+            header.partition_leader_epoch >= previous_epoch,
+            f"{log}: epoch {header.partition_leader_epoch} at {header.base_offset} follows {previous_epoch}",
+        )
+        previous_offset = max(previous_offset, header.last_offset)
+        previous_epoch = header.partition_leader_epoch
+    require(3, previous_offset < log.log_end_offset, f"{log}: offset {previous_offset} lies past its end")
+
+
+def check_epochs(log: Log, batches: list[Batch]) -> None:
+    """Invariant 3: the epoch cache has an entry for each change of epoch in the batches, and contradicts none."""
+    for header, _, _ in batches:
+        cached = log.epochs.epoch_for_offset(Offset(max(header.base_offset, log.log_start_offset)))
+        require(
+            3,
+            cached == header.partition_leader_epoch,
+            f"{log}: the batch at {header.base_offset} is of epoch {header.partition_leader_epoch}, the cache says"
+            f" {cached} ({log.epochs})",
+        )
+    latest = log.epochs.latest_entry
+    require(
+        3,
+        latest is None or latest.start_offset <= log.log_end_offset,
+        f"{log}: epoch entry {latest} lies past the log's end",
+    )
+
+
+def check_producers(log: Log, batches: list[Batch]) -> None:
+    """Invariant 3: what is remembered of each producer is what its last batch in the log says."""
+    last: dict[int, BatchHeader] = {}
+    for header, _, _ in batches:
+        if header.producer_id >= 0 and not header.is_control:
+            last[header.producer_id] = header
+    for producer_id, header in last.items():
+        entry = log.producers.entries.get(producer_id)
+        remembered = None if entry is None else (entry.producer_epoch, entry.last_sequence)
+        expected = (header.producer_epoch, header.last_sequence)
+        require(3, remembered == expected, f"{log}: producer {producer_id} is at {expected}, remembered {remembered}")
+
+
+def check_indexes(log: Log, batches: list[Batch]) -> None:
+    """Invariant 3: each batch is found by any offset in it, and each timestamp at the first record that reaches it."""
+    for header, _, data in batches:
+        for offset in {max(header.base_offset, log.log_start_offset), header.last_offset}:
+            result = log.read(offset, 1, up_to_offset=log.log_end_offset)
+            served = b"".join(part.read() for part in result.ranges)
+            for part in result.ranges:
+                part.release()
+            require(3, served == data, f"{log}: reading {offset} does not give the batch at {header.base_offset}")
+    records = [record for batch in batches for record in batch.records if record.offset >= log.log_start_offset]
+    for timestamp in sorted({record.timestamp for record in records})[:: max(len(records) // 8, 1)]:
+        expected = next(record.offset for record in records if record.timestamp >= timestamp)
+        try:
+            found = log.offset_for_timestamp(timestamp, up_to_offset=log.log_end_offset)
+        except KafkaError as error:
+            require(3, False, f"{log}: looking up timestamp {timestamp}: {error}")
+            continue
+        require(
+            3,
+            found is not None and found[1] == expected,
+            f"{log}: timestamp {timestamp} is first reached at {expected}, found {found}",
+        )

@@ -1,0 +1,70 @@
+"""A log survives a crash at every write and every sync: what was promised is there, what is left is sound."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from sim.log_scenario import LogScenario, count_changes
+
+SEED = 1
+CHANGES = count_changes(SEED)
+WHOLE = 1 << 20
+"""More bytes than any write has."""
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """Recovery says what it repairs, thousands of times here."""
+    caplog.set_level("CRITICAL")
+
+
+@pytest.mark.parametrize("done", [0, WHOLE], ids=["before", "after"])
+@pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power cut"])
+def test_a_crash_at_every_change(power_cut: bool, done: int) -> None:
+    """Killed before or after each write, sync, rename, ...; with a power cut, flushed records are still there."""
+    for number in range(1, CHANGES + 1):
+        scenario = LogScenario(SEED)
+        assert scenario.crash_at(number, power_cut=power_cut, done=done)
+        scenario.check_recovery(power_cut=power_cut)
+
+
+@pytest.mark.parametrize("seed", range(2, 12))
+def test_power_cuts_of_many_seeds(seed: int) -> None:
+    """Other appends, and other choices of what survives of the page cache."""
+    for number in range(seed, CHANGES, 11):
+        scenario = LogScenario(seed)
+        scenario.crash_at(number, power_cut=True)
+        scenario.check_recovery(power_cut=True)
+
+
+@pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power cut"])
+def test_a_crash_during_recovery(power_cut: bool) -> None:
+    """A second crash, at each change that recovery makes, costs nothing more."""
+    for first in range(20, CHANGES, 37):
+        second = 0
+        crashed = True
+        while crashed:
+            second += 1
+            scenario = LogScenario(SEED)
+            assert scenario.crash_at(first, power_cut=power_cut)
+            crashed = scenario.crash_recovery_at(second, power_cut=power_cut)
+            scenario.check_recovery(power_cut=power_cut)
+
+
+@pytest.mark.parametrize("error_number", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
+def test_an_error_at_every_change(error_number: int) -> None:
+    """The directory goes offline; nothing flushed before is lost, even if the power then fails."""
+    for number in range(1, CHANGES + 1, 2):
+        scenario = LogScenario(SEED)
+        scenario.fail_at(number, error_number, power_cut=True)
+        scenario.check_recovery(power_cut=True)
+
+
+def test_the_scenario_comes_to_its_end() -> None:
+    """Without a fault it stops cleanly, and the next start needs nothing from recovery."""
+    scenario = LogScenario(SEED)
+    scenario.run()
+    scenario.disk.kill()
+    scenario.check_recovery(power_cut=False)
+    assert CHANGES > 300
