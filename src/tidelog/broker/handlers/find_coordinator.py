@@ -4,7 +4,7 @@ Versions 0-6. v0-3: one key; v1: key types. v4: several keys, an answer each (KI
 served.
 
 The first question creates `__consumer_offsets` and waits for it: the answer names the leader, and the client need
-not ask again. Transactional ids have no coordinator in this release; the answer is an error that clients don't retry.
+not ask again. Transactional ids have no coordinator in this release.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def _coordinator(
     node: Node, context: RequestContext, key_type: int, key: str, failure: KafkaError | None
 ) -> messages.FindCoordinatorResponse.Coordinator:
     if key_type == TRANSACTION:
-        reason = "Transactions are not supported by this release of tidelog."
-        return _failed(key, ErrorCode.UNSUPPORTED_VERSION, reason)
+        refusal = no_transactions()
+        return _failed(key, refusal.code, refusal.message)
     if key_type != GROUP:
         return _failed(key, ErrorCode.INVALID_REQUEST, f"There is no coordinator for key type {key_type}.")
     if not authorize(context, Operation.DESCRIBE, ResourceType.GROUP, key):
@@ -91,6 +91,15 @@ def _coordinator(
     return messages.FindCoordinatorResponse.Coordinator(
         key=key, node_id=partition.leader, host=endpoint.host, port=endpoint.port
     )
+
+
+def no_transactions() -> KafkaError:
+    """What an application with a transactional id is told.
+
+    It is the one error upon which every client gives up: librdkafka asks again for ever after UNSUPPORTED_VERSION.
+    """
+    reason = "Transactions are not supported by this release of tidelog."
+    return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, reason)
 
 
 def _failed(key: str, code: ErrorCode, reason: str | None) -> messages.FindCoordinatorResponse.Coordinator:

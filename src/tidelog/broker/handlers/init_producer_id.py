@@ -2,7 +2,7 @@
 
 Versions 0-5. v3: the producer's present id and epoch (KIP-360). Without a transactional id the answer is always a new
 id with epoch 0, as in Kafka: the producer itself raises the epoch of an id that it keeps. A transactional id is
-refused in this release with an error that clients don't retry.
+refused in this release.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.context import authorize
 from tidelog.broker.handlers import Versions
+from tidelog.broker.handlers.find_coordinator import no_transactions
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import NO_PRODUCER_ID, ProducerId
 from tidelog.protocol import messages
@@ -32,9 +33,7 @@ def handle(
     node: Node, context: RequestContext, request: messages.InitProducerIdRequest
 ) -> messages.InitProducerIdResponse | Deferred[messages.InitProducerIdResponse]:
     if request.transactional_id is not None:
-        if not authorize(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
-            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Transactions are not supported by this release of tidelog.")
+        raise no_transactions()
     if not authorize(context, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME):
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
