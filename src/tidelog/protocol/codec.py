@@ -58,9 +58,7 @@ def decode_exactly(cls: type[M], version: int, data: Buffer) -> M:
     """As `decode`, of a message that must fill `data`."""
     message, end = decode(cls, version, data)
     if end != len(data):
-        raise ProtocolError(
-            f"{cls.__name__} version {version} is followed by {len(data) - end} bytes that nothing explains"
-        )
+        raise ProtocolError(f"{cls.__name__} version {version} is followed by {len(data) - end} bytes more")
     return message
 
 

@@ -121,5 +121,5 @@ def decode_response(key: ApiKey, version: int, frame: Buffer) -> tuple[int, Any]
         raise ProtocolError(f"a response of {len(frame)} bytes ends within its header") from problem
     message, end = codec.decode(messages.response_class(key), version, frame, position)
     if end != len(frame):
-        raise ProtocolError(f"the response is followed by {len(frame) - end} bytes that nothing explains")
+        raise ProtocolError(f"the response is followed by {len(frame) - end} bytes more")
     return correlation_id, message
