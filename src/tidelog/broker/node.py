@@ -144,6 +144,8 @@ class Node:
         self._producer_ids: ProducerIds | None = None
         self._disk_timer: Timer | None = None
         self._flush_scheduled = False
+        self._flushing = 0
+        """Flushes of the group that is under way."""
         self._stopped = False
 
     @property
@@ -225,7 +227,6 @@ class Node:
                 error = caught
             task.finish(error)
             self.replicas.flushed()
-            self._flush_soon()
             done.complete(None)
 
         self.shell.in_pool(task.run).on_complete(finish)
@@ -237,16 +238,20 @@ class Node:
             self._flush_scheduled = True
             self.shell.soon(self._flush)
 
-    def _flush_soon(self) -> None:
-        if any(directory.flush_requests for directory in self.logs.directories):
-            self.disk_work()
-
     def _flush(self) -> None:
+        """Flushes all logs that ask for it, as one group; who asks meanwhile is the next group's, so that appends share."""
         self._flush_scheduled = False
-        if self._stopped:
+        if self._stopped or self._flushing:
             return
-        for task in self.logs.flush_tasks():
-            self.run_disk_task(task)
+        tasks = self.logs.flush_tasks()
+        self._flushing = len(tasks)
+        for task in tasks:
+            self.run_disk_task(task).on_complete(self._flush_done)
+
+    def _flush_done(self, _: Deferred[None]) -> None:
+        self._flushing -= 1
+        if not self._flushing and any(directory.flush_requests for directory in self.logs.directories):
+            self.disk_work()
 
     def tick(self) -> None:
         """Does what is due for the disk, and comes back when more is, not within a second."""

@@ -98,7 +98,7 @@ class ReplicaManager:
         """Replicas whose leader waits for a flush of its log."""
         self._by_topic: dict[str, dict[int, Replica]] = {}
         self.by_wire_name: dict[bytes, dict[int, Replica]] = {}
-        """As `_by_topic`, by the topic's name or its id as they stand in a request."""
+        """[topic's name or id, as they stand in a request][partition] -> replica"""
 
     def __iter__(self) -> Iterator[Replica]:
         for replicas in self._by_topic.values():
@@ -137,7 +137,8 @@ class ReplicaManager:
         replicas[partition] = replica
         self.by_wire_name[topic.encode()] = replicas
         if replica.topic_id != ZERO_TOPIC_ID:
-            self.by_wire_name[replica.topic_id] = replicas
+            # A mapping of its own: an earlier topic of that name has another id.
+            self.by_wire_name.setdefault(replica.topic_id, {})[partition] = replica
 
     def remove(self, topic_partition: TopicPartition) -> Replica | None:
         """Forgets a replica; whoever waits for it is answered."""
@@ -149,8 +150,12 @@ class ReplicaManager:
         replica.leader = None
         if not replicas:
             del self._by_topic[topic_partition[0]]
-            self.by_wire_name.pop(topic_partition[0].encode(), None)
-            self.by_wire_name.pop(replica.topic_id, None)
+            del self.by_wire_name[topic_partition[0].encode()]
+        by_id = self.by_wire_name.get(replica.topic_id)
+        if by_id is not None:
+            by_id.pop(topic_partition[1], None)
+            if not by_id:
+                del self.by_wire_name[replica.topic_id]
         self._purgatory.check(replica)
         return replica
 

@@ -491,7 +491,7 @@ class Connection(asyncio.BufferedProtocol):
         elif self._frame is not None and self._frame_filled == self._frame_size:
             self._take_frame()
             return
-        if self._backlog is None and not self._closed and (self._reservation is None or self._frame is not None):
+        if self._backlog is None and (self._reservation is None or self._frame is not None):
             self._resume_reading()
 
     # Answers.

@@ -65,10 +65,11 @@ class Cluster:
         self._thread = threading.Thread(target=self._run, name="tidelog-cluster", daemon=True)
         self._thread.start()
         self._ready.wait()
-        if self._error is not None:
+        if self._runtime is None:
             self._thread.join()
+            self._thread = None
             self._remove_data()
-            raise self._error
+            self._raise()
 
     def stop(self) -> None:
         """Stops the broker cleanly; raises what made it fail meanwhile."""
@@ -83,6 +84,9 @@ class Cluster:
         thread.join()
         self._runtime = None
         self._remove_data()
+        self._raise()
+
+    def _raise(self) -> None:
         if self._error is not None:
             raise self._error
 

@@ -180,7 +180,7 @@ def _late_answer(node: Node, context: RequestContext, replica: Replica, info: Ap
             messages.ProduceResponse.TopicProduceResponse(
                 name=topic,
                 topic_id=replica.topic_id,
-                partition_responses=[_failed(node, index, topic, KafkaError(error))],
+                partition_responses=[_failed(node, context.api_version, index, topic, KafkaError(error))],
             )
         ]
     )
@@ -248,7 +248,7 @@ def handle(
                     raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is none of -1, 0 and 1.")
                 replica, info = _append(node, context, name, request, data)
             except KafkaError as error:
-                answer.partition_responses.append(_failed(node, data.index, name, error))
+                answer.partition_responses.append(_failed(node, context.api_version, data.index, name, error))
                 continue
             stamped = replica.log.config.message_timestamp_type
             partition = messages.ProduceResponse.PartitionProduceResponse(
@@ -346,7 +346,7 @@ def _when_acknowledged(
 
 
 def _failed(
-    node: Node, index: int, topic: str, error: KafkaError
+    node: Node, version: int, index: int, topic: str, error: KafkaError
 ) -> messages.ProduceResponse.PartitionProduceResponse:
     response = messages.ProduceResponse.PartitionProduceResponse(
         index=index,
@@ -362,7 +362,7 @@ def _failed(
                 batch_index=batch_index, batch_index_error_message=words
             )
         )
-    if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+    if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and version >= _CURRENT_LEADER_SINCE:
         known = node.metadata.image.partition(TopicPartition(topic, index))
         if known is not None:
             response.current_leader.leader_id = known.leader

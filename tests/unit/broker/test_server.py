@@ -1,0 +1,483 @@
+"""Connections: frames however they are cut, answers in order, bounds on what one client may take."""
+
+import logging
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.broker.harness import Broker, ManualClock, ManualShell, make_batch, produce_request
+from tidelog.broker import server as server_module
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.dispatch import CloseConnection
+from tidelog.broker.server import FRAMES_PER_TURN, RECEIVE_BUFFER_SIZE, STALL_MS_MAX, Connection, Server
+from tidelog.config.broker_config import BrokerConfig
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+
+PRODUCE, METADATA = 0, 3
+
+
+class FakeTransport:
+    """Remembers what was written, and whether it is closed or paused."""
+
+    def __init__(self, address: str = "127.0.0.1") -> None:
+        self.written: list[bytes] = []
+        self.closed = self.aborted = self.paused = False
+        self.unread = 0
+        self.address = address
+
+    def get_extra_info(self, name: str) -> Any:
+        return (self.address, 40_000) if name == "peername" else None
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
+
+    def write(self, data: bytes) -> None:
+        self.written.append(bytes(data))
+
+    def pause_reading(self) -> None:
+        assert not self.paused
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        assert self.paused
+        self.paused = False
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = self.aborted = True
+
+
+class EchoDispatcher:
+    """Answers a request with its own bytes; `waiting` keys get a deferred instead."""
+
+    def __init__(self) -> None:
+        self.requests: list[bytes] = []
+        self.waiting: set[int] = set()
+        self.deferred: list[tuple[bytes, Deferred[bytes]]] = []
+
+    def request(self, peer: Any, view: memoryview, position: int, end: int, received_ms: int) -> Any:
+        body = bytes(view[position:end])
+        self.requests.append(body)
+        (key,) = struct.unpack_from(">h", body)
+        if key == -1:
+            raise CloseConnection("key -1")
+        if key == -2:
+            return None
+        if key in self.waiting:
+            answer: Deferred[bytes] = Deferred()
+            self.deferred.append((body, answer))
+            return answer
+        return body
+
+
+class World:
+    """A server whose dispatcher echoes."""
+
+    def __init__(self, **settings: object) -> None:
+        self.clock = ManualClock()
+        self.shell = ManualShell(self.clock)
+        self.config = BrokerConfig.from_mapping({name.replace("_", "."): value for name, value in settings.items()})
+        self.server = Server(self.config, self.clock, self.shell)
+        self.dispatcher = EchoDispatcher()
+        self.server.start(self.dispatcher)  # type: ignore[arg-type]
+
+    def connect(self, address: str = "127.0.0.1") -> tuple[Connection, FakeTransport]:
+        connection = self.server.connection("PLAINTEXT")
+        transport = FakeTransport(address)
+        connection.connection_made(transport)  # type: ignore[arg-type]
+        return connection, transport
+
+
+def frame(key: int = METADATA, body: bytes = b"") -> bytes:
+    content = struct.pack(">hhih", key, 0, 0, -1) + body
+    return struct.pack(">i", len(content)) + content
+
+
+def feed(connection: Connection, data: bytes) -> int:
+    """Hands over bytes as a transport does, until all are taken or reading is paused; returns how many were taken."""
+    taken = 0
+    while taken < len(data) and not connection._transport.paused and not connection._transport.closed:  # type: ignore[attr-defined]
+        view = connection.get_buffer(-1)
+        assert len(view) > 0
+        size = min(len(view), len(data) - taken)
+        view[:size] = data[taken : taken + size]
+        connection.buffer_updated(size)
+        taken += size
+    return taken
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 5, 7, 11, 1000])
+def test_frames_may_be_cut_anywhere(step: int) -> None:
+    """However the bytes are cut into reads, each request is seen once, whole, in order."""
+    world = World()
+    connection, transport = world.connect()
+    bodies = [bytes([index]) * (index * 7) for index in range(20)]
+    stream = b"".join(frame(METADATA, body) for body in bodies)
+    for position in range(0, len(stream), step):
+        feed(connection, stream[position : position + step])
+    assert [request[10:] for request in world.dispatcher.requests] == bodies
+    assert b"".join(transport.written) == b"".join(world.dispatcher.requests)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(1, 70_000), min_size=1, max_size=6), st.lists(st.integers(1, 60_000), min_size=1))
+def test_large_and_small_frames_in_any_cuts(sizes: list[int], cuts: list[int]) -> None:
+    """Frames above and below every buffer size come through unharmed, whatever the reads."""
+    world = World()
+    connection, _ = world.connect()
+    bodies = [bytes([index % 251]) * (size * 3) for index, size in enumerate(sizes)]
+    stream = b"".join(frame(METADATA, body) for body in bodies)
+    position = turn = 0
+    while position < len(stream):
+        cut = cuts[turn % len(cuts)]
+        turn += 1
+        position += feed(connection, stream[position : position + cut])
+        world.shell.run_turns()
+    assert [request[10:] for request in world.dispatcher.requests] == bodies
+
+
+def test_the_answers_of_one_read_are_one_write() -> None:
+    """Pipelined requests are handled in one go, and their answers joined."""
+    world = World()
+    connection, transport = world.connect()
+    feed(connection, frame() * 10)
+    assert len(world.dispatcher.requests) == 10
+    assert len(transport.written) == 1
+
+
+def test_a_read_ends_exactly_at_the_end_of_a_large_frame() -> None:
+    """The rest of a large frame is read into its own buffer, and not a byte of the next."""
+    world = World()
+    connection, _ = world.connect()
+    large = frame(METADATA, bytes(1_000_000))
+    feed(connection, large[:RECEIVE_BUFFER_SIZE])
+    assert len(connection.get_buffer(-1)) == len(large) - RECEIVE_BUFFER_SIZE
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 0, 9, 104_857_601, 2**31 - 1])
+def test_impossible_sizes_close_the_connection(size: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Negative, too small, larger than socket.request.max.bytes: closed, with a line that says why."""
+    world = World()
+    connection, transport = world.connect()
+    with caplog.at_level(logging.WARNING):
+        feed(connection, struct.pack(">i", size) + b"rest")
+    assert transport.closed
+    assert "connection closed" in caplog.text
+    assert str(size) in caplog.text
+    assert world.dispatcher.requests == []
+
+
+def test_what_came_before_a_bad_frame_is_answered() -> None:
+    """Answers that are ready go out before the connection is closed."""
+    world = World()
+    connection, transport = world.connect()
+    feed(connection, frame() + frame(-1) + frame())
+    assert len(world.dispatcher.requests) == 2
+    assert b"".join(transport.written) == frame()[4:]
+    assert transport.closed
+    assert not transport.aborted
+
+
+def test_answers_keep_the_order_of_requests() -> None:
+    """A request is not begun while an earlier one waits for its answer, as with Kafka's muted channels."""
+    world = World()
+    world.dispatcher.waiting = {1}
+    connection, transport = world.connect()
+    feed(connection, frame(METADATA, b"a") + frame(1, b"b") + frame(METADATA, b"c"))
+    assert [request[10:] for request in world.dispatcher.requests] == [b"a", b"b"]
+    assert transport.paused
+    body, answer = world.dispatcher.deferred[0]
+    answer.complete(body)
+    world.shell.run_turns()
+    assert [request[10:] for request in world.dispatcher.requests] == [b"a", b"b", b"c"]
+    assert b"".join(transport.written) == b"".join(world.dispatcher.requests)
+    assert not transport.paused
+
+
+def test_produce_requests_may_overlap() -> None:
+    """Produce requests that wait don't hold up the next ones, and are answered in order nevertheless."""
+    world = World()
+    world.dispatcher.waiting = {PRODUCE}
+    connection, transport = world.connect()
+    feed(connection, b"".join(frame(PRODUCE, bytes([index])) for index in range(3)) + frame(METADATA))
+    assert len(world.dispatcher.requests) == 3
+    for position in (2, 0, 1):
+        body, answer = world.dispatcher.deferred[position]
+        answer.complete(body)
+    world.shell.run_turns()
+    assert b"".join(transport.written) == b"".join(world.dispatcher.requests)
+    assert len(world.dispatcher.requests) == 4
+
+
+def test_an_answer_that_comes_while_others_are_handled_keeps_its_place() -> None:
+    """A later request of the same read may complete an earlier one: the earlier answer still goes first."""
+    world = World()
+    world.dispatcher.waiting = {PRODUCE}
+    connection, transport = world.connect()
+    original = world.dispatcher.request
+
+    def request(peer: Any, view: memoryview, position: int, end: int, received_ms: int) -> Any:
+        if bytes(view[position + 10 : end]) == b"last":
+            world.dispatcher.waiting = set()
+            body, answer = world.dispatcher.deferred[0]
+            answer.complete(body)
+        return original(peer, view, position, end, received_ms)
+
+    world.dispatcher.request = request  # type: ignore[method-assign]
+    feed(connection, frame(METADATA, b"0") + frame(PRODUCE, b"1") + frame(PRODUCE, b"last"))
+    assert b"".join(transport.written) == frame(METADATA, b"0")[4:] + frame(PRODUCE, b"1")[4:] + frame(PRODUCE, b"last")[4:]
+
+
+def test_no_answer_is_due_for_some_requests() -> None:
+    """acks=0: nothing is written, and what follows is answered."""
+    world = World()
+    connection, transport = world.connect()
+    feed(connection, frame(-2) + frame(METADATA, b"x"))
+    assert b"".join(transport.written) == frame(METADATA, b"x")[4:]
+
+
+def test_a_turn_is_bounded() -> None:
+    """One connection with many requests lets the others have their turn."""
+    world = World()
+    connection, transport = world.connect()
+    feed(connection, frame() * (2 * FRAMES_PER_TURN + 1))
+    assert len(world.dispatcher.requests) == FRAMES_PER_TURN
+    assert transport.paused
+    callback, arguments = world.shell.turns.pop(0)
+    callback(*arguments)
+    assert len(world.dispatcher.requests) == 2 * FRAMES_PER_TURN
+    world.shell.run_turns()
+    assert len(world.dispatcher.requests) == 2 * FRAMES_PER_TURN + 1
+    assert not transport.paused
+
+
+def test_a_client_that_does_not_read_gets_no_further_requests_begun() -> None:
+    """While the transport holds unread answers, requests wait, and reading stops."""
+    world = World()
+    connection, transport = world.connect()
+    connection.pause_writing()
+    feed(connection, frame() * 3)
+    assert world.dispatcher.requests == []
+    assert transport.paused
+    connection.resume_writing()
+    world.shell.run_turns()
+    assert len(world.dispatcher.requests) == 3
+    assert not transport.paused
+
+
+def test_unread_answers_of_all_are_bounded() -> None:
+    """When unread answers fill the memory set aside for them, whoever holds most of it is closed."""
+    world = World()
+    stalled = [world.connect() for _ in range(10)]
+    for size, (connection, transport) in enumerate(stalled):
+        transport.unread = (size + 1) << 20
+        connection.pause_writing()
+    assert not any(transport.closed for _, transport in stalled)
+    connection, transport = world.connect()
+    transport.unread = server_module.UNREAD_BYTES_MAX
+    connection.pause_writing()
+    assert [world_transport.aborted for _, world_transport in stalled] == [False] * 10
+    assert transport.aborted
+
+
+def hundred_megabytes() -> bytes:
+    return struct.pack(">i", 100_000_000) + struct.pack(">hhih", METADATA, 0, 0, -1) + bytes(1000)
+
+
+def test_large_frames_wait_for_their_memory_in_order() -> None:
+    """The second 100 MB request isn't read before the first is done; then it is, and after it the third."""
+    world = World()
+    connections = [world.connect() for _ in range(3)]
+    for connection, _ in connections:
+        feed(connection, hundred_megabytes())
+    assert [transport.paused for _, transport in connections] == [False, True, True]
+    connections[0][0].connection_lost(None)
+    assert [transport.paused for _, transport in connections] == [False, False, True]
+    # Who leaves the queue gives up its place.
+    connections[2][0].connection_lost(None)
+    connections[1][0].connection_lost(None)
+    assert not world.server.budget.crowded
+
+
+def test_ordinary_requests_do_not_wait_behind_large_ones() -> None:
+    """While 100 MB requests queue for memory, a request of 1 MB has its own, and small ones need none."""
+    world = World()
+    for _ in range(3):
+        feed(world.connect()[0], hundred_megabytes())
+    connection, _ = world.connect()
+    feed(connection, frame(METADATA, bytes(1_000_000)) + frame())
+    assert len(world.dispatcher.requests) == 2
+
+
+def test_who_stalls_while_others_wait_is_closed() -> None:
+    """A sender that holds memory and sends nothing is closed after a while, and the next one gets the memory."""
+    world = World()
+    (first, first_transport), (second, second_transport) = world.connect(), world.connect()
+    feed(first, hundred_megabytes())
+    feed(second, hundred_megabytes())
+    world.shell.advance(STALL_MS_MAX + 1_000)
+    assert first_transport.aborted
+    first.connection_lost(None)
+    assert not second_transport.paused
+    world.shell.advance(STALL_MS_MAX * 3)
+    assert not second_transport.closed, "Nobody waits, so it may take its time."
+
+
+def test_a_steady_sender_is_not_closed() -> None:
+    """Who goes on sending keeps its memory, though others wait."""
+    world = World()
+    (first, transport), (second, _) = world.connect(), world.connect()
+    feed(first, hundred_megabytes())
+    feed(second, hundred_megabytes())
+    for _ in range(20):
+        world.shell.advance(1_000)
+        feed(first, bytes(100))
+    assert not transport.closed
+
+
+def test_reads_are_small_while_memory_is_short() -> None:
+    """While others wait for memory, a read takes little: what can't be handled has to be kept."""
+    world = World()
+    for _ in range(2):
+        feed(world.connect()[0], hundred_megabytes())
+    connection, _ = world.connect()
+    assert len(connection.get_buffer(-1)) == server_module.CROWDED_WINDOW
+
+
+def test_idle_connections_are_closed() -> None:
+    """connections.max.idle.ms without a byte, and the connection is closed."""
+    world = World(connections_max_idle_ms=10_000)
+    (idle, idle_transport), (busy, busy_transport) = world.connect(), world.connect()
+    for _ in range(4):
+        world.shell.advance(4_000)
+        feed(busy, frame())
+    assert idle_transport.closed
+    assert not busy_transport.closed
+    assert idle is not busy
+
+
+def test_connections_are_counted() -> None:
+    """max.connections and max.connections.per.ip; those that go make room."""
+    world = World(max_connections=3, max_connections_per_ip=2)
+    first, _ = world.connect("10.0.0.1")
+    world.connect("10.0.0.1")
+    assert world.connect("10.0.0.1")[1].aborted
+    assert not world.connect("10.0.0.2")[1].closed
+    assert world.connect("10.0.0.3")[1].aborted
+    first.connection_lost(None)
+    assert not world.connect("10.0.0.3")[1].closed
+
+
+def test_connections_before_the_start_wait_for_it() -> None:
+    """Who connects before the broker is ready is not read from, and is served when it is."""
+    clock = ManualClock()
+    server = Server(BrokerConfig.from_mapping({}), clock, ManualShell(clock))
+    connection = server.connection("PLAINTEXT")
+    transport = FakeTransport()
+    connection.connection_made(transport)  # type: ignore[arg-type]
+    assert transport.paused
+    server.start(EchoDispatcher())  # type: ignore[arg-type]
+    assert not transport.paused
+
+
+def test_a_lost_connection_abandons_what_it_waited_for() -> None:
+    """The deferred answer is told that nobody wants it; its late completion does no harm."""
+    world = World()
+    world.dispatcher.waiting = {1}
+    connection, transport = world.connect()
+    feed(connection, frame(1))
+    body, answer = world.dispatcher.deferred[0]
+    abandoned: list[bool] = []
+    answer.on_abandoned = lambda: abandoned.append(True)
+    connection.connection_lost(None)
+    assert abandoned == [True]
+    answer.complete(body)
+    assert transport.written == []
+
+
+class TestWithTheRealDispatcher:
+    """Hostile bytes against the real handlers."""
+
+    @pytest.fixture
+    def connect(self, broker: Broker) -> Callable[[], tuple[Connection, FakeTransport]]:
+        server = Server(broker.config, broker.clock, broker.shell)
+        server.start(broker.dispatcher)
+
+        def connect() -> tuple[Connection, FakeTransport]:
+            connection = server.connection("PLAINTEXT")
+            transport = FakeTransport()
+            connection.connection_made(transport)  # type: ignore[arg-type]
+            return connection, transport
+
+        return connect
+
+    @settings(max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(data=st.data())
+    def test_garbage_never_raises(self, connect: Any, broker: Broker, data: st.DataObject) -> None:
+        """Arbitrary bodies under every key and version: an answer or a closed connection, never an exception."""
+        connection, transport = connect()
+        key = data.draw(st.sampled_from([*broker.node.handlers, 999]))
+        handler = broker.node.handlers.get(key)
+        version = data.draw(st.integers(-1, 20 if handler is None else handler.versions.highest + 1))
+        body = data.draw(st.binary(max_size=200))
+        content = struct.pack(">hhih", key, version, 1, -1) + body
+        feed(connection, struct.pack(">i", len(content)) + content)
+        broker.shell.run_turns()
+        assert transport.closed or transport.written or connection._slots or key == PRODUCE
+        connection.connection_lost(None)
+
+    @settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(data=st.data())
+    def test_damaged_requests_never_raise(self, connect: Any, broker: Broker, data: st.DataObject) -> None:
+        """Real requests with some bytes changed."""
+        connection, _ = connect()
+        requests = [
+            broker.frame(ApiKey.PRODUCE, 9, produce_request("t", make_batch([b"value"]))),
+            broker.frame(ApiKey.PRODUCE, 8, produce_request("t", make_batch([b"value"]))),
+            broker.frame(ApiKey.FETCH, 12, broker.fetch_request("t", session_epoch=0)),
+            broker.frame(ApiKey.METADATA, 12, messages.MetadataRequest(topics=None)),
+        ]
+        sent = bytearray(data.draw(st.sampled_from(requests)))
+        for _ in range(data.draw(st.integers(1, 4))):
+            sent[data.draw(st.integers(4, len(sent) - 1))] = data.draw(st.integers(0, 255))
+        feed(connection, bytes(sent))
+        broker.shell.run_turns()
+        connection.connection_lost(None)
+
+    def test_an_unknown_api_closes(self, connect: Any) -> None:
+        """An API key that nobody serves: closed, so that the client doesn't wait for ever."""
+        connection, transport = connect()
+        feed(connection, frame(999))
+        assert transport.closed
+
+    @pytest.mark.parametrize("version", [5, 100, 32767])
+    def test_api_versions_too_new_is_answered_in_version_0(self, connect: Any, version: int) -> None:
+        """Error 35 with the ranges, in the format of v0; closing would keep librdkafka from ever connecting (KIP-511)."""
+        connection, transport = connect()
+        content = struct.pack(">hhih", 18, version, 77, -1) + b"\0whatever"
+        feed(connection, struct.pack(">i", len(content)) + content)
+        size, correlation_id, error, count = struct.unpack_from(">iihi", transport.written[0])
+        assert (size, correlation_id, error) == (len(transport.written[0]) - 4, 77, 35)
+        ranges = dict(
+            struct.unpack_from(">hh", transport.written[0], 14 + 6 * index) for index in range(count)
+        )
+        assert ranges[18] == 0
+        assert not transport.closed
+
+    def test_a_client_id_has_an_int16_length_in_flexible_headers_too(self, connect: Any) -> None:
+        """KIP-482 left it as it was; and tagged fields of the header are skipped."""
+        connection, transport = connect()
+        header = struct.pack(">hhih", 3, 12, 5, 4) + b"name" + b"\1\7\3abc"
+        content = header + b"\0\1\0\0\0"
+        feed(connection, struct.pack(">i", len(content)) + content)
+        assert struct.unpack_from(">ib", transport.written[0], 4) == (5, 0)
