@@ -12,6 +12,7 @@ an idempotent producer's sequences follow from it; different partitions' batches
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import random
 import time
@@ -38,6 +39,8 @@ RECORD_OVERHEAD_MAX: Final = 36
 """Bytes a record can take beside its key, value and headers: six varints and the attributes."""
 HEADER_OVERHEAD_MAX: Final = 10
 SEQUENCES: Final = 2**31
+UNKNOWN_TOPIC_ATTEMPTS_MAX: Final = 5
+"""After so many attempts a topic that the brokers don't know is taken for deleted."""
 
 Header = tuple[str, bytes | None]
 
@@ -328,18 +331,10 @@ class Producer:
                 retry = [(batch, _leaderless(batch)) for batch in batches]
             else:
                 retry = await self._request(address, batches)
-            for batch, error in retry:
+            for batch, _ in retry:
                 batch.attempts += 1
-                if time.monotonic() >= batch.deadline:
-                    self._finish(batch, error)
-            retry = [(batch, error) for batch, error in retry if not batch.done.done()]
             if retry:
                 await self._prepare_retry(retry)
-        except ClientError as error:
-            # Metadata could not be had for as long as an operation may take: the next round tries again.
-            for batch in batches:
-                if not batch.done.done() and time.monotonic() >= batch.deadline:
-                    self._finish(batch, error)
         except Exception as error:
             for batch in batches:
                 if not batch.done.done():
@@ -379,14 +374,19 @@ class Producer:
         return retry
 
     async def _prepare_retry(self, retry: list[tuple[_Batch, Exception]]) -> None:
+        """Waits, asks for the leaders again, and gives up on batches whose time is over or whose topic is gone."""
         attempts = max(batch.attempts for batch, _ in retry)
-        await asyncio.sleep(self._routing.retry.pause_s(attempts, self._routing.draw))
+        left = min(batch.deadline for batch, _ in retry) - time.monotonic()
+        await asyncio.sleep(min(self._routing.retry.pause_s(attempts, self._routing.draw), max(0.0, left)))
         topics = {batch.topic_partition.topic for batch, _ in retry}
-        deadline = self._routing.deadline(min(batch.deadline for batch, _ in retry) - time.monotonic())
-        errors = await self._cluster.run(self._routing.refresh(topics, deadline))
+        errors: dict[str, ErrorCode] = {}
+        if left > 0:
+            # Where nobody answers, the next round finds that out by itself.
+            with contextlib.suppress(ClientError):
+                errors = await self._cluster.run(self._routing.refresh(topics, self._routing.deadline(left)))
         for batch, error in retry:
             code = errors.get(batch.topic_partition.topic)
-            gone = code is not None and (not code.retriable or batch.attempts > 5)
+            gone = code is not None and (not code.retriable or batch.attempts > UNKNOWN_TOPIC_ATTEMPTS_MAX)
             if gone or time.monotonic() >= batch.deadline:
                 self._finish(batch, error)
 

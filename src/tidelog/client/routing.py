@@ -201,6 +201,9 @@ class Routing:
 
     def ask(self, address: Address, message: Any, deadline: Deadline) -> Operation[Any]:
         """One attempt at one broker: its response, or the `ClientError` that stood in the way."""
+        if deadline.remaining_s <= 0:
+            # A call without time would only cost the connection that others use.
+            return RequestTimedOut(f"{address} was not asked: the {deadline.timeout_s:g} s for it had passed")
         outcomes = yield [Call(address, message, min(self.call_timeout_s, deadline.remaining_s))]
         return outcomes[0]
 

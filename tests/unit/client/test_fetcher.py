@@ -1,0 +1,85 @@
+"""The fetcher: several partitions at once, to their ends or for ever."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+from tests.unit.client.log_broker import LogBroker
+from tests.unit.client.scripted_broker import DROP
+
+from tidelog.client.cluster import Cluster
+from tidelog.client.errors import OffsetOutOfRange
+from tidelog.client.fetcher import Fetcher
+from tidelog.client.fetching import FetchSettings
+from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import TopicPartition
+from tidelog.protocol.apis import ApiKey
+from tidelog.records.batch import iterate_headers, read_records
+
+
+async def read(
+    broker: LogBroker, positions: dict[int, int], ends: dict[int, int], **settings: Any
+) -> dict[int, list[int]]:
+    """The offsets that a fetcher gives, by partition."""
+    found: dict[int, list[int]] = defaultdict(list)
+    async with Cluster(broker.bootstrap) as cluster:
+        fetcher = Fetcher(
+            cluster,
+            {TopicPartition("t", partition): offset for partition, offset in positions.items()},
+            ends={TopicPartition("t", partition): offset for partition, offset in ends.items()},
+            settings=FetchSettings(**settings),
+        )
+        async for data in fetcher:
+            for position, _ in iterate_headers(data.records):
+                found[data.topic_partition.partition] += [r.offset for r in read_records(data.records, position)]
+    return dict(found)
+
+
+async def test_reads_each_partition_in_order_to_its_end() -> None:
+    """Partitions of different lengths; one is empty, one is read from its middle on."""
+    with LogBroker(partitions=4) as broker:
+        broker.append(0, *[10] * 10)
+        broker.append(1, 5)
+        broker.append(3, 4, 4)
+        found = await read(broker, {0: 0, 1: 0, 2: 0, 3: 4}, {0: 100, 1: 5, 2: 0, 3: 8}, partition_max_bytes=400)
+        assert found == {0: list(range(100)), 1: list(range(5)), 3: list(range(4, 8))}
+
+
+@pytest.mark.parametrize("failure", [DROP, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID])
+async def test_goes_on_after_what_passes(failure: Any) -> None:
+    """Nothing is lost or read twice."""
+    with LogBroker(partitions=2) as broker:
+        broker.append(0, *[10] * 5)
+        broker.append(1, *[10] * 5)
+        broker.fail_next[ApiKey.FETCH] = [failure, failure]
+        found = await read(broker, {0: 0, 1: 0}, {0: 50, 1: 50}, partition_max_bytes=300)
+        assert found == {0: list(range(50)), 1: list(range(50))}
+
+
+async def test_offsets_that_are_gone_end_it_with_their_range() -> None:
+    """OffsetOutOfRange, as in the blocking client."""
+    with LogBroker(partitions=1) as broker:
+        broker.append(0, 10)
+        broker.log_start = 4
+        with pytest.raises(OffsetOutOfRange) as gone:
+            await read(broker, {0: 2}, {0: 10})
+        assert (gone.value.start, gone.value.end) == (4, 10)
+
+
+async def test_without_ends_it_waits_for_more() -> None:
+    """Records that come later are read when they come; leaving the loop ends it."""
+    with LogBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        async with Cluster(broker.bootstrap) as cluster:
+            fetcher = Fetcher(cluster, {TopicPartition("t", 0): 0})
+            seen = 0
+            async for data in fetcher:
+                assert data.fetch_offset == seen
+                seen = data.next_offset
+                if seen == 3:
+                    break
+                broker.append(0, 1)
+            await fetcher.close()
+        assert seen == 3

@@ -1,0 +1,158 @@
+"""The producer: batches, partitions, order over retries, failures told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.unit.client.log_broker import LogBroker
+from tests.unit.client.scripted_broker import DROP, ScriptedBroker
+
+from tidelog.client.cluster import Cluster
+from tidelog.client.partitioners import partition_for_key
+from tidelog.client.producer import Producer, ProducerSettings
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import TopicPartition
+from tidelog.protocol.apis import ApiKey
+from tidelog.records.batch import Codec, read_header
+
+
+async def produce(broker: ScriptedBroker, values: list[bytes], *, partition: int | None = 0, **settings: Any) -> None:
+    """Sends values and waits for all of them."""
+    async with Cluster(broker.bootstrap) as cluster, Producer(cluster, ProducerSettings(**settings)) as producer:
+        for value in values:
+            await producer.send("t", value, partition=partition)
+
+
+async def test_records_arrive_as_they_were_sent() -> None:
+    """Keys, nulls, empty values, headers (repeated ones too) and timestamps, through columns and back."""
+    with LogBroker(partitions=1) as broker:
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster) as producer:
+            await producer.send("t", b"v", key=b"k", headers=[("h", b"1"), ("h", None)], timestamp=7)
+            await producer.send("t", None, key=b"", timestamp=8)
+            delivery = await producer.send("t", b"", timestamp=9)
+            place = await delivery.place()
+        assert place.topic_partition == TopicPartition("t", 0)
+        assert place.offset == 2
+        assert [(r.offset, r.timestamp, r.key, r.value, list(r.headers)) for r in broker.records(0)] == [
+            (0, 7, b"k", b"v", [("h", b"1"), ("h", None)]),
+            (1, 8, b"", None, []),
+            (2, 9, None, b"", []),
+        ]
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.row("R37")
+async def test_batches_are_compressed_as_asked(codec: Codec) -> None:
+    """One batch for records that lingered together, in the codec of the settings."""
+    values = [b"%d" % i for i in range(1000)]
+    with LogBroker(partitions=1) as broker:
+        await produce(broker, values, codec=codec, linger_ms=10_000)
+        ((_, _, batch),) = broker.batches[0]
+        assert read_header(batch).codec is codec
+        assert [record.value for record in broker.records(0)] == values
+
+
+async def test_a_full_batch_does_not_linger() -> None:
+    """batch_size closes a batch; a record larger than that has one of its own."""
+    with LogBroker(partitions=1) as broker:
+        async with (
+            Cluster(broker.bootstrap) as cluster,
+            Producer(cluster, ProducerSettings(batch_size=500, linger_ms=60_000)) as producer,
+        ):
+            deliveries = [await producer.send("t", bytes(200)) for _ in range(4)]
+            deliveries.append(await producer.send("t", bytes(5000)))
+            places = await asyncio.gather(*(delivery.place() for delivery in deliveries))
+        assert [place.offset for place in places] == [0, 1, 2, 3, 4]
+        assert [after - base for base, after, _ in broker.batches[0]] == [2, 2, 1]
+
+
+@pytest.mark.row("R21")
+async def test_keys_go_by_their_hash_and_the_rest_sticks() -> None:
+    """Records without a key stay together until a batch is full."""
+    with LogBroker(partitions=5) as broker:
+        async with (
+            Cluster(broker.bootstrap) as cluster,
+            Producer(cluster, ProducerSettings(batch_size=2000)) as producer,
+        ):
+            keyed = [await producer.send("t", b"v", key=b"%d" % i) for i in range(50)]
+            for i, delivery in enumerate(keyed):
+                assert (await delivery.place()).topic_partition.partition == partition_for_key(b"%d" % i, 5)
+            sticky = [await producer.send("t", bytes(60)) for _ in range(15)]
+            assert len({(await delivery.place()).topic_partition for delivery in sticky}) == 1
+
+
+@pytest.mark.parametrize("failure", [DROP, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS])
+async def test_what_passes_is_tried_again_in_order(failure: Any) -> None:
+    """One batch a partition is in flight, so a retry cannot let a later batch overtake."""
+    values = [b"%d" % i for i in range(300)]
+    with LogBroker(partitions=1) as broker:
+        broker.fail_next[ApiKey.PRODUCE] = [failure, failure]
+        await produce(broker, values, batch_size=500)
+        assert [record.value for record in broker.records(0)] == values
+
+
+async def test_an_idempotent_producers_sequences_go_on_over_batches() -> None:
+    """Producer id and epoch are the broker's, sequences count records, a retry sends the same bytes."""
+    with LogBroker(partitions=1) as broker:
+        broker.fail_next[ApiKey.PRODUCE] = [ErrorCode.REQUEST_TIMED_OUT]
+        await produce(broker, [bytes(100)] * 10, idempotent=True, batch_size=500)
+        headers = [read_header(batch) for _, _, batch in broker.batches[0]]
+        assert {(header.producer_id, header.producer_epoch) for header in headers} == {(42, 1)}
+        assert [header.base_sequence for header in headers] == [base for base, _, _ in broker.batches[0]]
+        asked = [bytes(r.topic_data[0].partition_data[0].records) for r in broker.asked(ApiKey.PRODUCE)]
+        assert asked[0] == asked[1]
+        assert {request.acks for request in broker.asked(ApiKey.PRODUCE)} == {-1}
+
+
+async def test_a_refused_batch_fails_its_records_and_the_flush() -> None:
+    """Delivery and flush both tell; the records of other batches arrive."""
+    with LogBroker(partitions=2) as broker:
+        broker.fail_next[ApiKey.PRODUCE] = [ErrorCode.MESSAGE_TOO_LARGE]
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster) as producer:
+            delivery = await producer.send("t", bytes(10), partition=0)
+            with pytest.raises(KafkaError, match=r"max\.message\.bytes"):
+                await delivery.place()
+            with pytest.raises(KafkaError, match=r"max\.message\.bytes"):
+                await producer.flush()
+            good = await producer.send("t", b"good", partition=1)
+            assert (await good.place()).offset == 0
+            await producer.flush()
+
+
+async def test_delivery_ends_at_its_deadline() -> None:
+    """A partition that stays without its replicas fails the batch after delivery_timeout_s."""
+    with LogBroker(partitions=1) as broker:
+        broker.fail_next[ApiKey.PRODUCE] = [ErrorCode.NOT_ENOUGH_REPLICAS] * 1000
+        with pytest.raises(KafkaError) as failed:
+            await produce(broker, [b"v"], delivery_timeout_s=0.3)
+        assert failed.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+async def test_without_acks_nothing_is_waited_for() -> None:
+    """acks=0: delivered as soon as sent, at an unknown offset."""
+    with LogBroker(partitions=1) as broker:
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, ProducerSettings(acks=0)) as producer:
+            place = await (await producer.send("t", b"v")).place()
+            assert place.offset == -1
+            # An answered request behind it on the same connection shows that the broker has read it.
+            await cluster.run(cluster.routing.refresh(["t"], cluster.routing.deadline()))
+        assert [record.value for record in broker.records(0)] == [b"v"]
+
+
+async def test_memory_is_bounded_and_senders_wait() -> None:
+    """More than buffer_memory goes through, a part at a time."""
+    with LogBroker(partitions=1) as broker:
+        await produce(broker, [bytes(1000)] * 200, buffer_memory=10_000, batch_size=3_000, linger_ms=60_000)
+        assert broker.end(0) == 200
+
+
+async def test_a_topic_or_partition_that_is_not_there_is_refused_at_once() -> None:
+    """The error comes from send, not from a batch much later."""
+    with LogBroker(partitions=2) as broker:
+        with pytest.raises(KafkaError, match="has no partition 2: it has 2"):
+            await produce(broker, [b"v"], partition=2)
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster) as producer:
+            with pytest.raises(KafkaError, match="topic 'u' does not exist"):
+                await producer.send("u", b"v")
