@@ -33,8 +33,8 @@ SENDFILE_MIN: Final = 64 << 10
 """Bytes of a range from which sendfile is cheaper than a read and a write."""
 BYTES_PER_TURN: Final = 1 << 20
 """Bytes that one connection sends before the others have their turn."""
-_SWITCH_RETRY_S: Final = 0.005
-"""Seconds between looks at a transport that still holds bytes written before its limit was lowered."""
+_SWITCH_RETRY_MS: Final = 5
+"""Milliseconds between looks at a transport that still holds bytes written before its limit was lowered."""
 _BUFFERS_MAX: Final = 256
 """Buffers handed to one writev; the kernel takes 1024."""
 
@@ -45,7 +45,6 @@ class Outbox:
     __slots__ = (
         "_cold",
         "_descriptor",
-        "_loop",
         "_on_drained",
         "_on_failure",
         "_pending",
@@ -66,7 +65,6 @@ class Outbox:
         on_failure: Callable[[Exception], None],
     ) -> None:
         self._transport = transport
-        self._loop = asyncio.get_running_loop()
         self._shell = shell
         self._on_drained = on_drained
         self._on_failure = on_failure
@@ -115,7 +113,7 @@ class Outbox:
                 chunk.release()
         self._pending.clear()
         if self._descriptor >= 0:
-            self._loop.remove_writer(self._descriptor)
+            asyncio.get_running_loop().remove_writer(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = -1
 
@@ -176,7 +174,7 @@ class Outbox:
         if self._transport.get_write_buffer_size():
             if not self.transport_paused:
                 self._scheduled = True
-                self._loop.call_later(_SWITCH_RETRY_S, self._pump)
+                self._shell.after(_SWITCH_RETRY_MS, self._pump)
             return
         socket = self._transport.get_extra_info("socket")
         self._descriptor = os.dup(socket.fileno())
@@ -221,7 +219,7 @@ class Outbox:
                 sent += count
         except BlockingIOError:
             self._scheduled = True
-            self._loop.add_writer(self._descriptor, self._writable)
+            asyncio.get_running_loop().add_writer(self._descriptor, self._writable)
 
     def _write_bytes(self) -> int:
         """Writes the bytes at the head of the queue, up to the next range."""
@@ -241,7 +239,7 @@ class Outbox:
         return written
 
     def _writable(self) -> None:
-        self._loop.remove_writer(self._descriptor)
+        asyncio.get_running_loop().remove_writer(self._descriptor)
         self._pump()
 
     # Both.
@@ -290,4 +288,4 @@ class Outbox:
 
     def _again(self) -> None:
         self._scheduled = True
-        self._loop.call_soon(self._pump)
+        self._shell.soon(self._pump)

@@ -1,0 +1,199 @@
+"""Answers with file ranges on real sockets: every byte, in order, by whichever way."""
+
+import asyncio
+import random
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.outbox import BYTES_PER_TURN, Outbox
+from tidelog.ports.disk import Chunk, FileRange
+from tidelog.ports.real import SystemDisk
+
+LOOPS = {"asyncio": asyncio.SelectorEventLoop, "uvloop": uvloop.new_event_loop}
+CONTENT = random.Random(1).randbytes(5_000_000)
+
+
+class LoopShell:
+    """Timers and turns of the running loop; the pool's work is done at once, and delivered in the next turn."""
+
+    def __init__(self) -> None:
+        self.pooled = 0
+
+    def after(self, delay_ms: int, callback: Callable[..., object], *arguments: Any) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(delay_ms / 1000, callback, *arguments)
+
+    def soon(self, callback: Callable[..., object], *arguments: Any) -> None:
+        asyncio.get_running_loop().call_soon(callback, *arguments)
+
+    def in_pool(self, work: Callable[[], Any]) -> Deferred[Any]:
+        self.pooled += 1
+        outcome: Deferred[Any] = Deferred()
+        self.soon(lambda: outcome.complete(work()))
+        return outcome
+
+
+class Owner:
+    """Counts the references to a file."""
+
+    def __init__(self) -> None:
+        self.references = 0
+
+    def retain(self) -> None:
+        self.references += 1
+
+    def release(self) -> None:
+        self.references -= 1
+
+
+class Sender(asyncio.Protocol):
+    """The sending side: an outbox on a transport, as a connection has it."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self.shell = LoopShell()
+        self.failures: list[Exception] = []
+        self.drained = 0
+        self.outbox = Outbox(transport, self.shell, self.on_drained, self.failures.append)  # type: ignore[arg-type]
+        transport.set_write_buffer_limits(high=64 << 10)  # type: ignore[attr-defined]
+
+    def on_drained(self) -> None:
+        self.drained += 1
+
+    def pause_writing(self) -> None:
+        self.outbox.transport_paused = True
+
+    def resume_writing(self) -> None:
+        self.outbox.resume()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.outbox.close()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Any:
+    path = tmp_path / "data"
+    path.write_bytes(CONTENT)
+    opened = SystemDisk().open(str(path), read_only=True)
+    yield opened
+    opened.close()
+
+
+def chunks_of(file: Any, owner: Owner, shape: list[int]) -> tuple[list[Chunk], bytes]:
+    """Chunks by `shape`: a positive number is a range of so many bytes, a negative one so many bytes in memory."""
+    chunks: list[Chunk] = []
+    expected = []
+    position = 0
+    for size in shape:
+        if size > 0:
+            chunks.append(FileRange(file, position, size, owner))
+            expected.append(CONTENT[position : position + size])
+        else:
+            chunks.append(bytes([65 + len(chunks) % 26]) * -size)
+            expected.append(chunks[-1])
+        position = (position + 100_000) % 2_000_000
+    return chunks, b"".join(expected)
+
+
+SHAPES = {
+    "small": [-20, 1000, -5],
+    "large": [-20, 3_000_000, -5],
+    "mixed": [-20, 1000, -7, 200_000, -9, 64 << 10, -11, 100, -1, 2_500_000, 2_000_000, -3],
+    "bytes": [-20, -3_000_000, -5],
+    "many": [-3, 70_000] * 40,
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("cold", [False, True])
+def test_every_byte_arrives_in_order(file: Any, monkeypatch: pytest.MonkeyPatch, loop: str, shape: str, cold: bool) -> None:
+    """Small and large ranges, warm and cold, between bytes, to a client that reads slowly: all comes as it was queued."""
+    owner = Owner()
+    if cold:
+        monkeypatch.setattr(type(file), "probe", lambda self, size, offset: None)
+
+    async def main() -> tuple[bytes, bytes, Sender]:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        _, sender = await asyncio.get_running_loop().create_connection(Sender, sock=ours)
+        expected = b""
+        for _ in range(2):
+            chunks, more = chunks_of(file, owner, SHAPES[shape])
+            expected += more
+            sender.outbox.send(chunks)
+        reader, writer = await asyncio.open_connection(sock=theirs)
+        received = await reader.readexactly(len(expected))
+        while sender.outbox.busy:
+            await asyncio.sleep(0)
+        sender.transport.close()
+        writer.close()
+        await writer.wait_closed()
+        return received, expected, sender
+
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        received, expected, sender = runner.run(main())
+    assert received == expected
+    assert sender.failures == []
+    assert sender.drained >= 1
+    assert owner.references == 0
+    assert bool(sender.shell.pooled) == (cold and shape != "bytes")
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_nothing_is_read_before_the_client_takes_it(file: Any, monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
+    """A client that doesn't read costs no memory: small ranges are left in their file until there is room."""
+    owner = Owner()
+    read: list[int] = []
+    probe = type(file).probe
+
+    def counted(self: Any, size: int, offset: int) -> bytes | None:
+        read.append(size)
+        return probe(self, size, offset)
+
+    monkeypatch.setattr(type(file), "probe", counted)
+
+    async def main() -> None:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        _, sender = await asyncio.get_running_loop().create_connection(Sender, sock=ours)
+        chunks, _ = chunks_of(file, owner, [50_000] * 2_000)
+        sender.outbox.send(chunks)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert sum(read) <= 3 * BYTES_PER_TURN
+        sender.transport.abort()
+        await asyncio.sleep(0.01)
+        assert owner.references == 0
+        theirs.close()
+
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        runner.run(main())
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_range_past_the_end_of_its_file_is_a_failure(file: Any, loop: str) -> None:
+    """A truncated file is noticed: the connection is told, not left waiting."""
+    owner = Owner()
+
+    async def main() -> Sender:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        _, sender = await asyncio.get_running_loop().create_connection(Sender, sock=ours)
+        sender.outbox.send([b"header", FileRange(file, len(CONTENT) - 10, 100_000, owner)])
+        while not sender.failures:
+            await asyncio.sleep(0)
+        sender.transport.abort()
+        await asyncio.sleep(0.01)
+        theirs.close()
+        return sender
+
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        sender = runner.run(main())
+    assert isinstance(sender.failures[0], OSError)
+    assert owner.references == 0
