@@ -34,6 +34,7 @@ VERSIONS: Final = Versions(1, 11)
 EARLIEST_PENDING_UPLOAD_TIMESTAMP: Final = -6
 _SINCE: Final = {-1: 1, -2: 1, MAX_TIMESTAMP: 7, -4: 8, LATEST_TIERED_TIMESTAMP: 9, EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11}
 """Version that brought each special timestamp."""
+LEADER_EPOCHS_FROM: Final = 4
 _DEBUGGING_CONSUMER: Final = -2
 """A replica id that may ask any replica, up to its log end."""
 
@@ -66,8 +67,17 @@ def handle(
             if lookup is not None:
                 cold.append(lookup)
     if not cold:
-        return response
-    return gather(cold).then(lambda _: response)
+        return _as_known_to(context.api_version, response)
+    return gather(cold).then(lambda _: _as_known_to(context.api_version, response))
+
+
+def _as_known_to(version: int, response: messages.ListOffsetsResponse) -> messages.ListOffsetsResponse:
+    """Without the leader epochs that versions before 4 have no field for."""
+    if version < LEADER_EPOCHS_FROM:
+        for topic in response.topics:
+            for partition in topic.partitions:
+                partition.leader_epoch = -1
+    return response
 
 
 def _look_up(
