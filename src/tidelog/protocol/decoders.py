@@ -26,7 +26,7 @@ def compile_decoder(cls: type[Message], version: int) -> Callable[[Any, int, int
 def decoder_source(cls: type[Message], version: int) -> Source:
     """Its text and globals."""
     source = Source()
-    source.scope.update(cls.STRUCTS, new=object.__new__, root=cls, unpack_from=unpack_from, **wire.__dict__)
+    source.scope.update(cls.STRUCTS | wire.HELPERS, new=object.__new__, root=cls, unpack_from=unpack_from)
     generator = _Generator(source, Layout(version, cls.SCHEMA.is_flexible(version)))
     with source.block("def decode(d, p, end):"):
         generator.struct("o", "root", cls.SCHEMA.fields, cls.__name__)

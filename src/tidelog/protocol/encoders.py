@@ -27,7 +27,7 @@ def compile_encoder(cls: type[Message], version: int) -> Callable[[Any, Callable
 def encoder_source(cls: type[Message], version: int) -> Source:
     """Its text and globals."""
     source = Source()
-    source.scope.update(cls.STRUCTS, pack=pack, uuid_of=uuid_of, write_records=write_records, **wire.__dict__)
+    source.scope.update(cls.STRUCTS | wire.HELPERS, pack=pack, uuid_of=uuid_of, write_records=write_records)
     generator = _Generator(source, Layout(version, cls.SCHEMA.is_flexible(version)))
     with source.block("def encode(o, w):"):
         generator.struct("o", cls.SCHEMA.fields, cls.__name__)

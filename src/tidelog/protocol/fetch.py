@@ -228,11 +228,11 @@ def _compact_decoder(cls: Any, version: int) -> Callable[[Buffer, int, int], tup
                     partition.aborted_transactions = [] if count else None
                 partition.preferred_read_replica, size = _TAIL.unpack_from(view, position)
                 position += 5
+                if size > 127:
+                    size, position = more_of_uvarint(view, position, size)
                 if size:
-                    if size > 127:
-                        size, position = more_of_uvarint(view, position, size)
                     following = position + size - 1
-                    if following > end or size < 1:
+                    if following > end:
                         raise bad_length(_RECORDS, size - 1, end - position)
                     partition.records = view[position:following]
                     position = following
@@ -336,12 +336,12 @@ def _read_endpoints(cls: Any, endpoints: list[Any], view: memoryview, position: 
 def _read_string(view: memoryview, position: int, end: int, name: str) -> tuple[str | None, int]:
     size = view[position]
     position += 1
-    if size == 0:
-        return None, position
     if size > 127:
         size, position = more_of_uvarint(view, position, size)
+    if size == 0:
+        return None, position
     following = position + size - 1
-    if following > end or not 0 < size <= STRING_SIZE_MAX + 1:
+    if following > end or size > STRING_SIZE_MAX + 1:
         raise bad_length(f"FetchResponse.node_endpoints.{name}", size - 1, end - position)
     return str(view[position:following], "utf-8"), following
 

@@ -118,11 +118,11 @@ def _compact_decoder(cls: Any, *, by_id: bool) -> Callable[[Buffer, int, int], t
         request = new(cls)
         size = view[position]
         position += 1
+        if size > 127:
+            size, position = more_of_uvarint(view, position, size)
         if size:
-            if size > 127:
-                size, position = more_of_uvarint(view, position, size)
             following = position + size - 1
-            if following > end or not 0 < size <= STRING_SIZE_MAX + 1:
+            if following > end or size > STRING_SIZE_MAX + 1:
                 raise bad_length("ProduceRequest.transactional_id", size - 1, end - position)
             request.transactional_id = str(view[position:following], "utf-8")
             position = following
@@ -162,11 +162,11 @@ def _compact_decoder(cls: Any, *, by_id: bool) -> Callable[[Buffer, int, int], t
                 partition = new(partition_class)
                 partition.index, size = _INDEX_COMPACT_SIZE.unpack_from(view, position)
                 position += 5
+                if size > 127:
+                    size, position = more_of_uvarint(view, position, size)
                 if size:
-                    if size > 127:
-                        size, position = more_of_uvarint(view, position, size)
                     following = position + size - 1
-                    if following > end or size < 1:
+                    if following > end:
                         raise bad_length("ProduceRequest.topic_data.partition_data.records", size - 1, end - position)
                     partition.records = view[position:following]
                     position = following

@@ -129,3 +129,20 @@ def absent(path: str) -> InvalidMessage:
 def too_long(path: str, size: int) -> InvalidMessage:
     """The refusal of a string."""
     return InvalidMessage(f"{path} has {size} bytes; a string has {STRING_SIZE_MAX} at most")
+
+
+HELPERS: Final[dict[str, object]] = {
+    helper.__name__: helper
+    for helper in (
+        more_of_uvarint,
+        uvarint,
+        read_tags,
+        read_unknown_tags,
+        write_tags,
+        bad_length,
+        bad_tag,
+        absent,
+        too_long,
+    )
+} | {"UVARINTS": UVARINTS, "STRING_SIZE_MAX": STRING_SIZE_MAX}
+"""What generated functions call, by name."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+import struct
 from typing import Any
 
 import pytest
+from tests.property.fuzz_protocol import mutate
 from tests.property.protocol_samples import Sampler
 
 from tidelog.ports.disk import FileRange
@@ -60,6 +63,39 @@ def test_they_refuse_what_the_generated_ones_refuse(name: str, version: int) -> 
                     encoded(written, message)
             else:
                 assert encoded(written, message) == expected
+
+
+@pytest.mark.parametrize(("name", "version"), CASES)
+def test_they_judge_damaged_bytes_alike(name: str, version: int) -> None:
+    """Both refuse, or both find the same message and end."""
+    cls, decoder, _ = CODECS[name]
+    by_hand, generated = decoder(cls, version), compile_decoder(cls, version)
+
+    def outcome(decode: Any, data: bytes | memoryview) -> Any:
+        try:
+            return decode(data, 0, len(data))
+        except (ProtocolError, struct.error, IndexError, UnicodeDecodeError):
+            return "refused"
+
+    draw = random.Random(version)
+    for seed in range(30):
+        data = codec.encode(Sampler(seed, unknown_tags=True).message(cls, version), version)
+        for _ in range(25):
+            damaged = mutate(data, draw)
+            assert outcome(by_hand, memoryview(damaged)) == outcome(generated, damaged)
+
+
+@pytest.mark.parametrize("version", [12, 18])
+@pytest.mark.parametrize(("tag", "size"), [(0, 13), (1, 9), (2, 13)])
+def test_a_tagged_struct_has_exactly_its_size(version: int, tag: int, size: int) -> None:
+    """A byte more is refused, as in generated decoders."""
+    cls = messages.FetchResponse
+    partition = cls.PartitionData(unknown_tagged_fields=[(tag, bytes(size))])
+    response = cls(responses=[cls.FetchableTopicResponse(partitions=[partition])])
+    codec.decode_exactly(cls, version, codec.encode(response, version))
+    partition.unknown_tagged_fields = [(tag, bytes(size + 1))]
+    with pytest.raises(ProtocolError, match="size"):
+        codec.decode_exactly(cls, version, codec.encode(response, version))
 
 
 @pytest.mark.parametrize("version", [3, 9, 13])
