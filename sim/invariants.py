@@ -10,6 +10,7 @@ INVARIANTS: Final = {
     10: "reads stay below the high watermark, committed reads below the last stable offset",
     11: "bytes whose checksum fails are never served",
     12: "per producer: in the order of sending, no duplicate, no gap",
+    17: "a bounded time after the last fault everything has been acknowledged and seen",
 }
 
 
