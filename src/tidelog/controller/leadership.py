@@ -125,7 +125,11 @@ def remove_replicas(turn: Turn, is_gone: Callable[[TopicPartition, BrokerId], bo
             continue
         isr = [id for id in image.isr if id not in gone]
         if image.leader not in gone:
-            followed.append((topic_partition, image.leader, isr))
+            if isr:
+                followed.append((topic_partition, image.leader, isr))
+            else:
+                # Without a leader already, and the one waited for is away again.
+                turn.tell.metadata_only(topic_partition)
             continue
         online = [id for id in image.replicas if turn.state.is_online(id, topic_partition)]
         leader = choose_leader(image.replicas, isr, online)

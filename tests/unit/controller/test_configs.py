@@ -1,0 +1,184 @@
+"""Settings altered, whole and step by step."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.controller.harness import Cluster, broker
+
+from tidelog.controller.events import (
+    AlterConfigs,
+    AlterOperation,
+    ChangeConfigs,
+    ConfigChange,
+    ConfigOutcome,
+    CreateTopics,
+    NewTopic,
+    ReplaceConfigs,
+)
+from tidelog.metadata.image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
+from tidelog.model.errors import ErrorCode
+
+T = ConfigResource(ConfigResourceType.TOPIC, "t")
+BROKER_1 = ConfigResource(ConfigResourceType.BROKER, "1")
+SET, DELETE, APPEND, SUBTRACT = AlterOperation
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """Two brokers and a topic with a setting."""
+    cluster = Cluster(broker(0), broker(1))
+    cluster.ask(CreateTopics([NewTopic("t", 1, 1, configs=[("retention.ms", "1000")])]))
+    cluster.told()
+    return cluster
+
+
+def change(cluster: Cluster, resource: ConfigResource, *changes: ConfigChange) -> ConfigOutcome:
+    [outcome] = cluster.ask(AlterConfigs([ChangeConfigs(resource, changes)]))
+    return outcome
+
+
+@pytest.mark.row("R07")
+def test_a_topics_settings_are_written_in_kafkas_order(cluster: Cluster) -> None:
+    """As captured: the whole map, then the notification; neither under the fence."""
+    outcome = change(cluster, T, ConfigChange("flush.messages", SET, "7"))
+    assert outcome.error is ErrorCode.NONE
+    assert cluster.told() == [
+        'set /config/topics/t {"version":1,"config":{"retention.ms":"1000","flush.messages":"7"}}',
+        'create /config/changes/config_change_ {"version":2,"entity_path":"topics/t"}',
+    ]
+
+
+@pytest.mark.row("R07")
+def test_settings_of_brokers(cluster: Cluster) -> None:
+    """One broker's and the default of all: created at first, set afterwards."""
+    change(cluster, BROKER_1, ConfigChange("log.cleaner.threads", SET, "2"))
+    change(cluster, CLUSTER_DEFAULT, ConfigChange("log.cleaner.threads", SET, "3"))
+    change(cluster, BROKER_1, ConfigChange("log.cleaner.threads", DELETE))
+    assert cluster.told() == [
+        'create /config/brokers/1 {"version":1,"config":{"log.cleaner.threads":"2"}}',
+        'create /config/changes/config_change_ {"version":2,"entity_path":"brokers/1"}',
+        'create /config/brokers/<default> {"version":1,"config":{"log.cleaner.threads":"3"}}',
+        'create /config/changes/config_change_ {"version":2,"entity_path":"brokers/<default>"}',
+        'set /config/brokers/1 {"version":1,"config":{}}',
+        'create /config/changes/config_change_ {"version":2,"entity_path":"brokers/1"}',
+    ]
+
+
+@pytest.mark.row("R07")
+def test_the_whole_map_is_replaced(cluster: Cluster) -> None:
+    """AlterConfigs: what is not named goes back to its default."""
+    cluster.ask(AlterConfigs([ReplaceConfigs(T, [("cleanup.policy", "compact")])]))
+    assert cluster.controller.image.topic_config("t") == {"cleanup.policy": "compact"}
+
+
+def test_lists_grow_and_shrink(cluster: Cluster) -> None:
+    """From the default where nothing is set; a member that is there is not added again."""
+    change(cluster, T, ConfigChange("cleanup.policy", APPEND, "compact"))
+    assert cluster.controller.image.topic_config("t")["cleanup.policy"] == "delete,compact"
+    change(cluster, T, ConfigChange("cleanup.policy", APPEND, "compact,delete"))
+    assert cluster.controller.image.topic_config("t")["cleanup.policy"] == "delete,compact"
+    change(cluster, T, ConfigChange("cleanup.policy", SUBTRACT, "delete"))
+    assert cluster.controller.image.topic_config("t")["cleanup.policy"] == "compact"
+
+
+@pytest.mark.parametrize(
+    ("resource", "step", "error", "message"),
+    [
+        (T, ConfigChange("nonsense", SET, "1"), ErrorCode.INVALID_CONFIG, "Unknown topic config name: nonsense"),
+        (
+            T,
+            ConfigChange("retention.ms", SET),
+            ErrorCode.INVALID_REQUEST,
+            "Null value not supported for : retention.ms",
+        ),
+        (
+            T,
+            ConfigChange("retention.ms", APPEND, "1"),
+            ErrorCode.INVALID_CONFIG,
+            "Can't APPEND to key retention.ms because its type is not LIST.",
+        ),
+        (
+            ConfigResource(ConfigResourceType.TOPIC, "x"),
+            ConfigChange("retention.ms", SET, "1"),
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "The topic 'x' does not exist.",
+        ),
+        (
+            ConfigResource(ConfigResourceType.BROKER, "9"),
+            ConfigChange("log.cleaner.threads", SET, "1"),
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
+            "No broker with id 9 found.",
+        ),
+        (
+            ConfigResource(ConfigResourceType.BROKER, "one"),
+            ConfigChange("log.cleaner.threads", SET, "1"),
+            ErrorCode.INVALID_REQUEST,
+            "Node id must be an integer, but it is: one",
+        ),
+        (
+            ConfigResource(ConfigResourceType.GROUP, "g"),
+            ConfigChange("x", SET, "1"),
+            ErrorCode.INVALID_REQUEST,
+            "Unexpected resource type GROUP.",
+        ),
+        (
+            BROKER_1,
+            ConfigChange("log.dirs", SET, "/x"),
+            ErrorCode.INVALID_REQUEST,
+            "Cannot update these configs dynamically: Set(log.dirs)",
+        ),
+    ],
+)
+def test_refusals(
+    cluster: Cluster, resource: ConfigResource, step: ConfigChange, error: ErrorCode, message: str
+) -> None:
+    """Kafka's codes and words, and nothing is written."""
+    outcome = change(cluster, resource, step)
+    assert (outcome.error, outcome.message) == (error, message)
+    assert cluster.told() == []
+
+
+def test_one_bad_setting_spoils_its_resource_only(cluster: Cluster) -> None:
+    """The resource beside it is altered; of the bad one nothing is."""
+    bad = ChangeConfigs(T, [ConfigChange("flush.ms", SET, "1"), ConfigChange("retention.ms", SET, "soon")])
+    good = ChangeConfigs(BROKER_1, [ConfigChange("log.cleaner.threads", SET, "2")])
+    outcomes = cluster.ask(AlterConfigs([bad, good]))
+    assert [outcome.error for outcome in outcomes] == [ErrorCode.INVALID_CONFIG, ErrorCode.NONE]
+    assert cluster.controller.image.topic_config("t") == {"retention.ms": "1000"}
+
+
+def test_repetitions_are_refused(cluster: Cluster) -> None:
+    """A resource twice in a request, a name twice in a resource."""
+    twice = ChangeConfigs(T, [ConfigChange("flush.ms", SET, "1")])
+    outcomes = cluster.ask(AlterConfigs([twice, twice]))
+    assert {(outcome.error, outcome.message) for outcome in outcomes} == {
+        (ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+    }
+    outcome = change(cluster, T, ConfigChange("flush.ms", SET, "1"), ConfigChange("flush.ms", SET, "2"))
+    assert (outcome.error, outcome.message) == (ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+
+
+def test_validating_writes_nothing(cluster: Cluster) -> None:
+    """The refusals are the same."""
+    wanted = ReplaceConfigs(T, [("flush.ms", "1")])
+    [outcome] = cluster.ask(AlterConfigs([wanted], validate_only=True))
+    assert outcome.error is ErrorCode.NONE
+    assert cluster.told() == []
+
+
+@pytest.mark.row("R11")
+def test_allowing_unclean_election_elects_at_once(cluster: Cluster) -> None:
+    """As captured: the state is written right after the settings, isr = the new leader, epoch + 1."""
+    cluster.ask(CreateTopics([NewTopic("un", assignment=[(0, [1, 0])])]))
+    cluster.live(broker(0))
+    cluster.live()
+    cluster.live(broker(1, 201))
+    assert cluster.partition("un").leader == -1
+    assert cluster.partition("un").isr == (0,)
+    cluster.told()
+    resource = ConfigResource(ConfigResourceType.TOPIC, "un")
+    change(cluster, resource, ConfigChange("unclean.leader.election.enable", SET, "true"))
+    assert cluster.told()[2:] == [
+        "* set /brokers/topics/un/partitions/0/state "
+        '{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":3,"isr":[1]}'
+    ]

@@ -1,0 +1,193 @@
+"""Topics on their way out."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.controller.harness import Cluster, broker
+
+from tidelog.controller.announcements import EPOCH_DURING_DELETE, LEADER_DURING_DELETE
+from tidelog.controller.events import (
+    DeletedTopic,
+    DeleteTopics,
+    DeletionsRequested,
+    ReplicasStopped,
+    Submitted,
+    TopicReference,
+)
+from tidelog.controller.settings import ControllerSettings
+from tidelog.metadata.operations import Create
+from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import BrokerId, TopicId, TopicPartition
+
+
+def cluster_with(*assignment: list[int], settings: ControllerSettings | None = None) -> Cluster:
+    cluster = Cluster(broker(0), broker(1), broker(2), settings=settings)
+    cluster.make("t", *assignment)
+    return cluster
+
+
+def delete(cluster: Cluster, *topics: TopicReference) -> None:
+    cluster.run(Submitted(7, DeleteTopics(topics)))
+
+
+def stopped(cluster: Cluster, broker_id: int, *partitions: int, error: ErrorCode = ErrorCode.NONE) -> None:
+    cluster.run(ReplicasStopped(BrokerId(broker_id), {TopicPartition("t", index): error for index in partitions}))
+
+
+@pytest.mark.row("R08")
+def test_a_deletion_is_written_in_kafkas_order() -> None:
+    """As captured: the mark, a write a replica that leaves its ISR; when all stopped, bottom up, the mark last."""
+    cluster = cluster_with([1], [2, 0])
+    delete(cluster, TopicReference("t"))
+    state = "set /brokers/topics/t/partitions"
+    assert cluster.told() == [
+        "create /admin/delete_topics/t",
+        f'* {state}/1/state {{"controller_epoch":1,"leader":2,"version":1,"leader_epoch":1,"isr":[2]}}',
+        f'* {state}/0/state {{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":1,"isr":[1]}}',
+        f'* {state}/1/state {{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":2,"isr":[2]}}',
+    ]
+    assert cluster.last.replies == []
+    stopped(cluster, 0, 1)
+    stopped(cluster, 1, 0)
+    assert cluster.told() == []
+    topic_id = cluster.controller.image.topics["t"].topic_id
+    stopped(cluster, 2, 1)
+    assert cluster.told() == [
+        "* delete /brokers/topics/t/partitions/0/state",
+        "* delete /brokers/topics/t/partitions/0",
+        "* delete /brokers/topics/t/partitions/1/state",
+        "* delete /brokers/topics/t/partitions/1",
+        "* delete /brokers/topics/t/partitions",
+        "* delete /brokers/topics/t",
+        "* delete /config/topics/t",
+        "* delete /admin/delete_topics/t",
+    ]
+    assert cluster.last.replies == [(7, [DeletedTopic("t", topic_id)])]
+    assert cluster.controller.image.topics == {}
+
+
+@pytest.mark.row("R08")
+def test_brokers_are_told_to_forget_and_to_remove() -> None:
+    """Everybody: leader -2. Who has a replica: stop it, with its files, whatever epoch it knows."""
+    cluster = cluster_with([1], [2, 0])
+    delete(cluster, TopicReference("t"))
+    metadata = cluster.sent("UpdateMetadataRequest")
+    assert sorted(metadata) == [0, 1, 2]
+    [topic] = metadata[0].topic_states
+    assert {state.leader for state in topic.partition_states} == {LEADER_DURING_DELETE}
+    stops = cluster.sent("StopReplicaRequest")
+    [topic] = stops[2].topic_states
+    [state] = topic.partition_states
+    assert (state.partition_index, state.delete_partition, state.leader_epoch) == (1, True, EPOCH_DURING_DELETE)
+    assert sorted(stops) == [0, 1, 2]
+    assert cluster.sent("LeaderAndIsrRequest") == {}
+
+
+@pytest.mark.row("R08")
+def test_by_id() -> None:
+    """The answer has the name too."""
+    cluster = cluster_with([0])
+    topic_id = cluster.controller.image.topics["t"].topic_id
+    delete(cluster, TopicReference(topic_id=topic_id))
+    stopped(cluster, 0, 0)
+    assert cluster.last.replies == [(7, [DeletedTopic("t", topic_id)])]
+
+
+@pytest.mark.row("R08")
+def test_refusals_are_answered_at_once() -> None:
+    """Nothing is written for them."""
+    cluster = cluster_with([0])
+    topic_id = cluster.controller.image.topics["t"].topic_id
+    delete(
+        cluster,
+        TopicReference("x"),
+        TopicReference(topic_id=TopicId(b"9" * 16)),
+        TopicReference(),
+        TopicReference("t", topic_id),
+        TopicReference("t"),
+        TopicReference("t"),
+    )
+    [(_, outcomes)] = cluster.last.replies
+    assert [outcome.error for outcome in outcomes] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        *[ErrorCode.INVALID_REQUEST] * 4,
+    ]
+    assert outcomes[-1].message == "Duplicate topic name."
+    assert cluster.told() == []
+
+
+@pytest.mark.row("R08")
+def test_a_cluster_that_forbids_deletion() -> None:
+    """delete.topic.enable=false: requests are refused, and an old tool's mark is wiped away."""
+    cluster = cluster_with([0], settings=ControllerSettings(delete_topic_enable=False))
+    delete(cluster, TopicReference("t"))
+    [(_, [outcome])] = cluster.last.replies
+    assert (outcome.error, outcome.message) == (ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+    cluster.tree.transact(1, [Create("/admin/delete_topics/t")], 0)
+    cluster.run(DeletionsRequested(["t"]))
+    assert cluster.told() == ["* delete /admin/delete_topics/t"]
+    assert "t" in cluster.controller.image.topics
+
+
+@pytest.mark.row("R08")
+def test_an_old_tools_mark_is_carried_out_and_an_unknown_one_wiped_away() -> None:
+    """/admin/delete_topics/T written from outside."""
+    cluster = cluster_with([0])
+    cluster.tree.transact(1, [Create("/admin/delete_topics/t"), Create("/admin/delete_topics/x")], 0)
+    cluster.run(DeletionsRequested(["t", "x"]))
+    assert cluster.told()[0] == "* delete /admin/delete_topics/x"
+    stopped(cluster, 0, 0)
+    assert cluster.told()[-1] == "* delete /admin/delete_topics/t"
+
+
+@pytest.mark.row("R08")
+def test_a_dead_replica_holds_a_deletion_up_until_it_is_back() -> None:
+    """Then it is told to stop, and the deletion ends."""
+    cluster = cluster_with([0, 2])
+    cluster.live(broker(0), broker(1))
+    delete(cluster, TopicReference("t"))
+    stopped(cluster, 0, 0)
+    assert cluster.last.replies == []
+    cluster.told()
+    cluster.live(broker(0), broker(1), broker(2, 300))
+    assert cluster.told() == []
+    assert list(cluster.sent("StopReplicaRequest")) == [2]
+    assert cluster.sent("LeaderAndIsrRequest") == {}
+    stopped(cluster, 2, 0)
+    assert "t" not in cluster.controller.image.topics
+
+
+@pytest.mark.row("R08")
+def test_a_replica_that_could_not_be_removed_holds_a_deletion_up() -> None:
+    """Its directory failed. One that the broker does not know is as good as removed."""
+    cluster = cluster_with([0], [0])
+    delete(cluster, TopicReference("t"))
+    stopped(cluster, 0, 0, error=ErrorCode.KAFKA_STORAGE_ERROR)
+    stopped(cluster, 0, 1, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert "t" in cluster.controller.image.topics
+    stopped(cluster, 0, 0)
+    assert "t" not in cluster.controller.image.topics
+
+
+def test_the_next_controller_goes_on() -> None:
+    """The mark is in the store: every replica is asked again, no state is written twice."""
+    cluster = cluster_with([0], [1])
+    delete(cluster, TopicReference("t"))
+    cluster.told()
+    cluster.term(2)
+    assert sorted(cluster.sent("StopReplicaRequest")) == [0, 1]
+    cluster.told()
+    stopped(cluster, 0, 0)
+    stopped(cluster, 1, 1)
+    assert cluster.told()[-1] == "* delete /admin/delete_topics/t"
+
+
+def test_two_requests_for_one_deletion_are_both_answered() -> None:
+    """The second one joins."""
+    cluster = cluster_with([0])
+    delete(cluster, TopicReference("t"))
+    cluster.run(Submitted(8, DeleteTopics([TopicReference("t")])))
+    assert cluster.last.writes == []
+    stopped(cluster, 0, 0)
+    assert [request_id for request_id, _ in cluster.last.replies] == [7, 8]
