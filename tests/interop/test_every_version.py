@@ -1,0 +1,460 @@
+"""The admin and offset APIs in every version that is served: old clients speak old ones, and each is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.interop.support import topic_name, until
+from tidelog.client.addresses import Address
+from tidelog.client.blocking import BlockingConnection
+from tidelog.metadata.image import ConfigResourceType
+from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import TopicId
+from tidelog.protocol import messages
+from tidelog.testing import Cluster
+
+NAME = "versions"
+
+
+@pytest.fixture(scope="module")
+def connection(broker: Cluster) -> Iterator[BlockingConnection]:
+    host, _, port = broker.bootstrap.rpartition(":")
+    client = BlockingConnection(Address(host, int(port)))
+    yield client
+    client.close()
+
+
+def create(connection: BlockingConnection, version: int = 7, **changes: Any) -> Any:
+    """Asks for a topic with settings; the answer."""
+    request = messages.CreateTopicsRequest
+    topic = request.CreatableTopic(
+        name=topic_name(NAME),
+        num_partitions=2,
+        replication_factor=1,
+        configs=[request.CreatableTopicConfig(name="retention.ms", value="1000")],
+    )
+    for name, value in changes.items():
+        setattr(topic, name, value)
+    (result,) = connection.request(request(topics=[topic], timeout_ms=10_000), version).topics
+    return result
+
+
+def created(connection: BlockingConnection) -> tuple[str, TopicId]:
+    result = create(connection)
+    assert result.error_code == ErrorCode.NONE, result
+    return result.name, result.topic_id
+
+
+@pytest.mark.row("R05")
+@pytest.mark.parametrize("version", range(2, 8))
+def test_create_topics(connection: BlockingConnection, version: int) -> None:
+    """v5 tells partitions, replicas and settings; v7 the id."""
+    result = create(connection, version)
+    assert result.error_code == ErrorCode.NONE, result
+    if version >= 5:
+        assert (result.num_partitions, result.replication_factor) == (2, 1)
+        retention = next(config for config in result.configs if config.name == "retention.ms")
+        assert (retention.value, retention.config_source) == ("1000", 1)
+    assert (result.topic_id != bytes(16)) == (version >= 7)
+
+
+@pytest.mark.row("R05")
+@pytest.mark.parametrize("version", range(2, 8))
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"name": "a b"}, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ({"name": ""}, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ({"num_partitions": 0}, ErrorCode.INVALID_PARTITIONS),
+        ({"replication_factor": 9}, ErrorCode.INVALID_REPLICATION_FACTOR),
+        (
+            {
+                "num_partitions": -1,
+                "replication_factor": -1,
+                "assignments": [
+                    messages.CreateTopicsRequest.CreatableReplicaAssignment(partition_index=0, broker_ids=[7])
+                ],
+            },
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        ),
+    ],
+)
+def test_create_topics_refused(
+    connection: BlockingConnection, version: int, changes: dict[str, Any], error: ErrorCode
+) -> None:
+    """With its reason, in every version."""
+    result = create(connection, version, **changes)
+    assert ErrorCode(result.error_code) is error
+    assert result.error_message
+
+
+def test_a_topic_named_twice_is_refused(connection: BlockingConnection) -> None:
+    """Neither of the two is created."""
+    topic = messages.CreateTopicsRequest.CreatableTopic(name=topic_name(NAME), num_partitions=1, replication_factor=1)
+    (result,) = connection.request(messages.CreateTopicsRequest(topics=[topic, topic], timeout_ms=1000), 7).topics
+    assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+
+
+@pytest.mark.row("R08")
+@pytest.mark.parametrize("version", range(1, 7))
+def test_delete_topics(connection: BlockingConnection, version: int) -> None:
+    """By name, and from v6 on by id."""
+    name, topic_id = created(connection)
+    request = messages.DeleteTopicsRequest
+    if version < 6:
+        message = request(topic_names=[name, "nobody"], timeout_ms=10_000)
+    else:
+        topics = [request.DeleteTopicState(topic_id=topic_id), request.DeleteTopicState(name="nobody")]
+        message = request(topics=topics, timeout_ms=10_000)
+    gone, unknown = connection.request(message, version).responses
+    assert (gone.name, gone.error_code) == (name, ErrorCode.NONE)
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_delete_topics_by_an_unknown_id_or_by_nothing(connection: BlockingConnection) -> None:
+    """Each has an error of its own."""
+    state = messages.DeleteTopicsRequest.DeleteTopicState
+    topics = [state(topic_id=bytes(range(16))), state(), state(name="x", topic_id=bytes(range(16)))]
+    answers = connection.request(messages.DeleteTopicsRequest(topics=topics, timeout_ms=1000), 6).responses
+    assert [answer.error_code for answer in answers] == [
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+    ]
+
+
+@pytest.mark.row("R09")
+@pytest.mark.parametrize("version", range(4))
+def test_create_partitions(connection: BlockingConnection, version: int) -> None:
+    """Upwards only."""
+    name, _ = created(connection)
+    topic = messages.CreatePartitionsRequest.CreatePartitionsTopic
+    for count, error in ((4, ErrorCode.NONE), (3, ErrorCode.INVALID_PARTITIONS)):
+        message = messages.CreatePartitionsRequest(
+            topics=[topic(name=name, count=count, assignments=None)], timeout_ms=10_000
+        )
+        (result,) = connection.request(message, version).results
+        assert (result.name, result.error_code) == (name, error)
+
+
+@pytest.mark.row("R34")
+@pytest.mark.parametrize("version", range(3))
+def test_delete_records(connection: BlockingConnection, version: int) -> None:
+    """An error for each partition."""
+    name, _ = created(connection)
+    request = messages.DeleteRecordsRequest
+    partitions = [
+        request.DeleteRecordsPartition(partition_index=index, offset=offset)
+        for index, offset in ((0, -1), (1, 5), (9, 0))
+    ]
+    message = request(topics=[request.DeleteRecordsTopic(name=name, partitions=partitions)], timeout_ms=1000)
+    (topic,) = connection.request(message, version).topics
+    assert [(found.low_watermark, found.error_code) for found in topic.partitions] == [
+        (0, ErrorCode.NONE),
+        (-1, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+
+
+def describe(
+    connection: BlockingConnection, kind: int, name: str, version: int = 4, keys: list[str] | None = None
+) -> Any:
+    request = messages.DescribeConfigsRequest
+    message = request(
+        resources=[request.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)],
+        include_synonyms=True,
+        include_documentation=version >= 3,
+    )
+    (result,) = connection.request(message, version).results
+    return result
+
+
+@pytest.mark.row("R07")
+@pytest.mark.parametrize("version", range(1, 5))
+def test_describe_configs(connection: BlockingConnection, version: int) -> None:
+    """Synonyms and sources; types and documentation from v3 on; a broker as well."""
+    name, _ = created(connection)
+    result = describe(connection, ConfigResourceType.TOPIC, name, version, ["retention.ms"])
+    (entry,) = result.configs
+    assert (entry.value, entry.config_source, entry.read_only) == ("1000", 1, False)
+    assert [synonym.name for synonym in entry.synonyms] == ["retention.ms", "log.retention.hours"]
+    if version >= 3:
+        assert entry.config_type == 5
+        assert "largest timestamp" in entry.documentation
+    broker = describe(connection, ConfigResourceType.BROKER, "0", version)
+    entries = {entry.name: entry for entry in broker.configs}
+    assert entries["broker.id"].read_only
+    assert entries["broker.id"].config_source == 4
+    assert entries["log.retention.hours"].config_source == 5
+    assert entries["ssl.key.password"].is_sensitive
+    assert entries["ssl.key.password"].value is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "error"),
+    [
+        (ConfigResourceType.TOPIC, "nobody", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (ConfigResourceType.TOPIC, "a/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (ConfigResourceType.BROKER, "9", ErrorCode.INVALID_REQUEST),
+        (ConfigResourceType.BROKER, "x", ErrorCode.INVALID_REQUEST),
+        (ConfigResourceType.BROKER_LOGGER, "0", ErrorCode.INVALID_REQUEST),
+        (77, "x", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_describe_configs_refused(connection: BlockingConnection, kind: int, name: str, error: ErrorCode) -> None:
+    """What does not exist, or is somebody else's."""
+    assert describe(connection, kind, name).error_code == error
+
+
+def value_of(connection: BlockingConnection, topic: str, name: str) -> str:
+    (entry,) = describe(connection, ConfigResourceType.TOPIC, topic, 4, [name]).configs
+    value: str = entry.value
+    return value
+
+
+@pytest.mark.row("R07")
+@pytest.mark.parametrize("version", range(3))
+def test_alter_configs_replaces_all(connection: BlockingConnection, version: int) -> None:
+    """What is not named goes back to its default."""
+    name, _ = created(connection)
+    request = messages.AlterConfigsRequest
+    resource = request.AlterConfigsResource(
+        resource_type=ConfigResourceType.TOPIC,
+        resource_name=name,
+        configs=[request.AlterableConfig(name="segment.bytes", value="5000")],
+    )
+    for validate_only, segment_bytes, retention in ((True, "1073741824", "1000"), (False, "5000", "604800000")):
+        (result,) = connection.request(request(resources=[resource], validate_only=validate_only), version).responses
+        assert (result.error_code, result.resource_name) == (ErrorCode.NONE, name)
+        assert value_of(connection, name, "segment.bytes") == segment_bytes
+        assert value_of(connection, name, "retention.ms") == retention
+
+
+def change(
+    connection: BlockingConnection, kind: int, name: str, *configs: tuple[str, int, str | None], version: int = 1
+) -> Any:
+    request = messages.IncrementalAlterConfigsRequest
+    resource = request.AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            request.AlterableConfig(name=setting, config_operation=operation, value=value)
+            for setting, operation, value in configs
+        ],
+    )
+    (result,) = connection.request(request(resources=[resource]), version).responses
+    return result
+
+
+@pytest.mark.row("R07")
+@pytest.mark.parametrize("version", range(2))
+def test_incremental_alter_configs(connection: BlockingConnection, version: int) -> None:
+    """Set, delete, append, subtract."""
+    name, _ = created(connection)
+    topic = ConfigResourceType.TOPIC
+    assert (
+        change(
+            connection, topic, name, ("segment.bytes", 0, "5000"), ("retention.ms", 1, None), version=version
+        ).error_code
+        == 0
+    )
+    assert (value_of(connection, name, "segment.bytes"), value_of(connection, name, "retention.ms")) == (
+        "5000",
+        "604800000",
+    )
+    assert change(connection, topic, name, ("cleanup.policy", 2, "compact"), version=version).error_code == 0
+    assert change(connection, topic, name, ("cleanup.policy", 3, "delete"), version=version).error_code == 0
+    assert value_of(connection, name, "cleanup.policy") == "compact"
+
+
+@pytest.mark.row("R07")
+def test_a_default_for_all_brokers(connection: BlockingConnection) -> None:
+    """The empty broker name; one broker's own goes before it, a topic's own before both."""
+    name, _ = created(connection)
+    broker = ConfigResourceType.BROKER
+    assert change(connection, broker, "", ("log.segment.bytes", 0, "5000")).error_code == 0
+    assert value_of(connection, name, "segment.bytes") == "5000"
+    (entry,) = describe(connection, broker, "").configs
+    assert (entry.name, entry.value, entry.config_source) == ("log.segment.bytes", "5000", 3)
+    assert change(connection, broker, "0", ("log.segment.bytes", 0, "6000")).error_code == 0
+    (entry,) = describe(connection, ConfigResourceType.TOPIC, name, 4, ["segment.bytes"]).configs
+    assert [(synonym.value, synonym.source) for synonym in entry.synonyms] == [
+        ("6000", 2),
+        ("5000", 3),
+        ("1073741824", 5),
+    ]
+    assert change(connection, broker, "0", ("log.segment.bytes", 1, None)).error_code == 0
+    assert change(connection, broker, "", ("log.segment.bytes", 1, None)).error_code == 0
+    assert value_of(connection, name, "segment.bytes") == "1073741824"
+
+
+@pytest.mark.row("R07")
+@pytest.mark.parametrize(
+    ("kind", "name", "configs", "error"),
+    [
+        (ConfigResourceType.TOPIC, "nobody", [("retention.ms", 0, "1")], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (ConfigResourceType.BROKER, "", [("listeners", 0, "PLAINTEXT://:1")], ErrorCode.INVALID_REQUEST),
+        (ConfigResourceType.BROKER, "0", [("log.dirs", 0, "/x")], ErrorCode.INVALID_REQUEST),
+        (ConfigResourceType.BROKER, "0", [("log.retention.ms", 0, "x")], ErrorCode.INVALID_REQUEST),
+        (ConfigResourceType.BROKER, "x", [("log.retention.ms", 0, "1")], ErrorCode.INVALID_REQUEST),
+        (ConfigResourceType.BROKER, "0", [("a", 0, "1"), ("a", 1, None)], ErrorCode.INVALID_REQUEST),
+        (ConfigResourceType.BROKER, "0", [("log.retention.ms", 0, None)], ErrorCode.INVALID_REQUEST),
+        (ConfigResourceType.BROKER, "0", [("log.retention.ms", 9, "1")], ErrorCode.INVALID_REQUEST),
+        (ConfigResourceType.BROKER_LOGGER, "0", [("root", 0, "INFO")], ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_changes_refused(
+    connection: BlockingConnection, kind: int, name: str, configs: list[tuple[str, int, str | None]], error: ErrorCode
+) -> None:
+    """Each with its reason; INVALID_CONFIG is as good as INVALID_REQUEST to every client."""
+    result = change(connection, kind, name, *configs)
+    told = ErrorCode(result.error_code)
+    assert told is error or (error, told) == (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG)
+
+
+@pytest.mark.row("R03")
+@pytest.mark.parametrize("version", range(1, 6))
+def test_describe_log_dirs(connection: BlockingConnection, version: int) -> None:
+    """v4 tells the space of the file system."""
+    name, _ = created(connection)
+    topics = [messages.DescribeLogDirsRequest.DescribableLogDirTopic(topic=name, partitions=[1])]
+    (directory,) = connection.request(messages.DescribeLogDirsRequest(topics=topics), version).results
+    assert directory.error_code == ErrorCode.NONE
+    (topic,) = directory.topics
+    (partition,) = topic.partitions
+    assert (topic.name, partition.partition_index, partition.offset_lag, partition.is_future_key) == (name, 1, 0, False)
+    assert (directory.total_bytes > 0) == (version >= 4)
+    (everything,) = connection.request(messages.DescribeLogDirsRequest(topics=None), version).results
+    assert name in {topic.name for topic in everything.topics}
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_init_producer_id(connection: BlockingConnection, version: int) -> None:
+    """Always a new id with epoch 0."""
+    first = connection.request(messages.InitProducerIdRequest(transactional_id=None), version)
+    second = connection.request(messages.InitProducerIdRequest(transactional_id=None), version)
+    assert (first.error_code, first.producer_epoch, second.producer_epoch) == (ErrorCode.NONE, 0, 0)
+    assert second.producer_id == first.producer_id + 1
+    refused = connection.request(messages.InitProducerIdRequest(transactional_id="t"), version)
+    assert refused.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if version >= 3:
+        message = messages.InitProducerIdRequest(transactional_id=None, producer_id=first.producer_id, producer_epoch=3)
+        assert connection.request(message, version).producer_epoch == 0
+        odd = messages.InitProducerIdRequest(transactional_id=None, producer_id=5)
+        assert connection.request(odd, version).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_find_coordinator(connection: BlockingConnection, version: int) -> None:
+    """This broker, for every group; from v4 on several at once."""
+    if version < 4:
+        answer = connection.request(messages.FindCoordinatorRequest(key="g"), version)
+        assert (answer.error_code, answer.node_id, answer.host) == (ErrorCode.NONE, 0, "127.0.0.1")
+        return
+    message = messages.FindCoordinatorRequest(coordinator_keys=["g", "h"], key_type=0)
+    found = connection.request(message, version).coordinators
+    assert [(coordinator.key, coordinator.node_id) for coordinator in found] == [("g", 0), ("h", 0)]
+    message = messages.FindCoordinatorRequest(coordinator_keys=["t"], key_type=1)
+    (refused,) = connection.request(message, version).coordinators
+    assert refused.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def commit(
+    connection: BlockingConnection, version: int, group: str, topic: tuple[str, TopicId], **changes: Any
+) -> list[int]:
+    """Commits offset 5 of partition 0, 6 of partition 1 and 7 of partition 9, which is not there; the errors."""
+    request = messages.OffsetCommitRequest
+    partitions = [
+        request.OffsetCommitRequestPartition(
+            partition_index=index,
+            committed_offset=offset,
+            committed_leader_epoch=0 if version >= 6 else -1,
+            committed_metadata="note",
+        )
+        for index, offset in ((0, 5), (1, 6), (9, 7))
+    ]
+    name, topic_id = topic
+    wanted = request.OffsetCommitRequestTopic(partitions=partitions)
+    if version >= 10:
+        wanted.topic_id = topic_id
+    else:
+        wanted.name = name
+    message = request(group_id=group, topics=[wanted], **changes)
+
+    def answered() -> list[int] | None:
+        (answer,) = connection.request(message, version).topics
+        errors = [partition.error_code for partition in answer.partitions]
+        return None if ErrorCode.COORDINATOR_LOAD_IN_PROGRESS in errors else errors
+
+    return until(answered, "the coordinator is loaded")
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+def test_offset_commit_and_fetch(connection: BlockingConnection, version: int) -> None:
+    """What one version commits, each version fetches."""
+    topic = created(connection)
+    group = topic_name("g")
+    connection.request(messages.FindCoordinatorRequest(key=group), 3)
+    assert commit(connection, version, group, topic) == [0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    for fetch_version in range(1, 11):
+        assert fetch(connection, fetch_version, group, topic, [0, 1, 9]) == [(5, "note"), (6, "note"), (-1, "")]
+        if fetch_version >= 2:
+            assert fetch(connection, fetch_version, group, topic, None) == [(5, "note"), (6, "note")]
+
+
+def fetch(
+    connection: BlockingConnection, version: int, group: str, topic: tuple[str, TopicId], indexes: list[int] | None
+) -> list[tuple[int, str]]:
+    """Committed offsets and metadata of the topic's partitions; None: of whatever the group has."""
+    request = messages.OffsetFetchRequest
+    name, topic_id = topic
+    if version < 8:
+        topics = None if indexes is None else [request.OffsetFetchRequestTopic(name=name, partition_indexes=indexes)]
+        answer = connection.request(request(group_id=group, topics=topics), version)
+        assert answer.error_code == ErrorCode.NONE
+        (found,) = answer.topics
+    else:
+        wanted = None
+        if indexes is not None:
+            wanted = [request.OffsetFetchRequestTopics(partition_indexes=indexes)]
+            if version >= 10:
+                wanted[0].topic_id = topic_id
+            else:
+                wanted[0].name = name
+        groups = [request.OffsetFetchRequestGroup(group_id=group, topics=wanted)]
+        (answer,) = connection.request(request(groups=groups), version).groups
+        assert (answer.group_id, answer.error_code) == (group, ErrorCode.NONE)
+        (found,) = answer.topics
+        assert found.topic_id == topic_id if version >= 10 else found.name == name
+    assert all(partition.error_code == ErrorCode.NONE for partition in found.partitions)
+    assert all(partition.committed_leader_epoch in (-1, 0) for partition in found.partitions)
+    return [(partition.committed_offset, partition.metadata) for partition in found.partitions]
+
+
+def test_commits_refused(connection: BlockingConnection) -> None:
+    """Members cannot be; unknown topics and ids are told; nothing is committed."""
+    topic = created(connection)
+    group = topic_name("g")
+    errors = commit(connection, 9, group, topic, generation_id_or_member_epoch=3, member_id="m")
+    assert errors == [ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    errors = commit(connection, 8, group, topic, generation_id_or_member_epoch=3, member_id="m")
+    assert errors[0] == ErrorCode.ILLEGAL_GENERATION
+    assert commit(connection, 9, group, ("nobody", TopicId(bytes(16)))) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 3
+    assert commit(connection, 10, group, ("", TopicId(bytes(range(16))))) == [ErrorCode.UNKNOWN_TOPIC_ID] * 3
+    assert fetch(connection, 8, group, topic, [0]) == [(-1, "")]
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_list_config_resources(connection: BlockingConnection, version: int) -> None:
+    """v0 asks for client metrics only: there are none."""
+    name, _ = created(connection)
+    answer = connection.request(messages.ListConfigResourcesRequest(), version)
+    assert answer.error_code == ErrorCode.NONE
+    listed = {(resource.resource_type, resource.resource_name) for resource in answer.config_resources}
+    if version == 0:
+        assert listed == set()
+    else:
+        assert {(ConfigResourceType.TOPIC, name), (ConfigResourceType.BROKER, "0")} <= listed
