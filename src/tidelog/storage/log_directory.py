@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import TopicPartition, format_topic_id
 from tidelog.ports.disk import replace_file
 from tidelog.storage.checkpoints import (
@@ -81,6 +82,7 @@ class LogDirectory:
         """Logs with something to flush or to checkpoint."""
         self.is_checkpointing = False
         """Whether a task that writes checkpoints is under way: it alone uses their temporary names."""
+        self._is_damaged = False
         self.created: list[str] = []
         """Partition folders made since the last sync."""
         self.needs_sync = False
@@ -221,8 +223,8 @@ class LogDirectory:
         contents: list[tuple[str, Mapping[TopicPartition, int]]] = []
         if recovery:
             contents.append((RECOVERY_POINT_CHECKPOINT, {tp: log.flushed_offset for tp, log in self.logs.items()}))
-            # Kafka leaves out starts that are a segment's own. But the removal of older segments may not be durable yet,
-            # and a power cut that brings them back must not bring back their records.
+            # Kafka leaves out starts that are a segment's own. But the removal of older segments may not be durable
+            # yet, and a power cut that brings them back must not bring back their records.
             starts = {tp: log.log_start_offset for tp, log in self.logs.items() if log.log_start_offset > 0}
             contents.append((LOG_START_CHECKPOINT, starts))
         if high_watermarks:
@@ -260,7 +262,7 @@ class LogDirectory:
         """Closes the logs, syncs, writes the checkpoints, and says that the stop was clean; releases the lock."""
         try:
             if self._failure is None:
-                changed = [log for log in self.logs.values() if log.close()]
+                changed = [log for log in self.logs.values() if self._close_log(log)]
                 if len(changed) + len(self.created) > SYNCED_ONE_BY_ONE_MAX:
                     self._disk.sync_file_system(self._path)
                 else:
@@ -271,12 +273,22 @@ class LogDirectory:
                     log.flushed_offset = log.log_end_offset
                 for path, content in self.checkpoint_writes():
                     replace_file(self._disk, path, content)
-                shutdown = encode_clean_shutdown(CleanShutdown(broker_epoch))
-                replace_file(self._disk, f"{self._path}/{CLEAN_SHUTDOWN}", shutdown)
+                if not self._is_damaged:
+                    shutdown = encode_clean_shutdown(CleanShutdown(broker_epoch))
+                    replace_file(self._disk, f"{self._path}/{CLEAN_SHUTDOWN}", shutdown)
         except OSError as error:
             self.failed(error, "closing the logs")
         finally:
             self.release()
+
+    def _close_log(self, log: Log) -> bool:
+        """`Log.close`; one whose files turn out to be damaged makes the next start recover all."""
+        try:
+            return log.close()
+        except (KafkaError, CorruptFile) as error:
+            logger.error("log_not_closed_cleanly log=%s reason=%s", log.topic_partition, error)
+            self._is_damaged = True
+            return False
 
     def release(self) -> None:
         """Gives up the lock; what was not closed is recovered at the next start."""

@@ -85,6 +85,8 @@ def load_log(
     try:
         _recover(log, damaged, recovery_point, now_ms, clean=clean, epochs_lost=epochs is None)
         end = log.segments[-1].next_offset() if log.segments else log_start_offset
+        if log.segments:
+            log.segments[-1].check_indexes()
     except (KafkaError, CorruptFile) as error:
         # The log was said to be clean and is not: nothing in its files is taken on trust.
         logger.warning("log_damaged log=%s reason=%s", topic_partition, error)
@@ -185,8 +187,10 @@ def _open_segments(
                 if suffix != TRANSACTION_INDEX:
                     damaged.add(segment)
                     disk.open(segment.path(suffix), create=True).close()
-            elif disk.stat(segment.path(suffix)).size % entry_size:
-                damaged.add(segment)
+            else:
+                index_size = disk.stat(segment.path(suffix)).size
+                if index_size % entry_size or (index_size and not size):
+                    damaged.add(segment)
     return segments, damaged
 
 

@@ -50,6 +50,7 @@ class Segment:
     """A .log file and its indexes. Not thread safe, but for lookups beside one appender."""
 
     __slots__ = (
+        "_is_unfinished",
         "_offset_index",
         "_pool",
         "_preallocated",
@@ -94,6 +95,8 @@ class Segment:
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._preallocated = False
+        self._is_unfinished = False
+        """Whether batches came since the indexes were last finished."""
 
     @classmethod
     def create(cls, pool: FilePool, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> Segment:
@@ -153,6 +156,12 @@ class Segment:
             self._pool.file(self.path(TIME_INDEX)), self.base_offset, size_max=size_max, count=count
         )
 
+    def check_indexes(self) -> None:
+        """Makes sure that both can be appended to; one that cannot be what it says is written anew."""
+        if self.size:
+            self._load_max_timestamp(blocking=True)
+            self._repaired(lambda: (self.offset_index.tail(), self.time_index.tail()))
+
     def preallocate_indexes(self) -> None:
         """Makes the index files as long as they may become, as those of an active segment are."""
         if not self._preallocated:
@@ -186,6 +195,7 @@ class Segment:
             size = header.length + 12
             position += size
             self.bytes_since_index_entry += size
+        self._is_unfinished = True
         if self.first_timestamp is None and self.size == 0:
             self.first_timestamp = batches[0][1].max_timestamp
         self.size = position
@@ -238,7 +248,7 @@ class Segment:
             self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
         changed = self.offset_index.trim()
         changed = self.time_index.trim() or changed
-        self._preallocated = False
+        self._preallocated = self._is_unfinished = False
         return changed
 
     # Finding.
@@ -266,6 +276,16 @@ class Segment:
             header = read_header(buffer, at)
             if position + header.size > end:
                 return
+            if (
+                not 0
+                <= header.base_offset - self.base_offset
+                <= header.last_offset - self.base_offset
+                <= RELATIVE_OFFSET_MAX
+            ):
+                raise InvalidBatch(
+                    ErrorCode.CORRUPT_MESSAGE,
+                    f"{self.path(LOG)} has a batch of offsets {header.base_offset} to {header.last_offset} at {position}",
+                )
             yield FoundBatch(position, header)
             position += header.size
 
@@ -395,6 +415,7 @@ class Segment:
             index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
         self._preallocated = False
+        self._is_unfinished = True
         cut = 0
         if found is not None:
             cut = self.size - found.position
@@ -484,7 +505,7 @@ class Segment:
 
     def close(self) -> bool:
         """Finishes the indexes, as Kafka does, and closes the files; true if that changed a file."""
-        changed = (self._preallocated or self._offset_index is not None) and self._finish_indexes()
+        changed = (self._preallocated or self._is_unfinished) and self._finish_indexes()
         if self.config.preallocate:
             with self.log_file as file:
                 if file.size() != self.size:

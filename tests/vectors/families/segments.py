@@ -141,7 +141,8 @@ def _check_segment(segment: Segment, expected: dict[str, Any]) -> None:
         for position, header in segment.headers(0)
     ]
     assert batches == expected["batches"]
-    # Recovery builds the index anew: equal to the one written while appending, unless a truncation or a restart shifted the interval.
+    # Recovery builds the index anew: equal to the one written while appending, unless a truncation or a restart
+    # shifted the interval.
     for entries, wanted in (
         (segment.offset_index.entries(), expected["offset_index"]),
         (segment.time_index.entries(), expected["time_index"]),
@@ -171,7 +172,8 @@ def _check_lookups(log: Log, expected: dict[str, Any]) -> None:
 
 
 def _check_files(folder: Path, before: dict[str, bytes], expected: dict[str, Any], *, clean: bool) -> None:
-    """A load and a clean stop change nothing, but for snapshots that belong to no segment any more (Kafka removes them too)."""
+    """A load and a clean stop change nothing, but for snapshots that belong to no segment any more (Kafka removes
+    them too)."""
     after = {path.name: path.read_bytes() for path in folder.iterdir()}
     bases = {f"{segment['base_offset']:020d}.snapshot" for segment in expected["segments"]}
     newest = max((name for name in before if name.endswith(".snapshot")), default="")

@@ -1,0 +1,84 @@
+"""Descriptors under a limit."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from tests.unit.storage.support import FaultyDisk
+
+from tidelog.ports.disk import FileRange
+from tidelog.storage.file_pool import FilePool, PooledFile
+
+
+def pool_of(root: Path, count: int, capacity: int) -> tuple[FaultyDisk, FilePool, list[PooledFile]]:
+    disk = FaultyDisk()
+    pool = FilePool(disk, capacity)
+    for number in range(count):
+        (root / str(number)).write_bytes(f"{number}".encode())
+    return disk, pool, [pool.file(str(root / str(number))) for number in range(count)]
+
+
+def test_files_open_again_when_used(tmp_path: Path) -> None:
+    """Whoever uses a file does not notice that it was closed."""
+    disk, pool, files = pool_of(tmp_path, 20, 5)
+    for _ in range(3):
+        for number, pooled in enumerate(files):
+            with pooled as file:
+                assert file.pread(10, 0) == f"{number}".encode()
+            assert len(disk.open_files) <= 5
+    assert pool.open_count == 5
+
+
+def test_a_file_in_use_stays_open(tmp_path: Path) -> None:
+    """Above the limit too; the next one that is free goes instead."""
+    disk, _, files = pool_of(tmp_path, 10, 2)
+    with files[0] as first, files[1], files[2]:
+        for pooled in files[3:]:
+            with pooled:
+                pass
+        assert first.pread(1, 0) == b"0"
+        assert len(disk.open_files) >= 3
+    with files[9]:
+        assert len(disk.open_files) <= 4
+
+
+def test_a_range_keeps_its_file_open(tmp_path: Path) -> None:
+    """Until it is released, and closing the file meanwhile waits for that."""
+    disk, pool, files = pool_of(tmp_path, 3, 1)
+    with files[0] as file:
+        part = FileRange(file, 0, 1, files[0])
+    files[0].close()
+    pool.close()
+    assert part.read() == b"0"
+    part.release()
+    part.release()
+    assert disk.open_files == set()
+
+
+def test_a_full_table_of_descriptors_makes_room(tmp_path: Path) -> None:
+    """EMFILE closes what is not in use, and tries once more."""
+    disk, _, files = pool_of(tmp_path, 4, 100)
+    for pooled in files[:3]:
+        with pooled:
+            pass
+
+    def fault(operation: str, path: str) -> OSError | None:
+        return OSError(errno.EMFILE, os.strerror(errno.EMFILE)) if operation == "open" and disk.open_files else None
+
+    disk.fault = fault
+    with files[3] as file:
+        assert file.pread(1, 0) == b"3"
+        with pytest.raises(OSError, match="Too many open files"), files[0]:
+            pass
+
+
+def test_an_absent_file_leaves_no_trace(tmp_path: Path) -> None:
+    """A failed open does not count as open."""
+    _, pool, _ = pool_of(tmp_path, 0, 5)
+    for _ in range(10):
+        with pytest.raises(FileNotFoundError), pool.file(str(tmp_path / "none")):
+            pass
+    assert pool.open_count == 0

@@ -1,0 +1,203 @@
+"""Appending: offsets, what is refused, what is rewritten, and that the disk may fail."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+from tests.unit.storage.support import NOW_MS, TP, FaultyDisk, batch, fill, marker, open_log, open_manager, read_all
+
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.records.batch import Codec, TimestampType, check_crc, read_header, read_records
+from tidelog.storage.log import AppendOrigin
+from tidelog.storage.log_config import LogConfig
+
+
+def test_batches_get_consecutive_offsets_and_the_leader_epoch(tmp_path: Path) -> None:
+    """The first offset of each append is the end of the one before."""
+    _, log = open_log(tmp_path)
+    first = log.append(batch(b"a", b"b"), leader_epoch=7, now_ms=NOW_MS)
+    second = log.append(batch(b"c"), leader_epoch=7, now_ms=NOW_MS)
+    assert (first.first_offset, first.last_offset, second.first_offset, log.log_end_offset) == (0, 1, 2, 3)
+    assert [record.value for record in read_all(log)] == [b"a", b"b", b"c"]
+    data = log.read(0, 1 << 20, up_to_offset=3).ranges[0].read()
+    assert read_header(data).partition_leader_epoch == 7
+    assert log.epochs.entries == [(7, 0)]
+
+
+def test_bytes_are_written_as_they_came(tmp_path: Path) -> None:
+    """Only base offset and leader epoch differ from what the producer sent, and they are patched in place."""
+    _, log = open_log(tmp_path)
+    fill(log, 3)
+    sent = batch(b"x", b"y", codec=Codec.LZ4)
+    before = bytes(sent)
+    log.append(sent, leader_epoch=4, now_ms=NOW_MS)
+    stored = log.read(3, 1 << 20, up_to_offset=5).ranges[0].read()
+    assert stored == sent
+    assert stored[16:] == before[16:]
+    assert (stored[:8], stored[12:16]) == ((3).to_bytes(8, "big"), (4).to_bytes(4, "big"))
+
+
+def test_read_only_bytes_are_copied(tmp_path: Path) -> None:
+    """A caller's immutable buffer is left alone."""
+    _, log = open_log(tmp_path)
+    fill(log, 1)
+    sent = bytes(batch(b"x"))
+    log.append(memoryview(sent), leader_epoch=1, now_ms=NOW_MS)
+    assert read_header(sent).base_offset == 0
+    assert log.log_end_offset == 2
+
+
+def test_a_batch_above_max_message_bytes_is_refused(tmp_path: Path) -> None:
+    """MESSAGE_TOO_LARGE in Kafka's words, and nothing is appended."""
+    _, log = open_log(tmp_path, config=LogConfig(max_message_bytes=200))
+    with pytest.raises(KafkaError, match="exceeds the maximum configured value of 200") as refused:
+        log.append(batch(b"x" * 500), leader_epoch=0, now_ms=NOW_MS)
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert (log.log_end_offset, log.size) == (0, 0)
+
+
+def test_batches_above_the_segment_size_are_refused(tmp_path: Path) -> None:
+    """RECORD_LIST_TOO_LARGE: they would fit into no segment."""
+    _, log = open_log(tmp_path, config=LogConfig(segment_bytes=300))
+    with pytest.raises(KafkaError) as refused:
+        log.append(batch(b"x" * 500), leader_epoch=0, now_ms=NOW_MS)
+    assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+@pytest.mark.parametrize("position", [20, 60, 80])
+def test_a_corrupt_batch_is_refused(tmp_path: Path, position: int) -> None:
+    """A bit flipped on the way shows in the checksum."""
+    _, log = open_log(tmp_path)
+    broken = batch(b"value of some length")
+    broken[position] ^= 1
+    with pytest.raises(KafkaError) as refused:
+        log.append(broken, leader_epoch=0, now_ms=NOW_MS)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("shift", [-10_001, 10_001])
+def test_timestamps_out_of_range_are_refused(tmp_path: Path, shift: int) -> None:
+    """INVALID_TIMESTAMP past message.timestamp.before.max.ms and after.max.ms; the bound itself is allowed."""
+    config = LogConfig(message_timestamp_before_max_ms=10_000, message_timestamp_after_max_ms=10_000)
+    _, log = open_log(tmp_path, config=config)
+    with pytest.raises(KafkaError) as refused:
+        log.append(batch(b"x", timestamp=NOW_MS + shift), leader_epoch=0, now_ms=NOW_MS)
+    assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
+    log.append(batch(b"x", timestamp=NOW_MS + (10_000 if shift > 0 else -10_000)), leader_epoch=0, now_ms=NOW_MS)
+
+
+def test_a_compacted_topic_needs_keys(tmp_path: Path) -> None:
+    """INVALID_RECORD, compressed or not; the topic is accepted though nothing is compacted yet."""
+    _, log = open_log(tmp_path, config=LogConfig(cleanup_policy=frozenset({"compact"})))
+    for codec in (Codec.NONE, Codec.ZSTD):
+        with pytest.raises(KafkaError) as refused:
+            log.append(batch(b"x", key=None, codec=codec), leader_epoch=0, now_ms=NOW_MS)
+        assert refused.value.code is ErrorCode.INVALID_RECORD
+    assert log.append(batch(b"x"), leader_epoch=0, now_ms=NOW_MS).first_offset == 0
+
+
+def test_log_append_time_replaces_the_producers(tmp_path: Path) -> None:
+    """All records of the batch get the time of appending, under a valid checksum."""
+    _, log = open_log(tmp_path, config=LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
+    info = log.append(batch(b"x", b"y", timestamp=5), leader_epoch=0, now_ms=NOW_MS)
+    assert info.log_append_time_ms == info.max_timestamp == NOW_MS
+    data = log.read(0, 1 << 20, up_to_offset=2).ranges[0].read()
+    check_crc(data, 0, read_header(data))
+    assert [record.timestamp for record in read_records(data)] == [NOW_MS, NOW_MS]
+
+
+@pytest.mark.row("R37")
+@pytest.mark.parametrize("target", list(Codec))
+@pytest.mark.parametrize("source", list(Codec))
+def test_a_topics_compression_wins(tmp_path: Path, source: Codec, target: Codec) -> None:
+    """Batches of any codec are stored with compression.type's, their records unchanged."""
+    _, log = open_log(tmp_path, config=LogConfig(compression_type=target))
+    fill(log, 1)
+    sent = batch(b"one" * 50, None, b"three", codec=source, producer_id=9, producer_epoch=1, base_sequence=0)
+    log.append(sent, leader_epoch=2, now_ms=NOW_MS)
+    data = log.read(1, 1 << 20, up_to_offset=4).ranges[0].read()
+    header = read_header(data)
+    check_crc(data, 0, header)
+    assert (header.codec, header.base_offset, header.producer_id) == (target, 1, 9)
+    assert [(record.offset, record.value) for record in read_records(data)] == [
+        (1, b"one" * 50),
+        (2, None),
+        (3, b"three"),
+    ]
+
+
+@pytest.mark.row("R37")
+@pytest.mark.parametrize("codec", list(Codec))
+def test_the_producers_compression_is_kept(tmp_path: Path, codec: Codec) -> None:
+    """compression.type=producer stores what was sent."""
+    _, log = open_log(tmp_path)
+    log.append(batch(b"one" * 50, codec=codec), leader_epoch=0, now_ms=NOW_MS)
+    assert read_header(log.read(0, 1 << 20, up_to_offset=1).ranges[0].read()).codec is codec
+
+
+def test_a_follower_keeps_the_leaders_bytes(tmp_path: Path) -> None:
+    """Offsets and epochs are the leader's, gaps included; a batch cut short is left for the next fetch."""
+    _, leader = open_log(tmp_path / "leader")
+    fill(leader, 5, leader_epoch=3)
+    data = leader.read(0, 1 << 20, up_to_offset=5).ranges[0].read()
+    _, follower = open_log(tmp_path / "follower")
+    info = follower.append_as_follower(data[:-1])
+    assert (info.first_offset, info.last_offset) == (0, 3)
+    follower.append_as_follower(data[len(data) // 5 * 4 :])
+    assert (tmp_path / "follower/topicone-0/00000000000000000000.log").read_bytes() == data
+    assert follower.epochs.entries == [(3, 0)]
+    with pytest.raises(KafkaError) as refused:
+        follower.append_as_follower(data)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_clients_write_no_control_batches_but_coordinators_do(tmp_path: Path) -> None:
+    """A control batch from a client could end another's transaction."""
+    _, log = open_log(tmp_path)
+    control = marker(1, commit=True)
+    with pytest.raises(KafkaError) as refused:
+        log.append(bytearray(control), leader_epoch=0, now_ms=NOW_MS)
+    assert refused.value.code is ErrorCode.INVALID_RECORD
+    log.append(control, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    assert log.log_end_offset == 1
+
+
+@pytest.mark.row("R03")
+def test_a_full_disk_keeps_what_was_acknowledged(tmp_path: Path) -> None:
+    """ENOSPC half-way through a write: the torn bytes go, the directory goes offline, a restart finds all the rest."""
+    disk = FaultyDisk()
+    failed: list[str] = []
+    manager, log = open_log(tmp_path, disk=disk, on_directory_failure=failed.append)
+    fill(log, 10)
+    disk.fail("pwrite", ".log", errno.ENOSPC)
+    with pytest.raises(KafkaError, match="No space left") as refused:
+        fill(log, 1)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert failed == [str(tmp_path)] == manager.offline_directories
+    assert manager.has_failed
+    with pytest.raises(KafkaError) as offline:
+        log.read(0, 100, up_to_offset=10)
+    assert offline.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert disk.open_files == set()
+    manager.abandon()
+    again = open_manager(tmp_path).get(TP)
+    assert again is not None
+    assert [record.offset for record in read_all(again)] == list(range(10))
+
+
+def test_too_many_open_files_is_no_failure_of_the_directory(tmp_path: Path) -> None:
+    """EMFILE refuses the append, says what to do, and the log serves on."""
+    disk = FaultyDisk()
+    manager, log = open_log(tmp_path, disk=disk)
+    fill(log, 1)
+    log.release_files()
+    disk.fail("open", ".log", errno.EMFILE)
+    with pytest.raises(KafkaError, match="ulimit -n"):
+        fill(log, 1)
+    disk.fault = lambda _operation, _path: None
+    fill(log, 1)
+    assert manager.offline_directories == []
+    assert log.log_end_offset == 2

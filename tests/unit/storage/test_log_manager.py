@@ -1,0 +1,378 @@
+"""The logs of a broker over several directories: placement, identity, failure, removal."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from tests.unit.storage.support import (
+    NOW_MS,
+    TOPIC_ID,
+    TP,
+    FaultyDisk,
+    StandingClock,
+    fill,
+    open_log,
+    open_manager,
+    read_all,
+)
+
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import TopicId, TopicPartition
+from tidelog.storage.errors import (
+    CorruptFile,
+    InvalidLogFolder,
+    LogDirectoryLocked,
+    NoLogDirectory,
+    WrongLogDirectory,
+)
+from tidelog.storage.log_config import LogConfig
+from tidelog.storage.log_manager import LogManager, LogManagerSettings, NewLog
+from tidelog.storage.tasks import run_now
+
+
+def directories(root: Path, count: int = 3) -> list[Path]:
+    return [root / f"d{number}" for number in range(count)]
+
+
+def counts(manager: LogManager) -> list[int]:
+    return [len(directory.logs) for directory in manager.directories]
+
+
+@pytest.mark.row("R03")
+def test_a_new_log_goes_where_the_fewest_logs_are(tmp_path: Path) -> None:
+    """By count, not by bytes; the directory asked for wins."""
+    manager = open_manager(*directories(tmp_path))
+    for number in range(7):
+        manager.create(TopicPartition("t", number), TOPIC_ID)
+    assert counts(manager) == [3, 2, 2]
+    manager.create(TopicPartition("wanted", 0), TOPIC_ID, log_dir=str(tmp_path / "d0"))
+    assert counts(manager) == [4, 2, 2]
+    with pytest.raises(KafkaError) as refused:
+        manager.create(TopicPartition("wanted", 1), TOPIC_ID, log_dir="/elsewhere")
+    assert refused.value.code is ErrorCode.LOG_DIR_NOT_FOUND
+
+
+@pytest.mark.row("R03")
+def test_one_directory_fails_and_the_others_serve(tmp_path: Path) -> None:
+    """Its partitions answer KAFKA_STORAGE_ERROR, new logs go elsewhere, what it held is not created anew."""
+    disk = FaultyDisk()
+    failed: list[str] = []
+    manager = open_manager(*directories(tmp_path, 2), disk=disk, on_directory_failure=failed.append)
+    first, second = (manager.create(TopicPartition("t", number), TOPIC_ID) for number in range(2))
+    fill(first, 1)
+    disk.fail("pwrite", "/d0/")
+    with pytest.raises(KafkaError) as refused:
+        fill(first, 1)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert failed == manager.offline_directories == [str(tmp_path / "d0")]
+    assert not manager.has_failed
+    fill(second, 2)
+    assert manager.create(TopicPartition("t", 2), TOPIC_ID).directory == str(tmp_path / "d1/t-2")
+    assert manager.get(TopicPartition("t", 0)) is first
+    with pytest.raises(KafkaError) as unknown:
+        manager.create(TopicPartition("t", 9), TOPIC_ID, is_new=False)
+    assert unknown.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    manager.run_due(10**7)
+    manager.close()
+    assert not (tmp_path / "d0/.kafka_cleanshutdown").exists()
+    assert (tmp_path / "d1/.kafka_cleanshutdown").exists()
+
+
+@pytest.mark.row("R03")
+def test_the_last_directory_gone_is_the_end(tmp_path: Path) -> None:
+    """At the start it is an error that names every reason; while running `has_failed` says it."""
+    disk = FaultyDisk()
+    manager = open_manager(*directories(tmp_path, 2), disk=disk)
+    logs = [manager.create(TopicPartition("t", number), TOPIC_ID) for number in range(2)]
+    disk.fail("pwrite", ".log")
+    for log in logs:
+        with pytest.raises(KafkaError):
+            fill(log, 1)
+    assert manager.has_failed
+    with pytest.raises(KafkaError):
+        manager.create(TopicPartition("t", 2), TOPIC_ID)
+    manager.abandon()
+    disk.fail("list", "")
+    with pytest.raises(NoLogDirectory, match=r"d0.*d1"):
+        open_manager(*directories(tmp_path, 2), disk=disk)
+
+
+@pytest.mark.row("R36")
+def test_a_failed_fsync_is_never_tried_again(tmp_path: Path) -> None:
+    """What is on disk is unknown then: the directory goes offline, nothing more counts as flushed."""
+    disk = FaultyDisk()
+    manager, log = open_log(tmp_path, disk=disk, config=LogConfig(flush_messages=1))
+    fill(log, 3)
+    tasks = manager.flush_tasks()
+    disk.fail("fsync", ".log")
+    for task in tasks:
+        run_now(task)
+    assert log.flushed_offset == 0
+    assert manager.offline_directories == [str(tmp_path)]
+    syncs = disk.count("fsync")
+    disk.fault = lambda _operation, _path: None
+    manager.run_due(10**9)
+    manager.close()
+    assert disk.count("fsync") == syncs
+
+
+@pytest.mark.row("R36")
+def test_flush_messages_flushes_by_count(tmp_path: Path) -> None:
+    """With 1 every append is to be flushed; one flush covers what was appended before it began."""
+    disk = FaultyDisk()
+    manager, log = open_log(tmp_path, disk=disk, config=LogConfig(flush_messages=1))
+    fill(log, 3)
+    (task,) = manager.flush_tasks()
+    fill(log, 2)
+    run_now(task)
+    assert log.flushed_offset == 3
+    (task,) = manager.flush_tasks()
+    run_now(task)
+    assert log.flushed_offset == 5
+    assert manager.flush_tasks() == []
+    manager.set_config(TP, LogConfig(flush_messages=3))
+    fill(log, 2)
+    assert manager.flush_tasks() == []
+    fill(log, 1)
+    assert len(manager.flush_tasks()) == 1
+
+
+@pytest.mark.row("R36")
+def test_flush_ms_flushes_by_age(tmp_path: Path) -> None:
+    """Of the oldest record that is not flushed."""
+    clock = StandingClock()
+    manager, log = open_log(tmp_path, clock=clock, config=LogConfig(flush_ms=5000))
+    fill(log, 1)
+    clock.now_ms += 4_999
+    fill(log, 1, timestamp=NOW_MS + 4_999)
+    manager.run_due(clock.monotonic_ms())
+    assert log.flushed_offset == 0
+    assert manager.next_due_ms() <= clock.monotonic_ms() + 1000
+    clock.now_ms += 1
+    manager.run_due(clock.monotonic_ms())
+    assert log.flushed_offset == 2
+    clock.now_ms += 10_000
+    assert not [task for task in manager.due_tasks(clock.monotonic_ms()) if "flush" in repr(task)]
+
+
+def test_a_flush_across_a_truncation_counts_for_nothing(tmp_path: Path) -> None:
+    """What it made durable may be gone, and other records stand at those offsets."""
+    _, log = open_log(tmp_path)
+    fill(log, 5)
+    task = log.flush_task()
+    assert task is not None
+    log.truncate_to(2)
+    fill(log, 5)
+    run_now(task)
+    assert log.flushed_offset == 0
+
+
+def test_many_logs_are_made_durable_by_one_sync(tmp_path: Path) -> None:
+    """1,000 partitions in one request cost one sync of the file system; a few are synced one by one."""
+    disk = FaultyDisk()
+    manager = open_manager(tmp_path, disk=disk)
+    disk.operations.clear()
+    created = manager.create_many(NewLog(TopicPartition("t", number), TOPIC_ID) for number in range(100))
+    assert not [one for one in created if isinstance(one, KafkaError)]
+    assert disk.count("fsync") + disk.count("fsync_directory") + disk.count("sync_file_system") == 0
+    task = manager.durability_task()
+    assert task is not None
+    run_now(task)
+    assert (disk.count("sync_file_system"), disk.count("fsync")) == (1, 0)
+    assert manager.durability_task() is None
+    manager.create(TP, TOPIC_ID)
+    task = manager.durability_task()
+    assert task is not None
+    run_now(task)
+    assert (disk.count("sync_file_system"), disk.count("fsync"), disk.count("fsync_directory")) == (1, 1, 2)
+
+
+def test_thousands_of_logs_need_few_descriptors(tmp_path: Path) -> None:
+    """Files are opened when used and closed when others need them more."""
+    disk = FaultyDisk()
+    manager = open_manager(tmp_path, disk=disk, settings=LogManagerSettings(open_files_max=10))
+    logs = [manager.create(TopicPartition("t", number), TOPIC_ID) for number in range(100)]
+    for _ in range(2):
+        for log in logs:
+            fill(log, 1)
+            assert len(read_all(log)) == log.log_end_offset
+    assert len(disk.open_files) <= 10
+    manager.close()
+    assert disk.open_files == set()
+
+
+def test_everything_is_found_again(tmp_path: Path) -> None:
+    """Logs, topic ids, high watermarks, over two directories."""
+    manager = open_manager(*directories(tmp_path, 2))
+    for number in range(4):
+        log = manager.create(TopicPartition("t.x-y", number), TopicId(bytes([number + 1] * 16)))
+        fill(log, number)
+        log.update_high_watermark(max(number - 1, 0))
+    manager.close()
+    manager = open_manager(*directories(tmp_path, 2))
+    found = {log.topic_partition.partition: log for log in manager.logs()}
+    for number in range(4):
+        log = found[number]
+        assert log.topic_id == bytes([number + 1] * 16)
+        assert (log.log_end_offset, log.high_watermark) == (number, max(number - 1, 0))
+    assert (tmp_path / "d0/replication-offset-checkpoint").read_text() == "0\n2\nt.x-y 0 0\nt.x-y 2 1\n"
+
+
+def test_another_topic_of_that_name_is_not_served(tmp_path: Path) -> None:
+    """INCONSISTENT_TOPIC_ID; a log from before topic ids takes the first it is told."""
+    manager, _ = open_log(tmp_path)
+    with pytest.raises(KafkaError) as refused:
+        manager.create(TP, TopicId(bytes([9] * 16)))
+    assert refused.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
+    old = manager.create(TopicPartition("old", 0), None)
+    manager.create(TopicPartition("old", 0), TOPIC_ID)
+    assert old.topic_id == TOPIC_ID
+    assert (tmp_path / "old-0/partition.metadata").read_bytes() == b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
+
+
+def test_a_deleted_log_goes_after_the_delay(tmp_path: Path) -> None:
+    """Renamed at once, so that the name is free; removed later, or at the next start."""
+    manager, log = open_log(tmp_path, config=LogConfig(file_delete_delay_ms=1000))
+    fill(log, 1)
+    assert manager.delete(TP)
+    assert not manager.delete(TP)
+    assert manager.get(TP) is None
+    with pytest.raises(KafkaError) as gone:
+        log.read(0, 1, up_to_offset=1)
+    assert gone.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    (folder,) = (path for path in tmp_path.iterdir() if path.name.endswith("-delete"))
+    assert folder.name.startswith("topicone-0.")
+    assert manager.create(TP, TOPIC_ID).log_end_offset == 0
+    manager.run_due(0)
+    manager.run_due(999)
+    assert folder.exists()
+    manager.run_due(1000)
+    assert not folder.exists()
+    manager.delete(TP)
+    manager.abandon()
+    manager = open_manager(tmp_path)
+    manager.run_due(0)
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+
+
+def test_a_stray_log_is_put_aside_and_kept(tmp_path: Path) -> None:
+    """The cluster may have forgotten it by mistake."""
+    manager, log = open_log(tmp_path)
+    fill(log, 3)
+    assert manager.mark_stray(TP)
+    (stray,) = (path for path in tmp_path.iterdir() if path.name.endswith("-stray"))
+    manager.run_due(10**9)
+    manager.abandon()
+    manager = open_manager(tmp_path)
+    manager.run_due(10**9)
+    assert manager.get(TP) is None
+    assert (stray / "00000000000000000000.log").stat().st_size > 0
+
+
+def test_the_longest_topic_name_can_be_deleted(tmp_path: Path) -> None:
+    """249 characters leave no room for the mark: the name is cut."""
+    manager = open_manager(tmp_path)
+    longest = TopicPartition("x" * 249, 0)
+    manager.create(longest, TOPIC_ID)
+    assert manager.delete(longest)
+
+
+def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
+    """By another broker, or because it is named twice."""
+    manager = open_manager(tmp_path)
+    with pytest.raises(LogDirectoryLocked, match="Another process is using this directory"):
+        open_manager(tmp_path)
+    manager.close()
+    with pytest.raises(LogDirectoryLocked):
+        open_manager(tmp_path, tmp_path)
+    open_manager(tmp_path).close()
+
+
+@pytest.mark.parametrize(("broker_id", "cluster_id"), [(1, "cluster"), (0, "other")])
+def test_a_directory_of_another_owner_is_refused(tmp_path: Path, broker_id: int, cluster_id: str) -> None:
+    """meta.properties says whose it is."""
+    open_manager(tmp_path).close()
+    with pytest.raises(WrongLogDirectory, match=r"meta\.properties"):
+        open_manager(tmp_path, broker_id=broker_id, cluster_id=cluster_id)
+    open_manager(tmp_path, cluster_id=None).close()
+
+
+def test_a_directory_formatted_for_kraft_is_understood(tmp_path: Path) -> None:
+    """Version 1 of meta.properties, which has node.id; it is left as it is."""
+    content = b"#\n#Tue Nov 14\nnode.id=0\nversion=1\ncluster.id=cluster\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"
+    (tmp_path / "meta.properties").write_bytes(content)
+    manager = open_manager(tmp_path)
+    assert manager.cluster_id == "cluster"
+    manager.close()
+    assert (tmp_path / "meta.properties").read_bytes() == content
+
+
+@pytest.mark.parametrize("content", [b"version=7\n", b"\xff\xfe", b"version=0\nbroker.id=one\n", b"rubbish\n"])
+def test_unreadable_meta_properties_stop_the_start(tmp_path: Path, content: bytes) -> None:
+    """Guessing whose records these are would be worse."""
+    (tmp_path / "meta.properties").write_bytes(content)
+    with pytest.raises(CorruptFile, match=r"meta\.properties"):
+        open_manager(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["notapartition", "bad topic-0", "..-0", "x" * 250 + "-0", "t-99999999999"])
+def test_a_folder_that_is_no_partitions_is_refused(tmp_path: Path, name: str) -> None:
+    """The message names it and says what to do; nothing is deleted."""
+    (tmp_path / name).mkdir()
+    with pytest.raises(InvalidLogFolder, match="move it out of the log directory"):
+        open_manager(tmp_path)
+    assert (tmp_path / name).exists()
+    (tmp_path / name).rmdir()
+    (tmp_path / "lost+found").mkdir()
+    open_manager(tmp_path).close()
+
+
+def test_a_partition_in_two_directories_is_refused(tmp_path: Path) -> None:
+    """One of them is old, and only people can know which."""
+    for directory in directories(tmp_path, 2):
+        manager, _ = open_log(directory)
+        manager.close()
+    with pytest.raises(WrongLogDirectory, match="Duplicate log directories"):
+        open_manager(*directories(tmp_path, 2))
+
+
+def test_a_directory_that_cannot_be_written_is_offline(tmp_path: Path) -> None:
+    """Read-only, or no directory at all: the others serve."""
+    disk = FaultyDisk()
+    disk.fail("make_directories", "/d0", errno.EROFS)
+    manager = open_manager(*directories(tmp_path, 2), disk=disk)
+    assert manager.offline_directories == [str(tmp_path / "d0")]
+    assert os.strerror(errno.EROFS) in str(manager.directories[0].failure)
+    assert manager.create(TP, TOPIC_ID).directory.startswith(str(tmp_path / "d1"))
+
+
+def test_an_unreadable_checkpoint_means_recovery(tmp_path: Path) -> None:
+    """It costs time, never records; what a checkpoint alone knows falls back to what is safe."""
+    manager, log = open_log(tmp_path)
+    fill(log, 5)
+    manager.close()
+    (tmp_path / "recovery-point-offset-checkpoint").write_bytes(b"0\n7\nrubbish\n")
+    (tmp_path / "replication-offset-checkpoint").write_bytes(b"\x80")
+    again = open_manager(tmp_path).get(TP)
+    assert again is not None
+    assert (again.log_end_offset, again.high_watermark) == (5, 0)
+
+
+def test_checkpoints_are_written_when_they_change(tmp_path: Path) -> None:
+    """High watermarks each 5 s, recovery points each minute; what did not change is not written."""
+    disk = FaultyDisk()
+    manager, log = open_log(tmp_path, disk=disk)
+    fill(log, 5)
+    log.update_high_watermark(4)
+    manager.run_due(5000)
+    assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\ntopicone 0 4\n"
+    assert not (tmp_path / "recovery-point-offset-checkpoint").exists()
+    before = disk.count("rename")
+    manager.run_due(10_000)
+    assert disk.count("rename") == before
+    manager.run_due(60_000)
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\ntopicone 0 0\n"
+    assert (tmp_path / "topicone-0/leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"

@@ -1,0 +1,185 @@
+"""Idempotent and transactional producers, as a partition's log knows them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.unit.storage.support import NOW_MS, TP, StandingClock, batch, marker, open_log, open_manager
+
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.storage.log import AppendInfo, AppendOrigin, Log
+from tidelog.storage.log_config import LogConfig
+from tidelog.storage.log_manager import LogManagerSettings
+
+
+def send(
+    log: Log, sequence: int, *, epoch: int = 0, producer: int = 5, count: int = 1, transactional: bool = False
+) -> AppendInfo:
+    """One batch of `count` records of a producer, each time with another timestamp."""
+    sent = batch(
+        *[b"v"] * count,
+        timestamp=NOW_MS + sequence % 1000,
+        producer_id=producer,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=transactional,
+    )
+    return log.append(sent, leader_epoch=0, now_ms=NOW_MS)
+
+
+def end(log: Log, *, commit: bool, producer: int = 5, coordinator_epoch: int = 0) -> AppendInfo:
+    control = marker(producer, commit=commit, coordinator_epoch=coordinator_epoch)
+    return log.append(control, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+
+
+def test_the_last_five_batches_are_remembered(tmp_path: Path) -> None:
+    """Repeats of them are duplicates with the first offset; an older one is out of order."""
+    _, log = open_log(tmp_path)
+    for sequence in range(7):
+        send(log, sequence)
+    for sequence in range(2, 7):
+        again = send(log, sequence)
+        assert again.duplicate
+        assert (again.first_offset, again.last_offset, again.log_append_time_ms) == (
+            sequence,
+            sequence,
+            NOW_MS + sequence,
+        )
+    with pytest.raises(KafkaError) as refused:
+        send(log, 1)
+    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.log_end_offset == 7
+
+
+def test_a_gap_is_refused_and_the_next_one_is_not(tmp_path: Path) -> None:
+    """OUT_OF_ORDER_SEQUENCE_NUMBER leaves the state as it was."""
+    _, log = open_log(tmp_path)
+    send(log, 0, count=3)
+    with pytest.raises(KafkaError, match=re.escape("4 (incoming seq. number), 2 (current end")) as refused:
+        send(log, 4)
+    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(log, 3).first_offset == 3
+
+
+def test_an_unknown_producer_may_begin_anywhere(tmp_path: Path) -> None:
+    """Its earlier records may have gone by retention."""
+    _, log = open_log(tmp_path)
+    assert send(log, 17).first_offset == 0
+    assert send(log, 18).first_offset == 1
+
+
+def test_sequences_wrap(tmp_path: Path) -> None:
+    """After 2147483647 comes 0, within a batch too."""
+    _, log = open_log(tmp_path)
+    send(log, 2**31 - 2, count=3)
+    assert log.producers.entries[5].last_sequence == 0
+    assert send(log, 2**31 - 2, count=3).duplicate
+    assert not send(log, 1).duplicate
+
+
+def test_an_older_epoch_is_fenced_and_a_newer_begins_at_zero(tmp_path: Path) -> None:
+    """INVALID_PRODUCER_EPOCH for the zombie; the new epoch's sequences start over."""
+    _, log = open_log(tmp_path)
+    send(log, 0, epoch=3)
+    with pytest.raises(KafkaError) as gap:
+        send(log, 1, epoch=4)
+    assert gap.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    send(log, 0, epoch=4)
+    with pytest.raises(KafkaError) as fenced:
+        send(log, 1, epoch=3)
+    assert fenced.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_a_failed_append_changes_no_producer(tmp_path: Path) -> None:
+    """What is refused after the sequence was checked must be accepted when it comes again."""
+    _, log = open_log(tmp_path, config=LogConfig(segment_bytes=250))
+    send(log, 0)
+    with pytest.raises(KafkaError):
+        send(log, 1, count=50)
+    assert not send(log, 1).duplicate
+
+
+def test_producers_expire(tmp_path: Path) -> None:
+    """Silent for producer.id.expiration.ms they are forgotten, unless a transaction is open."""
+    clock = StandingClock()
+    manager, log = open_log(tmp_path, clock=clock, settings=LogManagerSettings(producer_expiration_ms=1000))
+    send(log, 0)
+    send(log, 0, producer=6, transactional=True)
+    clock.now_ms += 999
+    assert manager.expire_producers() == 0
+    clock.now_ms += 1
+    assert manager.expire_producers() == 1
+    assert set(log.producers.entries) == {6}
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_state_survives_a_restart(tmp_path: Path, clean: bool) -> None:
+    """From the snapshot of a clean stop, or from the batches after a crash."""
+    manager, log = open_log(tmp_path, config=LogConfig(segment_bytes=500))
+    for sequence in range(12):
+        send(log, sequence, transactional=sequence > 10)
+    send(log, 0, producer=6, transactional=True)
+    end(log, commit=False, producer=6)
+    before = {id: (entry.last_sequence, entry.transaction_first_offset) for id, entry in log.producers.entries.items()}
+    manager.close() if clean else manager.abandon()
+    again = open_manager(tmp_path, config=LogConfig(segment_bytes=500)).get(TP)
+    assert again is not None
+    after = {id: (entry.last_sequence, entry.transaction_first_offset) for id, entry in again.producers.entries.items()}
+    assert after == before == {5: (11, 11), 6: (0, -1)}
+    assert send(again, 11, transactional=True).duplicate
+    again.update_high_watermark(again.log_end_offset)
+    assert again.last_stable_offset == 11
+    assert [tuple(entry) for entry in again.aborted_transactions(0, 20)] == [(6, 12, 13, 11)]
+
+
+def test_the_last_stable_offset_stops_at_the_first_open_transaction(tmp_path: Path) -> None:
+    """It moves on when that one ends and its marker is below the high watermark."""
+    _, log = open_log(tmp_path)
+    send(log, 0)
+    send(log, 0, producer=6, transactional=True)
+    send(log, 0, producer=7, transactional=True)
+    log.update_high_watermark(3)
+    assert log.last_stable_offset == 1
+    end(log, commit=True, producer=6)
+    assert log.last_stable_offset == 1, "the marker is not replicated"
+    log.update_high_watermark(4)
+    assert log.last_stable_offset == 2
+    end(log, commit=False, producer=7)
+    log.update_high_watermark(5)
+    assert log.last_stable_offset == 5
+    assert [tuple(entry) for entry in log.aborted_transactions(0, 5)] == [(7, 2, 4, 5)]
+    assert log.aborted_transactions(0, 2) == []
+
+
+def test_a_zombie_coordinator_is_fenced(tmp_path: Path) -> None:
+    """A marker of an older coordinator epoch must not end anything."""
+    _, log = open_log(tmp_path)
+    send(log, 0, transactional=True)
+    end(log, commit=True, coordinator_epoch=4)
+    send(log, 1, transactional=True)
+    with pytest.raises(KafkaError) as refused:
+        end(log, commit=True, coordinator_epoch=3)
+    assert refused.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+def test_a_write_outside_of_the_open_transaction_is_refused(tmp_path: Path) -> None:
+    """INVALID_TXN_STATE: its records would be neither committed nor aborted."""
+    _, log = open_log(tmp_path)
+    send(log, 0, transactional=True)
+    with pytest.raises(KafkaError) as refused:
+        send(log, 1)
+    assert refused.value.code is ErrorCode.INVALID_TXN_STATE
+
+
+def test_truncation_takes_the_state_back(tmp_path: Path) -> None:
+    """A batch that was cut may come again under its old sequence; a marker that was cut no longer counts."""
+    _, log = open_log(tmp_path)
+    for sequence in range(4):
+        send(log, sequence, transactional=True)
+    end(log, commit=True)
+    log.truncate_to(2)
+    assert log.producers.entries[5].last_sequence == 1
+    assert log.producers.first_undecided_offset == 0
+    assert send(log, 2, transactional=True).first_offset == 2

@@ -1,0 +1,124 @@
+"""Reading by offset and by timestamp."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.storage.support import NOW_MS, TP, FaultyDisk, batch, fill, open_log, open_manager, read_all, records_of
+
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.storage.errors import WouldBlock
+from tidelog.storage.log_config import LogConfig
+
+SIZE = len(batch(b"." * 100))
+
+
+def test_a_read_begins_with_the_batch_that_holds_the_offset(tmp_path: Path) -> None:
+    """Clients skip what is before; the batch is not cut."""
+    _, log = open_log(tmp_path)
+    log.append(batch(b"a", b"b", b"c"), leader_epoch=0, now_ms=NOW_MS)
+    log.append(batch(b"d"), leader_epoch=0, now_ms=NOW_MS)
+    result = log.read(1, 1 << 20, up_to_offset=4)
+    assert [record.offset for record in records_of(result.ranges[0].read())] == [0, 1, 2, 3]
+
+
+def test_a_read_stays_below_its_bound(tmp_path: Path) -> None:
+    """The high watermark is the end of a batch; nothing at or past it is given."""
+    _, log = open_log(tmp_path, config=LogConfig(segment_bytes=4 * SIZE))
+    fill(log, 10)
+    for bound in range(11):
+        assert [record.offset for record in read_all(log, up_to=bound)] == list(range(bound))
+    assert log.read(5, 100, up_to_offset=5).ranges == []
+    assert log.read(7, 100, up_to_offset=5).ranges == []
+
+
+def test_max_bytes_cuts_but_never_the_first_batch(tmp_path: Path) -> None:
+    """As in Kafka the last batch may be cut short; a first one above the limit comes whole, or not at all."""
+    _, log = open_log(tmp_path)
+    fill(log, 3)
+    assert log.read(0, SIZE + 10, up_to_offset=3).size == SIZE + 10
+    assert log.read(0, 1, up_to_offset=3).size == SIZE
+    refused = log.read(0, 1, up_to_offset=3, min_one_batch=False)
+    assert (refused.ranges, refused.size, refused.first_batch_size) == ([], 0, SIZE)
+
+
+@pytest.mark.parametrize("offset", [-1, 4, 11])
+def test_an_offset_out_of_range_is_told(tmp_path: Path, offset: int) -> None:
+    """Below the log's start or past its end; the end itself is a question that has no answer yet."""
+    _, log = open_log(tmp_path)
+    fill(log, 10)
+    log.update_high_watermark(10)
+    log.advance_start(5)
+    with pytest.raises(KafkaError) as refused:
+        log.read(offset, 100, up_to_offset=10)
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert log.read(10, 100, up_to_offset=10).ranges == []
+
+
+def test_a_cold_read_says_so_and_works_when_it_may_wait(tmp_path: Path) -> None:
+    """`blocking=False` never touches the device: neither for the index nor for the log."""
+    disk = FaultyDisk()
+    config = LogConfig(segment_bytes=20 * SIZE, index_interval_bytes=100)
+    manager, log = open_log(tmp_path, disk=disk, config=config)
+    fill(log, 100)
+    manager.close()
+    log = open_manager(tmp_path, disk=disk, config=config).create(TP, None)
+    disk.is_cold = True
+    before = disk.count("pread")
+    with pytest.raises(WouldBlock):
+        log.read(30, 1000, up_to_offset=100, blocking=False)
+    with pytest.raises(WouldBlock):
+        log.offset_for_timestamp(NOW_MS + 30, up_to_offset=100, blocking=False)
+    assert disk.count("pread") - before <= 2, "only the last entries of the indexes, to know how long they are"
+    result = log.read(30, 1000, up_to_offset=100, blocking=True)
+    assert records_of(result.ranges[0].read())[0].offset == 30
+
+
+def test_a_range_outlives_its_segment(tmp_path: Path) -> None:
+    """Retention may delete a segment while its last bytes are on their way out."""
+    manager, log = open_log(
+        tmp_path, config=LogConfig(segment_bytes=2 * SIZE, retention_bytes=SIZE, file_delete_delay_ms=0)
+    )
+    fill(log, 9)
+    log.update_high_watermark(9)
+    result = log.read(0, 1 << 20, up_to_offset=9)
+    assert log.delete_old_segments(NOW_MS) > 0
+    manager.run_due(0)
+    assert not (tmp_path / "topicone-0/00000000000000000000.log.deleted").exists()
+    assert [record.offset for record in records_of(result.ranges[0].read())] == [0, 1]
+    result.ranges[0].release()
+
+
+def test_a_timestamp_finds_the_first_record_that_is_as_late(tmp_path: Path) -> None:
+    """Also with records out of order, and inside compressed batches; below the bound only."""
+    _, log = open_log(tmp_path, config=LogConfig(segment_bytes=4 * SIZE, index_interval_bytes=1))
+    for first in (0, 50, 20, 90, 60):
+        log.append(batch(b"a", b"b", timestamp=NOW_MS + first), leader_epoch=2, now_ms=NOW_MS)
+    wanted = {0: 0, 1: 1, 2: 2, 51: 3, 52: 6, 91: 7}
+    for ahead, offset in wanted.items():
+        found = log.offset_for_timestamp(NOW_MS + ahead, up_to_offset=10)
+        assert found is not None
+        assert found[1:] == (offset, 2)
+    assert log.offset_for_timestamp(NOW_MS + 92, up_to_offset=10) is None
+    assert log.offset_for_timestamp(NOW_MS + 52, up_to_offset=6) is None
+
+
+def test_the_special_timestamps(tmp_path: Path) -> None:
+    """Earliest, latest and the greatest timestamp of ListOffsets, with their leader epochs."""
+    _, log = open_log(tmp_path)
+    assert log.offset_for_timestamp(-3, up_to_offset=0) is None
+    log.append(batch(b"a", b"b", timestamp=NOW_MS + 500), leader_epoch=1, now_ms=NOW_MS)
+    log.append(batch(b"c"), leader_epoch=3, now_ms=NOW_MS)
+    assert log.offset_for_timestamp(-1, up_to_offset=3) == (-1, 3, 3)
+    assert log.offset_for_timestamp(-2, up_to_offset=3) == (-1, 0, 1)
+    assert log.offset_for_timestamp(-4, up_to_offset=3) == (-1, 0, 1)
+    assert log.offset_for_timestamp(-3, up_to_offset=3) == (NOW_MS + 501, 1, 1)
+
+
+def test_epochs_know_where_they_end(tmp_path: Path) -> None:
+    """OffsetForLeaderEpoch."""
+    _, log = open_log(tmp_path)
+    fill(log, 3, leader_epoch=0)
+    fill(log, 4, leader_epoch=2)
+    assert [log.end_offset_for_epoch(epoch) for epoch in (0, 1, 2, 3)] == [(0, 3), (0, 3), (2, 7), (-1, -1)]

@@ -1,0 +1,283 @@
+"""What a log looks like after a crash, a clean stop, a truncation, an interrupted compaction."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.unit.storage.support import (
+    NOW_MS,
+    TP,
+    FaultyDisk,
+    batch,
+    fill,
+    names,
+    open_log,
+    open_manager,
+    read_all,
+)
+
+from tidelog.records.batch import patch
+from tidelog.storage.dump import dump_lines
+from tidelog.storage.log import Log
+from tidelog.storage.log_config import LogConfig
+
+SIZE = len(batch(b"." * 100))
+CONFIG = LogConfig(segment_bytes=5 * SIZE, index_interval_bytes=SIZE)
+
+
+def reopened(path: Path, **options: object) -> Log:
+    log = open_manager(path, config=CONFIG, **options).get(TP)  # type: ignore[arg-type]
+    assert log is not None
+    return log
+
+
+def test_a_crash_loses_nothing_that_was_written(tmp_path: Path) -> None:
+    """A killed process leaves the page cache: every record, epoch and index entry is found again."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 12, leader_epoch=1)
+    fill(log, 11, leader_epoch=4)
+    manager.abandon()
+    again = reopened(tmp_path)
+    assert [record.offset for record in read_all(again)] == list(range(23))
+    assert again.epochs.entries == [(1, 0), (4, 12)]
+    assert [segment.offset_index.entries() for segment in again.segments] == [
+        segment.offset_index.entries() for segment in log.segments
+    ]
+    assert (again.flushed_offset, again.log_end_offset) == (0, 23)
+    fill(again, 1, leader_epoch=4)
+    assert again.log_end_offset == 24
+
+
+def test_a_torn_tail_is_cut_at_any_byte(tmp_path: Path) -> None:
+    """Only the batch that the cut went through is lost."""
+    manager, log = open_log(tmp_path / "whole", config=CONFIG)
+    fill(log, 9)
+    manager.abandon()
+    last = names(tmp_path / "whole/topicone-0")[-1]
+    for cut in range(1, 2 * SIZE + 1):
+        copy = tmp_path / f"cut{cut}"
+        shutil.copytree(tmp_path / "whole", copy)
+        os.truncate(copy / "topicone-0" / last, 4 * SIZE - cut)
+        again = reopened(copy)
+        assert again.log_end_offset == 9 - -(-cut // SIZE)
+        assert again.active.size == (4 - -(-cut // SIZE)) * SIZE
+        assert (copy / "topicone-0" / last).stat().st_size == again.active.size
+        shutil.rmtree(copy)
+
+
+def test_zeros_behind_the_last_batch_are_cut(tmp_path: Path) -> None:
+    """As preallocation, or a file system after a power cut, leaves them."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 3)
+    manager.abandon()
+    path = tmp_path / "topicone-0/00000000000000000000.log"
+    os.truncate(path, 100_000)
+    assert reopened(tmp_path).log_end_offset == 3
+    assert path.stat().st_size == 3 * SIZE
+
+
+def test_segments_behind_a_damaged_one_are_removed(tmp_path: Path) -> None:
+    """Offsets must not have a hole: what follows is out of reach."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 14)
+    manager.abandon()
+    path = tmp_path / "topicone-0/00000000000000000005.log"
+    content = bytearray(path.read_bytes())
+    content[2 * SIZE + 70] ^= 1
+    path.write_bytes(content)
+    again = reopened(tmp_path)
+    assert again.log_end_offset == 7
+    assert [segment.base_offset for segment in again.segments] == [0, 5]
+
+
+def test_what_lies_below_the_recovery_point_is_not_read(tmp_path: Path) -> None:
+    """Recovery takes as long as what was not flushed."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 23)
+    manager.run_due(0)
+    manager.run_due(10**7)
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\ntopicone 0 20\n"
+    manager.abandon()
+    disk = FaultyDisk()
+    again = reopened(tmp_path, disk=disk)
+    assert again.log_end_offset == 23
+    read = {path for operation, path in disk.operations if operation == "pread" and path.endswith(".log")}
+    assert {path.rpartition("/")[2] for path in read} == {"00000000000000000020.log"}
+
+
+def test_after_a_clean_stop_nothing_is_scanned_nor_changed(tmp_path: Path) -> None:
+    """`.kafka_cleanshutdown` says so, and is gone once the directory is in use again."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 23)
+    manager.close()
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\ntopicone 0 23\n"
+    before = {path.name: path.read_bytes() for path in (tmp_path / "topicone-0").iterdir()}
+    disk = FaultyDisk()
+    manager = open_manager(tmp_path, disk=disk, config=CONFIG)
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    assert not [
+        path for operation, path in disk.operations if operation in ("truncate", "pwrite") and "topicone" in path
+    ]
+    manager.close()
+    assert {path.name: path.read_bytes() for path in (tmp_path / "topicone-0").iterdir()} == before
+
+
+def test_a_crash_after_a_clean_start_needs_recovery_again(tmp_path: Path) -> None:
+    """The mark of the clean stop is removed before anything is written."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 3)
+    manager.close()
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 3)
+    manager.abandon()
+    os.truncate(tmp_path / "topicone-0/00000000000000000005.log", 10)
+    assert reopened(tmp_path).log_end_offset == 5
+
+
+def test_a_lost_epoch_checkpoint_is_found_in_the_batches(tmp_path: Path) -> None:
+    """Missing or unreadable, also after a clean stop, if the segments are scanned."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 3, leader_epoch=1)
+    fill(log, 3, leader_epoch=5)
+    manager.abandon()
+    (tmp_path / "topicone-0/leader-epoch-checkpoint").write_bytes(b"\xff\x00rubbish")
+    assert reopened(tmp_path).epochs.entries == [(1, 0), (5, 3)]
+
+
+def test_a_log_without_its_segments_goes_on_at_its_start(tmp_path: Path) -> None:
+    """Someone removed the files: offsets that were used are not used again."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 23)
+    log.update_high_watermark(23)
+    log.advance_start(22)
+    manager.close()
+    for name in names(tmp_path / "topicone-0"):
+        (tmp_path / "topicone-0" / name).unlink()
+    again = reopened(tmp_path)
+    assert (again.log_start_offset, again.log_end_offset) == (22, 22)
+    fill(again, 1)
+    assert [record.offset for record in read_all(again)] == [22]
+
+
+@pytest.mark.parametrize("offset", [0, 3, 5, 7, 10, 22])
+def test_truncation_then_other_records(tmp_path: Path, offset: int) -> None:
+    """At a segment's base and inside one; the recovery point and the epochs go back too, and a crash does not undo
+    it."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 12, leader_epoch=1)
+    fill(log, 11, leader_epoch=2)
+    manager.run_due(0)
+    assert log.truncate_to(offset)
+    assert not log.truncate_to(offset), "there is nothing more to remove"
+    assert log.log_end_offset == offset
+    assert log.flushed_offset <= offset
+    assert log.epochs.entries == [entry for entry in ((1, 0), (2, 12)) if entry[1] < offset]
+    for _ in range(4):
+        log.append(batch(b"other"), leader_epoch=3, now_ms=NOW_MS)
+    assert log.end_offset_for_epoch(3) == (3, offset + 4)
+    manager.abandon()
+    again = reopened(tmp_path)
+    assert [record.offset for record in read_all(again)] == list(range(offset + 4))
+    assert [record.value for record in read_all(again, offset)] == [b"other"] * 4
+
+
+def test_truncation_keeps_whole_batches_only(tmp_path: Path) -> None:
+    """An offset inside a batch takes the whole batch."""
+    _, log = open_log(tmp_path, config=CONFIG)
+    log.append(batch(b"a", b"b", b"c"), leader_epoch=0, now_ms=NOW_MS)
+    log.truncate_to(1)
+    assert log.size == 0
+    assert log.log_end_offset == 1
+
+
+def test_a_full_truncation_starts_elsewhere(tmp_path: Path) -> None:
+    """A follower whose leader's log begins past its own end."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 12)
+    log.truncate_fully(100)
+    assert (log.log_start_offset, log.log_end_offset, log.flushed_offset, log.size) == (100, 100, 100, 0)
+    fill(log, 2)
+    manager.abandon()
+    assert [record.offset for record in read_all(reopened(tmp_path))] == [100, 101]
+
+
+def compacted(offsets: list[int]) -> bytes:
+    """A segment as compaction writes it."""
+    data = b""
+    for offset in offsets:
+        kept = batch(b"kept")
+        patch(kept, 0, base_offset=offset, leader_epoch=0)
+        data += bytes(kept)
+    return data
+
+
+@pytest.mark.row("R35")
+def test_an_interrupted_compaction_is_undone(tmp_path: Path) -> None:
+    """`.cleaned` files were still being written."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 12)
+    manager.close()
+    folder = tmp_path / "topicone-0"
+    for suffix in ("log", "index", "timeindex"):
+        (folder / f"00000000000000000000.{suffix}.cleaned").write_bytes(b"half")
+    (folder / "00000000000000000005.log.swap").write_bytes(compacted([6]))
+    again = reopened(tmp_path)
+    assert [record.offset for record in read_all(again)] == list(range(12))
+    assert names(folder, [".cleaned", ".swap"]) == []
+
+
+@pytest.mark.row("R35")
+def test_a_finished_compaction_is_put_in_place(tmp_path: Path) -> None:
+    """`.swap` files replace the segments whose offsets they cover, also when some of those are gone already."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 12)
+    manager.close()
+    folder = tmp_path / "topicone-0"
+    (folder / "00000000000000000000.log.swap").write_bytes(compacted([2, 4, 9]))
+    for suffix in ("index", "timeindex"):
+        (folder / f"00000000000000000000.{suffix}.swap").write_bytes(b"")
+    (folder / "00000000000000000005.timeindex").unlink()
+    again = reopened(tmp_path)
+    assert [record.offset for record in read_all(again)] == [2, 4, 9, 10, 11]
+    assert [segment.base_offset for segment in again.segments] == [0, 10]
+    assert names(folder, [".swap"]) == []
+
+
+def test_preallocated_segments_are_cut_to_their_batches(tmp_path: Path) -> None:
+    """preallocate=true: the file has its full size while active, and only what was written afterwards."""
+    config = LogConfig(segment_bytes=5 * SIZE, preallocate=True)
+    manager, log = open_log(tmp_path, config=config)
+    fill(log, 7)
+    folder = tmp_path / "topicone-0"
+    assert [(folder / name).stat().st_size for name in names(folder)] == [5 * SIZE, 5 * SIZE]
+    manager.abandon()
+    manager = open_manager(tmp_path, config=config)
+    assert [(folder / name).stat().st_size for name in names(folder)] == [5 * SIZE, 2 * SIZE]
+    assert manager.create(TP, None).log_end_offset == 7
+
+
+@pytest.mark.row("R31")
+def test_what_we_write_is_told_by_the_dump(tmp_path: Path) -> None:
+    """File names of 20 digits, and a dump for each of them without a complaint."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 7)
+    manager.close()
+    folder = tmp_path / "topicone-0"
+    assert {path.name for path in folder.iterdir()} == {
+        "00000000000000000000.index", "00000000000000000000.log", "00000000000000000000.timeindex",
+        "00000000000000000005.index", "00000000000000000005.log", "00000000000000000005.snapshot",
+        "00000000000000000005.timeindex", "00000000000000000007.snapshot",
+        "leader-epoch-checkpoint", "partition.metadata",
+    }  # fmt: skip
+    from tidelog.ports.real import SystemDisk
+
+    lines = list(dump_lines(SystemDisk(), str(folder / "00000000000000000005.log")))
+    assert lines[:2] == ["Dumping 00000000000000000005.log", "Log starting offset: 5"]
+    assert lines[3].startswith(
+        f"| offset: 5 CreateTime: {NOW_MS + 5} keySize: 1 valueSize: 100 sequence: -1 headerKeys: []"
+    )
+    assert len(lines) == 2 + 2 * 2

@@ -1,0 +1,171 @@
+"""What leaves a log at its start: by time, by size, by DeleteRecords; and how its files go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.storage.support import NOW_MS, TP, StandingClock, batch, fill, names, open_log, open_manager, read_all
+
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.storage.log import Log
+from tidelog.storage.log_config import LogConfig
+
+pytestmark = pytest.mark.row("R34")
+
+SIZE = len(batch(b"." * 100))
+TWO_EACH = 2 * SIZE
+"""Segments of two batches."""
+
+
+def replicated(log: Log) -> Log:
+    log.update_high_watermark(log.log_end_offset)
+    return log
+
+
+def test_segments_go_when_their_largest_timestamp_is_too_old(tmp_path: Path) -> None:
+    """Exactly retention.ms is not too old; the oldest go first, and none behind one that stays."""
+    _, log = open_log(tmp_path, config=LogConfig(segment_bytes=TWO_EACH, retention_ms=1000))
+    fill(log, 8)
+    replicated(log)
+    assert log.delete_old_segments(NOW_MS + 3 + 1000) == 1
+    assert log.log_start_offset == 2
+    assert log.delete_old_segments(NOW_MS + 3 + 1001) == 1
+    assert [record.offset for record in read_all(log)] == [4, 5, 6, 7]
+
+
+def test_a_late_timestamp_keeps_a_segment_and_those_behind_it(tmp_path: Path) -> None:
+    """It is the largest timestamp that counts, not the last."""
+    _, log = open_log(tmp_path, config=LogConfig(segment_bytes=TWO_EACH, retention_ms=1000))
+    for ahead in (900_000, 0, 0, 0, 0):
+        log.append(batch(b"." * 100, timestamp=NOW_MS + ahead), leader_epoch=0, now_ms=NOW_MS)
+    replicated(log)
+    assert log.delete_old_segments(NOW_MS + 10_000) == 0
+
+
+def test_the_active_segment_is_rolled_when_it_must_go_too(tmp_path: Path) -> None:
+    """The log is then empty and goes on at its end."""
+    _, log = open_log(tmp_path, config=LogConfig(retention_ms=1000))
+    fill(log, 5)
+    replicated(log)
+    assert log.delete_old_segments(NOW_MS + 5000) == 1
+    assert (log.log_start_offset, log.log_end_offset, log.size) == (5, 5, 0)
+    assert [segment.base_offset for segment in log.segments] == [5]
+    assert log.delete_old_segments(NOW_MS + 10**9) == 0, "an empty segment is no reason to roll again"
+    fill(log, 1)
+    assert [record.offset for record in read_all(log)] == [5]
+
+
+def test_size_keeps_at_least_its_bytes(tmp_path: Path) -> None:
+    """A segment goes only if what remains is still retention.bytes or more."""
+    _, log = open_log(tmp_path, config=LogConfig(segment_bytes=TWO_EACH, retention_bytes=5 * SIZE, retention_ms=-1))
+    fill(log, 8)
+    replicated(log)
+    assert log.delete_old_segments(NOW_MS) == 1
+    assert log.size == 6 * SIZE
+    assert log.delete_old_segments(NOW_MS) == 0
+
+
+def test_nothing_goes_past_the_high_watermark(tmp_path: Path) -> None:
+    """What followers do not have yet, they must still be able to fetch."""
+    _, log = open_log(tmp_path, config=LogConfig(segment_bytes=TWO_EACH, retention_ms=1))
+    fill(log, 8)
+    log.update_high_watermark(5)
+    log.delete_old_segments(NOW_MS + 10**6)
+    assert log.log_start_offset == 4
+
+
+def test_compacted_topics_lose_nothing_by_time_or_size(tmp_path: Path) -> None:
+    """cleanup.policy=compact; with compact,delete retention applies."""
+    config = LogConfig(segment_bytes=TWO_EACH, retention_ms=1, retention_bytes=1, cleanup_policy=frozenset({"compact"}))
+    manager, log = open_log(tmp_path, config=config)
+    fill(log, 8)
+    replicated(log)
+    assert log.delete_old_segments(NOW_MS + 10**6) == 0
+    both = LogConfig(segment_bytes=TWO_EACH, retention_ms=1, cleanup_policy=frozenset({"compact", "delete"}))
+    manager.set_config(TP, both)
+    assert log.delete_old_segments(NOW_MS + 10**6) == 4
+
+
+def test_delete_records_hides_at_once_and_removes_whole_segments_later(tmp_path: Path) -> None:
+    """The log starts in the middle of a segment; segments below go with the next retention, whatever the policy."""
+    config = LogConfig(segment_bytes=TWO_EACH, cleanup_policy=frozenset({"compact"}))
+    _, log = open_log(tmp_path, config=config)
+    fill(log, 4, leader_epoch=1)
+    fill(log, 4, leader_epoch=2)
+    replicated(log)
+    assert log.advance_start(5)
+    assert not log.advance_start(3), "it never goes back"
+    assert [record.offset for record in read_all(log)] == [5, 6, 7]
+    assert log.epochs.entries == [(2, 5)]
+    assert log.delete_old_segments(NOW_MS) == 2
+    assert log.segments[0].base_offset == 4
+    with pytest.raises(KafkaError) as refused:
+        log.advance_start(9)
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_start_survives_a_restart(tmp_path: Path, clean: bool) -> None:
+    """In log-start-offset-checkpoint where no segment's name tells it."""
+    manager, log = open_log(tmp_path, config=LogConfig(segment_bytes=TWO_EACH))
+    fill(log, 8)
+    replicated(log)
+    log.advance_start(5)
+    manager.run_due(10**7)
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\ntopicone 0 5\n"
+    manager.close() if clean else manager.abandon()
+    again = open_manager(tmp_path).get(TP)
+    assert again is not None
+    assert (again.log_start_offset, again.log_end_offset) == (5, 8)
+
+
+def test_files_wait_under_another_name(tmp_path: Path) -> None:
+    """`.deleted` for file.delete.delay.ms, snapshots too; a restart removes them at once."""
+    clock = StandingClock()
+    config = LogConfig(segment_bytes=TWO_EACH, retention_ms=1, file_delete_delay_ms=1000)
+    manager, log = open_log(tmp_path, clock=clock, config=config)
+    fill(log, 5)
+    replicated(log)
+    log.delete_old_segments(NOW_MS + 10_000)
+    folder = tmp_path / "topicone-0"
+    gone = names(folder, [".deleted"])
+    assert {name.split(".", 1)[1] for name in gone} == {
+        "log.deleted", "index.deleted", "timeindex.deleted", "snapshot.deleted"
+    }  # fmt: skip
+    manager.run_due(clock.monotonic_ms())
+    assert names(folder, [".deleted"]) == gone
+    manager.run_due(clock.monotonic_ms() + 999)
+    assert names(folder, [".deleted"]) == gone
+    manager.run_due(clock.monotonic_ms() + 1000)
+    assert names(folder, [".deleted"]) == []
+    fill(log, 3, timestamp=NOW_MS)
+    replicated(log)
+    log.delete_old_segments(NOW_MS + 10_000)
+    assert names(folder, [".deleted"]) != []
+    manager.abandon()
+    open_manager(tmp_path)
+    assert names(folder, [".deleted"]) == []
+
+
+def test_the_manager_does_it_from_time_to_time(tmp_path: Path) -> None:
+    """30 s after the start, then every retention_check_interval_ms."""
+    clock = StandingClock()
+    manager, log = open_log(tmp_path, clock=clock, config=LogConfig(segment_bytes=TWO_EACH, retention_ms=1))
+    fill(log, 5)
+    replicated(log)
+    clock.now_ms += 29_999
+    manager.run_due(clock.monotonic_ms())
+    assert log.log_start_offset == 0
+    clock.now_ms += 1
+    manager.run_due(clock.monotonic_ms())
+    assert log.log_start_offset == 5
+    fill(log, 1)
+    replicated(log)
+    clock.now_ms += 299_999
+    manager.run_due(clock.monotonic_ms())
+    assert log.log_start_offset == 5
+    assert manager.next_due_ms() <= clock.monotonic_ms() + 1
+    clock.now_ms += 1
+    manager.run_due(clock.monotonic_ms())
+    assert log.log_start_offset == 6
