@@ -172,7 +172,8 @@ class ControllerDriver:
     async def register(self) -> BrokerEpoch:
         """Joins the cluster: follows settings, registers, takes part in the election. Returns the broker's epoch.
 
-        When it returns, there is a controller; if it is this broker, it has loaded the store and told everybody.
+        When it returns, there is a controller; if it is this broker, it has loaded the store, and what it has to tell
+        the live brokers is on its way.
         """
         await self._membership.follow_config_changes()
         registration = replace(self._registration, timestamp_ms=self._clock.wall_ms())

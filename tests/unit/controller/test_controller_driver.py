@@ -1,0 +1,600 @@
+"""The shell around the controller: registration, election, writes in order, announcements, failures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from tidelog.broker.controller_driver import ControllerDriver
+from tidelog.broker.membership import CHANGE_NOTIFICATION_AGE_MS_MAX, Membership, generate_broker_id
+from tidelog.controller.events import (
+    AlterConfigs,
+    AlterOperation,
+    ChangeConfigs,
+    ConfigChange,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    MorePartitions,
+    NewTopic,
+    TopicReference,
+)
+from tidelog.controller.settings import ControllerSettings
+from tidelog.metadata import znodes
+from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType, Endpoint
+from tidelog.metadata.operations import Check, Create, Delete, Operation, SetData
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import BrokerEpoch, BrokerId, format_topic_id
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+from tidelog.store.client import Created, OperationResult, Stat
+from tidelog.store.embedded import EmbeddedStore
+from tidelog.store.local import LocalStore
+from tidelog.store.persistence import MemoryPersistence
+
+T = ConfigResource(ConfigResourceType.TOPIC, "api")
+
+
+class ManualClock:
+    """Wall time that a test moves."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_795_243_446_749
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+
+class Counting:
+    """Randomness that counts."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+
+    def below(self, bound: int) -> int:
+        return 0
+
+    def token(self, size: int) -> bytes:
+        self.tokens += 1
+        return self.tokens.to_bytes(size, "big")
+
+
+class Recording(LocalStore):
+    """A session that notes every write, one line each: `*` stands for a check of the controller's epoch before it."""
+
+    transcript: list[str]
+
+    def create(
+        self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False
+    ) -> Awaitable[Created]:
+        self.transcript.append(line(Create(path, data, ephemeral, sequential)))
+        return super().create(path, data, ephemeral=ephemeral, sequential=sequential)
+
+    def set(self, path: str, data: bytes | None, version: int = -1) -> Awaitable[Stat]:
+        self.transcript.append(line(SetData(path, data, version)))
+        return super().set(path, data, version)
+
+    def delete(self, path: str, version: int = -1) -> Awaitable[None]:
+        self.transcript.append(line(Delete(path, version)))
+        return super().delete(path, version)
+
+    def multi(self, operations: Sequence[Operation]) -> Awaitable[Sequence[OperationResult]]:
+        fenced = isinstance(operations[0], Check)
+        mark = "* " if fenced else ""
+        self.transcript += [mark + line(operation) for operation in operations if not isinstance(operation, Check)]
+        return super().multi(operations)
+
+
+def line(operation: Operation) -> str:
+    match operation:
+        case Create(path, data, ephemeral):
+            return f"create {path} {'ephemeral ' if ephemeral else ''}{(data or b'').decode()}".rstrip()
+        case SetData(path, data):
+            return f"set {path} {(data or b'').decode()}".rstrip()
+        case Delete(path):
+            return f"delete {path}"
+        case Check(path):
+            return f"check {path}"
+
+
+class Harness:
+    """One embedded store, and brokers that agree to everything."""
+
+    def __init__(self) -> None:
+        self.clock, self.random = ManualClock(), Counting()
+        self.persistence = MemoryPersistence()
+        self.store = EmbeddedStore(self.persistence, self.clock, self.random)
+        self.store.start()
+        self.requests: list[tuple[int, int, int, Any]] = []
+        self.failing: dict[int, int] = {}
+        """By broker: how many requests are still lost."""
+        self.storage_errors: dict[int, set[str]] = {}
+        """By broker: topics of which it answers that their directory failed."""
+        self.changed: list[tuple[int, ConfigResource, Mapping[str, str]]] = []
+        self.failures: list[Exception] = []
+
+    async def broker(self, id: int, settings: ControllerSettings | None = None) -> tuple[ControllerDriver, Recording]:
+        driver, session = await self.stranger(id, settings)
+        await driver.open()
+        await driver.register()
+        return driver, session
+
+    async def stranger(self, id: int, settings: ControllerSettings | None = None) -> tuple[ControllerDriver, Recording]:
+        """A broker that has not joined yet."""
+        session = await Recording.connect(self.store)
+        assert isinstance(session, Recording)
+        session.transcript = []
+        endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092 + id)
+        driver = ControllerDriver(
+            store=session,
+            registration=BrokerRegistration(BrokerId(id), BrokerEpoch(-1), (endpoint,)),
+            settings=settings or ControllerSettings(),
+            send=self.send,
+            clock=self.clock,
+            random=self.random,
+            on_config_changed=lambda resource, values: self.changed.append((id, resource, values)),
+            on_failure=self.failures.append,
+        )
+        return driver, session
+
+    async def send(self, broker_id: int, key: int, version: int, message: Any) -> Any:
+        await asyncio.sleep(0)
+        if self.failing.get(broker_id, 0) > 0:
+            self.failing[broker_id] -= 1
+            raise ConnectionRefusedError(f"broker {broker_id}")
+        self.requests.append((broker_id, key, version, message))
+        if key == ApiKey.STOP_REPLICA:
+            response = messages.StopReplicaResponse
+            errors = [
+                response.StopReplicaPartitionError(
+                    topic_name=topic.topic_name, partition_index=state.partition_index, error_code=0
+                )
+                for topic in message.topic_states
+                for state in topic.partition_states
+            ]
+            return response(partition_errors=errors)
+        if key == ApiKey.LEADER_AND_ISR:
+            broken = self.storage_errors.get(broker_id, set())
+            answer = messages.LeaderAndIsrResponse
+            return answer(
+                topics=[
+                    answer.LeaderAndIsrTopicError(
+                        topic_id=topic.topic_id,
+                        partition_errors=[
+                            answer.LeaderAndIsrPartitionError(
+                                partition_index=state.partition_index,
+                                error_code=ErrorCode.KAFKA_STORAGE_ERROR if topic.topic_name in broken else 0,
+                            )
+                            for state in topic.partition_states
+                        ],
+                    )
+                    for topic in message.topic_states
+                ]
+            )
+        return messages.UpdateMetadataResponse()
+
+    def kinds(self) -> list[tuple[int, int]]:
+        """(broker, key) of the requests since the last call."""
+        requests, self.requests = self.requests, []
+        return [(broker_id, key) for broker_id, key, _, _ in requests]
+
+
+def run(scenario: Callable[[Harness], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        harness = Harness()
+        await scenario(harness)
+        await harness.store.close()
+        assert harness.failures == []
+
+    asyncio.run(main())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Waits for a condition, a few seconds at most."""
+    async with asyncio.timeout(5):
+        # The condition is a view of many things; there is no one event to wait for.
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+def told(session: Recording) -> list[str]:
+    lines, session.transcript = session.transcript, []
+    return lines
+
+
+@pytest.mark.row("R23")
+@pytest.mark.row("R24")
+def test_the_first_broker_writes_what_kafkas_first_broker_writes() -> None:
+    """As captured from 2.8.2 on an empty ensemble (3.9 writes no producer id block at the start)."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, session = await harness.broker(0)
+        cluster_id = znodes.decode_cluster_id(harness.store.tree.get("/cluster/id")[0])
+        registration = (
+            '{"features":{},"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},'
+            '"endpoints":["PLAINTEXT://127.0.0.1:9092"],"jmx_port":-1,"port":9092,"host":"127.0.0.1","version":5,'
+            '"timestamp":"1795243446749"}'
+        )
+        assert told(session) == [
+            "create /consumers",
+            "create /brokers",
+            "create /brokers/ids",
+            "create /brokers/topics",
+            "create /config",
+            "create /config/changes",
+            "create /admin",
+            "create /admin/delete_topics",
+            "create /brokers/seqid",
+            "create /isr_change_notification",
+            "create /latest_producer_id_block",
+            "create /log_dir_event_notification",
+            "create /config/topics",
+            "create /config/clients",
+            "create /config/users",
+            "create /config/brokers",
+            "create /config/ips",
+            "create /cluster",
+            f'create /cluster/id {{"version":"1","id":"{cluster_id}"}}',
+            "create /brokers/ids/0 ephemeral",
+            f"set /brokers/ids/0 {registration}",
+            "create /controller_epoch 0",
+            'create /controller ephemeral {"version":1,"brokerid":0,"timestamp":"1795243446749"}',
+            "set /controller_epoch 1",
+            'create /feature {"features":{},"version":1,"status":1}',
+        ]
+        assert driver.is_controller
+        assert driver.broker_epoch == harness.store.tree.get("/brokers/ids/0")[1].czxid
+        await driver.close()
+
+    run(scenario)
+
+
+@pytest.mark.row("R05")
+@pytest.mark.row("R07")
+@pytest.mark.row("R08")
+@pytest.mark.row("R09")
+def test_a_topics_life_is_written_as_kafka_writes_it() -> None:
+    """Create, configure, grow, delete: the orders of 2.8.2's API flows."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, session = await harness.broker(0)
+        told(session)
+        [created] = await driver.submit(CreateTopics([NewTopic("api", 1, 1, configs=[("retention.ms", "1000")])]))
+        node = f'"topic_id":"{format_topic_id(created.topic_id)}","adding_replicas":{{}},"removing_replicas":{{}},"version":3}}'
+        state = '{"controller_epoch":1,"leader":0,"version":1,"leader_epoch":0,"isr":[0]}'
+        assert told(session) == [
+            'create /config/topics/api {"version":1,"config":{"retention.ms":"1000"}}',
+            'create /brokers/topics/api {"partitions":{"0":[0]},' + node,
+            "* create /brokers/topics/api/partitions",
+            "* create /brokers/topics/api/partitions/0",
+            f"* create /brokers/topics/api/partitions/0/state {state}",
+        ]
+        change = ConfigChange("flush.messages", AlterOperation.SET, "7")
+        await driver.submit(AlterConfigs([ChangeConfigs(T, [change])]))
+        await driver.submit(CreatePartitions([MorePartitions("api", 2)]))
+        assert told(session) == [
+            'set /config/topics/api {"version":1,"config":{"retention.ms":"1000","flush.messages":"7"}}',
+            'create /config/changes/config_change_ {"version":2,"entity_path":"topics/api"}',
+            'set /brokers/topics/api {"partitions":{"0":[0],"1":[0]},' + node,
+            "* create /brokers/topics/api/partitions/1",
+            f"* create /brokers/topics/api/partitions/1/state {state}",
+        ]
+        await driver.submit(DeleteTopics([TopicReference("api")]))
+        gone = state.replace('"leader":0', '"leader":-1').replace('"leader_epoch":0', '"leader_epoch":1')
+        assert told(session) == [
+            "create /admin/delete_topics/api",
+            f"* set /brokers/topics/api/partitions/0/state {gone}",
+            f"* set /brokers/topics/api/partitions/1/state {gone}",
+            "* delete /brokers/topics/api/partitions/0/state",
+            "* delete /brokers/topics/api/partitions/0",
+            "* delete /brokers/topics/api/partitions/1/state",
+            "* delete /brokers/topics/api/partitions/1",
+            "* delete /brokers/topics/api/partitions",
+            "* delete /brokers/topics/api",
+            "* delete /config/topics/api",
+            "* delete /admin/delete_topics/api",
+        ]
+        await driver.close()
+
+    run(scenario)
+
+
+@pytest.mark.row("R24")
+def test_an_answer_comes_when_the_brokers_know() -> None:
+    """Metadata, then orders, in Kafka 3.9's versions; a broker that cannot be reached is tried again."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, _ = await harness.broker(0)
+        await until(harness.kinds)
+        harness.failing[0] = 2
+        await driver.submit(CreateTopics([NewTopic("t", 1000, 1)]))
+        assert [(key, version) for _, key, version, _ in harness.requests] == [
+            (ApiKey.UPDATE_METADATA, 8),
+            (ApiKey.LEADER_AND_ISR, 7),
+        ]
+        await driver.close()
+
+    run(scenario)
+
+
+@pytest.mark.row("R24")
+def test_brokers_join_and_leave() -> None:
+    """The controller learns by its watches, tells everybody, and moves leaderships; the other is no controller."""
+
+    async def scenario(harness: Harness) -> None:
+        first, _ = await harness.broker(0)
+        second, _ = await harness.broker(1)
+        assert (second.is_controller, second.controller_id) == (False, 0)
+        image = first.image
+        assert image is not None
+        await until(lambda: len(image.brokers) == 2)
+        await first.submit(CreateTopics([NewTopic("t", assignment=[(0, [1, 0])])]))
+        assert image.topics["t"].partitions[0].leader == 1
+        with pytest.raises(KafkaError) as refusal:
+            await second.submit(CreateTopics([]))
+        assert refusal.value.code is ErrorCode.NOT_CONTROLLER
+        harness.kinds()
+        await second.close()
+        await until(lambda: image.topics["t"].partitions[0].leader == 0)
+        await until(lambda: (0, ApiKey.LEADER_AND_ISR) in harness.kinds())
+        assert harness.store.tree.exists("/brokers/ids/1") is None
+        await first.close()
+
+    run(scenario)
+
+
+@pytest.mark.row("R24")
+def test_another_broker_takes_over() -> None:
+    """The controller's session ends: the other is elected with the next epoch and carries on with what was there."""
+
+    async def scenario(harness: Harness) -> None:
+        first, _ = await harness.broker(0)
+        second, session = await harness.broker(1)
+        await first.submit(CreateTopics([NewTopic("t", assignment=[(0, [0])])]))
+        told(session)
+        await first.close()
+        await until(lambda: second.is_controller and harness.store.tree.get("/controller_epoch")[0] == b"2")
+        [outcome] = await second.submit(CreateTopics([NewTopic("t", 1, 1)]))
+        assert outcome.error is ErrorCode.TOPIC_ALREADY_EXISTS
+        assert told(session)[:2] == [
+            'create /controller ephemeral {"version":1,"brokerid":1,"timestamp":"1795243446749"}',
+            "set /controller_epoch 2",
+        ]
+        state = znodes.decode_state("t", 0, harness.store.tree.get("/brokers/topics/t/partitions/0/state")[0])
+        assert (state.leader, state.isr, state.controller_epoch) == (-1, (0,), 2)
+        await second.close()
+
+    run(scenario)
+
+
+@pytest.mark.row("R24")
+def test_a_deposed_controller_changes_nothing() -> None:
+    """Its /controller is taken away behind its back: the fence fails, it resigns, and stands for election again."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, _ = await harness.broker(0)
+        other = await LocalStore.connect(harness.store)
+        await driver.submit(CreateTopics([NewTopic("t", 1, 1)]))
+        usurper = other.multi(
+            [
+                Delete("/controller"),
+                Create("/controller", znodes.encode_controller(9, 0), ephemeral=True),
+                SetData("/controller_epoch", b"5"),
+            ]
+        )
+        growth = driver.submit(CreatePartitions([MorePartitions("t", 2)]))
+        await usurper
+        with pytest.raises(KafkaError) as refusal:
+            await growth
+        assert refusal.value.code is ErrorCode.NOT_CONTROLLER
+        assert harness.store.tree.exists("/brokers/topics/t/partitions/1") is None
+        await until(lambda: driver.controller_id == 9)
+        await other.close()
+        await until(lambda: driver.is_controller and driver.image is not None and "t" in driver.image.topics)
+        assert harness.store.tree.get("/controller_epoch")[0] == b"6"
+        await driver.close()
+
+    run(scenario)
+
+
+def test_a_write_that_fails_makes_it_load_anew() -> None:
+    """Somebody else changed a state: the request is handled again on what is there now."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, _ = await harness.broker(0)
+        other = await LocalStore.connect(harness.store)
+        await other.create("/config/topics/t", znodes.encode_config({"flush.ms": "9"}))
+        await other.create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[0]}}')
+        outcomes = await driver.submit(CreateTopics([NewTopic("t", 1, 1), NewTopic("u", 1, 1)]))
+        assert [outcome.error for outcome in outcomes] == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
+        assert harness.store.tree.get("/config/topics/t")[0] == znodes.encode_config({})
+        image = driver.image
+        assert image is not None
+        await until(lambda: "u" in image.topics or (driver.image is not None and "u" in driver.image.topics))
+        await other.close()
+        await driver.close()
+
+    run(scenario)
+
+
+@pytest.mark.row("R05")
+@pytest.mark.row("R08")
+@pytest.mark.row("R09")
+def test_what_old_tools_write_is_carried_out() -> None:
+    """A topic made, grown and marked for deletion in the store itself."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, _ = await harness.broker(0)
+        tree, tool = harness.store.tree, await LocalStore.connect(harness.store)
+        await tool.create("/config/topics/topicone", znodes.encode_config({}))
+        await tool.create("/brokers/topics/topicone", b'{"version":1,"partitions":{"0":[0]}}')
+        await until(lambda: tree.exists("/brokers/topics/topicone/partitions/0/state"))
+        content = znodes.decode_topic("topicone", tree.get("/brokers/topics/topicone")[0])
+        assert any(content.topic_id)
+        await tool.set("/brokers/topics/topicone", b'{"version":1,"partitions":{"0":[0],"1":[0]}}')
+        await until(lambda: tree.exists("/brokers/topics/topicone/partitions/1/state"))
+        assert driver.image is not None
+        assert driver.image.topics["topicone"].topic_id == content.topic_id
+        await tool.create("/admin/delete_topics/topicone")
+        await tool.create("/admin/delete_topics/unknown")
+        await until(lambda: tree.children("/admin/delete_topics")[0] == [])
+        assert tree.children("/brokers/topics")[0] == []
+        await tool.close()
+        await driver.close()
+
+    run(scenario)
+
+
+@pytest.mark.row("R03")
+def test_a_broker_that_reports_a_failed_directory_loses_those_replicas() -> None:
+    """By its answer to LeaderAndIsr."""
+
+    async def scenario(harness: Harness) -> None:
+        harness.storage_errors[0] = {"broken"}
+        driver, _ = await harness.broker(0)
+        await driver.submit(CreateTopics([NewTopic("broken", 1, 1), NewTopic("fine", 1, 1)]))
+        image = driver.image
+        assert image is not None
+        await until(lambda: image.topics["broken"].partitions[0].leader == -1)
+        assert image.topics["fine"].partitions[0].leader == 0
+        await driver.close()
+
+    run(scenario)
+
+
+@pytest.mark.row("R07")
+def test_every_broker_hears_of_changed_settings() -> None:
+    """By the notification; what was there before it joined is history, and what is old is wiped away."""
+
+    async def scenario(harness: Harness) -> None:
+        first, _ = await harness.broker(0)
+        await first.submit(CreateTopics([NewTopic("api", 1, 1)]))
+
+        def alter(value: str) -> Awaitable[object]:
+            change = ConfigChange("flush.messages", AlterOperation.SET, value)
+            return first.submit(AlterConfigs([ChangeConfigs(T, [change])]))
+
+        await alter("1")
+        await until(lambda: harness.changed == [(0, T, {"flush.messages": "1"})])
+        second, _ = await harness.broker(1)
+        harness.changed.clear()
+        await alter("2")
+        await until(lambda: len(harness.changed) == 2)
+        assert sorted(harness.changed) == [(id, T, {"flush.messages": "2"}) for id in (0, 1)]
+        assert await second.read_configs([T]) == {T: {"flush.messages": "2"}}
+        harness.clock.now_ms += CHANGE_NOTIFICATION_AGE_MS_MAX + 1
+        await alter("3")
+        await until(lambda: len(harness.store.tree.children("/config/changes")[0]) == 1)
+        await first.close()
+        await second.close()
+
+    run(scenario)
+
+
+def test_a_restarted_cluster_finds_everything_again() -> None:
+    """The same persistence under a new store: same cluster id, same topics, the next controller epoch."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, session = await harness.stranger(0)
+        cluster_id = await driver.open()
+        await driver.register()
+        [topic] = await driver.submit(CreateTopics([NewTopic("t", 3, 1)]))
+        # No close: killed.
+        harness.store = EmbeddedStore(harness.persistence, harness.clock, harness.random)
+        harness.store.start()
+        again, session = await harness.stranger(0)
+        assert await again.open() == cluster_id
+        epoch = await again.register()
+        assert epoch > driver.broker_epoch
+        assert again.image is not None
+        assert again.image.topics["t"].topic_id == topic.topic_id
+        assert [text for text in told(session) if "/brokers/topics" in text] == []
+        await again.close()
+
+    run(scenario)
+
+
+@pytest.mark.row("R12")
+def test_a_broker_id_in_use_is_refused_with_the_reason() -> None:
+    """After waiting as long as an old session could last; one that ends meanwhile makes room."""
+
+    async def scenario(harness: Harness) -> None:
+        first, _ = await harness.broker(0)
+        double, session = await harness.stranger(0)
+        joining = asyncio.ensure_future(double.register())
+        await until(lambda: any("/brokers/ids/0" in text for text in session.transcript))
+        await first.close()
+        await joining
+        assert double.is_controller
+        third, _ = await harness.stranger(0)
+        joining = asyncio.ensure_future(third.register())
+        await asyncio.sleep(0)
+        harness.clock.now_ms += 60_000
+        late, _ = await harness.stranger(0)
+        harness.clock = ManualClock()
+        joining.cancel()
+        membership = Membership(late._store, Jumping(), harness.random, lambda resource, values: None)
+        registration = BrokerRegistration(BrokerId(0), BrokerEpoch(-1), ())
+        with pytest.raises(KafkaError, match="Broker id 0 is in use by another running broker") as refusal:
+            await membership.register(registration)
+        assert refusal.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        for driver in (late, third, double):
+            await driver.close()
+
+    run(scenario)
+
+
+class Jumping(ManualClock):
+    """A minute goes by at every look."""
+
+    def monotonic_ms(self) -> int:
+        self.now_ms += 60_000
+        return self.now_ms
+
+
+def test_generated_broker_ids() -> None:
+    """broker.id=-1: above 1000, each once."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, session = await harness.broker(0)
+        assert [await generate_broker_id(session) for _ in range(2)] == [1001, 1002]
+        await driver.close()
+
+    run(scenario)
+
+
+def test_a_request_that_takes_too_long_is_told_so() -> None:
+    """The broker that is to stop never answers; the deletion goes on."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, _ = await harness.broker(0)
+        await driver.submit(CreateTopics([NewTopic("t", 1, 1)]))
+        harness.failing[0] = 1 << 30
+        with pytest.raises(KafkaError) as refusal:
+            await driver.submit(DeleteTopics([TopicReference("t")]), timeout_ms=10)
+        assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
+        harness.failing[0] = 0
+        await until(lambda: harness.store.tree.exists("/brokers/topics/t") is None)
+        await driver.close()
+
+    run(scenario)
+
+
+def test_settings_are_replaced_while_it_runs() -> None:
+    """num.partitions, for instance."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, _ = await harness.broker(0)
+        driver.set_settings(ControllerSettings(default_partitions=4))
+        [outcome] = await driver.submit(CreateTopics([NewTopic("t")]))
+        assert outcome.partitions == 4
+        await driver.close()
+        await driver.close()
+
+    run(scenario)
