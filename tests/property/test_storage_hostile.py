@@ -20,7 +20,7 @@ from tidelog.storage.producer_state import decode_snapshot
 from tidelog.storage.transaction_index import decode_transactions
 
 EXAMPLES = settings(max_examples=2000, deadline=None)
-CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=150)
+CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=150, segment_index_bytes=1200)
 
 lines = st.lists(
     st.sampled_from([b"0", b"1", b"2", b"t 0 5", b"-1", b"version: 0", b"version=0", b"broker.id=0", b"\xff"]),

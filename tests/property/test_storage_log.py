@@ -72,18 +72,14 @@ class LogMachine(RuleBasedStateMachine):
             assert info.first_offset == offset
             self.batches.append((offset, values, self.epoch))
 
-    @rule(fraction=st.floats(0, 1))
-    def truncate(self, fraction: float) -> None:
-        offset = self.start + round((self.end - self.start) * fraction)
-        kept = [one for one in self.batches if one[0] + len(one[1]) <= offset]
-        self.log.truncate_to(offset)
+    @precondition(lambda self: any(base >= self.start for base, _, _ in self.batches))
+    @rule(data=st.data())
+    def truncate(self, data: st.DataObject) -> None:
+        """To where a batch begins, as epochs and followers ask for it."""
+        offset = data.draw(st.sampled_from([base for base, _, _ in self.batches if base >= self.start]))
+        assert self.log.truncate_to(offset)
+        self.batches = [one for one in self.batches if one[0] < offset]
         self.model_end = offset
-        if (kept and kept[-1][0] + len(kept[-1][1]) < offset) or not kept:
-            # The offset lay inside a batch: the log ends there though its last batch ends before.
-            self.log.truncate_to(kept[-1][0] + len(kept[-1][1]) if kept else self.log.log_end_offset)
-        self.batches = kept
-        if not kept:
-            self.model_end = self.log.log_end_offset
 
     @rule(fraction=st.floats(0, 1))
     def delete_records(self, fraction: float) -> None:

@@ -136,6 +136,8 @@ class Log:
         "_epochs_written",
         "_is_changed",
         "_jitter_ms",
+        "_names",
+        "_names_durable",
         "_positions",
         "_truncations",
         "_unflushed_since_ms",
@@ -193,6 +195,9 @@ class Log:
         self._epochs_written: bytes | None = None
         """Content of the checkpoint file as last written; None without one."""
         self._is_changed = False
+        self._names = 0
+        """Counts the segment files created; a flush makes durable their names, too."""
+        self._names_durable = 0
         self._truncations = 0
         self._unflushed_since_ms: int | None = None
         self._positions: dict[int, int] | None = None
@@ -417,6 +422,7 @@ class Log:
             return old
         old.become_inactive()
         new = Segment.create(self.environment.pool, self.directory, base_offset, self.config, now_ms=now_ms)
+        self._names += 1
         self.segments = [*self.segments, new]
         self._positions = None
         self._jitter_ms = self._draw_jitter()
@@ -643,6 +649,7 @@ class Log:
                 segment.release_files()
                 segment.unlink()  # At once: the new segment may have an old one's name.
             self.segments = [Segment.create(self.environment.pool, self.directory, offset, self.config, now_ms=now_ms)]
+            self._names += 1
             for name in self._snapshot_names():
                 self.environment.disk.unlink(f"{self.directory}/{name}")
             self.log_start_offset = Offset(offset if log_start_offset is None else log_start_offset)
@@ -821,6 +828,8 @@ class Log:
         self._epochs_writing = self._epochs_writing or write_epochs
         self._unflushed_since_ms = None
         truncations = self._truncations
+        names = self._names
+        sync_names = names != self._names_durable
         disk, directory = self.environment.disk, self.directory
 
         def run() -> None:
@@ -835,7 +844,7 @@ class Log:
             for segment in dirty:
                 if segment.base_offset < target:
                     segment.fsync(indexes=segment is not active)
-            if len(dirty) > 1:
+            if sync_names:
                 disk.fsync_directory(directory)
 
         def finish(error: OSError | None) -> None:
@@ -847,6 +856,7 @@ class Log:
                 return
             if epochs is not None:
                 self._epochs_written = epochs
+            self._names_durable = max(names, self._names_durable)
             if truncations == self._truncations:
                 self.flushed_offset = Offset(max(self.flushed_offset, target))
             if self.flushed_offset < self.log_end_offset:
@@ -866,6 +876,7 @@ class Log:
     def loaded(self, log_end_offset: int, flushed_offset: int, epochs_file: bytes | None) -> None:
         """The loader has found where the log ends, up to where it is known to be durable, and an epoch checkpoint."""
         self._epochs_written = epochs_file
+        self._names += 1  # A process that was killed may have left files whose names are in memory only.
         self.log_end_offset = Offset(log_end_offset)
         self.flushed_offset = Offset(flushed_offset)
 

@@ -276,15 +276,11 @@ class Segment:
             header = read_header(buffer, at)
             if position + header.size > end:
                 return
-            if (
-                not 0
-                <= header.base_offset - self.base_offset
-                <= header.last_offset - self.base_offset
-                <= RELATIVE_OFFSET_MAX
-            ):
+            first, last = header.base_offset - self.base_offset, header.last_offset - self.base_offset
+            if not 0 <= first <= last <= RELATIVE_OFFSET_MAX:
                 raise InvalidBatch(
                     ErrorCode.CORRUPT_MESSAGE,
-                    f"{self.path(LOG)} has a batch of offsets {header.base_offset} to {header.last_offset} at {position}",
+                    f"{self.path(LOG)} has offsets {header.base_offset} to {header.last_offset} at position {position}",
                 )
             yield FoundBatch(position, header)
             position += header.size
