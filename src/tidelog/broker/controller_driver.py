@@ -125,14 +125,10 @@ class ControllerDriver:
         send: SendRequest,
         clock: Clock,
         random: Random,
-        membership: Membership | None = None,
         on_config_changed: ConfigListener = lambda resource, values: None,
         on_failure: Callable[[Exception], None] = lambda error: None,
     ) -> None:
         """`registration` is how this broker announces itself; its epoch and timestamp are filled in.
-
-        A `membership` that was opened before is used, and closed at last; else one is made that tells
-        `on_config_changed`.
 
         `on_failure` is told when the driver cannot go on (the session is over, an invariant is broken): the broker
         should stop, or start anew.
@@ -144,7 +140,7 @@ class ControllerDriver:
         self._clock = clock
         self._random = random
         self._on_failure = on_failure
-        self._membership = membership or Membership(store, clock, random, on_config_changed)
+        self._membership = Membership(store, clock, random, on_config_changed)
         self._term: _Term | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._election: asyncio.Task[None] | None = None
@@ -432,7 +428,8 @@ class _Term:
         self._stale.clear()
         await self.load()
         queued = {event.request_id for event in self._events if isinstance(event, Submitted)}
-        for pending in [pending for pending in self._pending.values() if pending.id not in queued]:
+        unanswered = [pending for pending in self._pending.values() if not pending.answer.done()]
+        for pending in [pending for pending in unanswered if pending.id not in queued]:
             pending.reloads += 1
             if pending.reloads > RELOADS_MAX:
                 refusal = "The cluster's metadata is being changed by somebody else; try again."

@@ -1,8 +1,8 @@
 """Where the embedded store keeps its tree: a small port, and its implementation in memory.
 
 A commit is durable when it returns. It takes several transactions merged, so that all that arrived during one fsync
-share the next one. SQLite's implementation is in `tidelog.store.sqlite`; tests use the one here; a simulator has its own,
-with a disk that forgets.
+share the next one. SQLite's implementation is in `tidelog.store.sqlite`; tests use the one here; a simulator has its
+own, with a disk that forgets.
 """
 
 from __future__ import annotations

@@ -266,7 +266,8 @@ def test_a_topics_life_is_written_as_kafka_writes_it() -> None:
         driver, session = await harness.broker(0)
         told(session)
         [created] = await driver.submit(CreateTopics([NewTopic("api", 1, 1, configs=[("retention.ms", "1000")])]))
-        node = f'"topic_id":"{format_topic_id(created.topic_id)}","adding_replicas":{{}},"removing_replicas":{{}},"version":3}}'
+        id = format_topic_id(created.topic_id)
+        node = f'"topic_id":"{id}","adding_replicas":{{}},"removing_replicas":{{}},"version":3}}'
         state = '{"controller_epoch":1,"leader":0,"version":1,"leader_epoch":0,"isr":[0]}'
         assert told(session) == [
             'create /config/topics/api {"version":1,"config":{"retention.ms":"1000"}}',

@@ -61,9 +61,7 @@ def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize(
-    "content", [b"no database at all, but long enough to be looked at" * 20, b"SQLite format 3\x00" * 80]
-)
+@pytest.mark.parametrize("content", [b"no database at all, but long enough" * 30, b"SQLite format 3\x00" * 80])
 def test_garbage_is_a_clear_error(tmp_path: Path, content: bytes) -> None:
     """The message names the file and says what to do; the lock is not kept."""
     (tmp_path / "store").mkdir()
