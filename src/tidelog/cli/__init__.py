@@ -106,8 +106,11 @@ def _run_app(app: typer.Typer, arguments: Sequence[str], name: str) -> int:
     import typer
     from typer.main import get_command
 
+    command = get_command(app)
     try:
-        result = get_command(app).main(args=list(arguments), prog_name=name, standalone_mode=False)
+        # Not command.main(): it would answer broken pipes and signals itself, and otherwise than we do.
+        with command.make_context(name, list(arguments)) as context:
+            command.invoke(context)
     except typer.Exit as stop:
         return stop.exit_code
     except typer.Abort:
@@ -117,7 +120,7 @@ def _run_app(app: typer.Typer, arguments: Sequence[str], name: str) -> int:
             error.show()
             return WRONG_USAGE
         raise
-    return result if isinstance(result, int) else DONE
+    return DONE
 
 
 def _top_level(arguments: Sequence[str]) -> int:

@@ -189,7 +189,8 @@ def _print_as_table(resource: ConfigResource, entries: list[ConfigEntry], *, doc
         value = "(hidden)" if entry.sensitive else entry.value
         row = [entry.name, value, entry.source.name.lower().removesuffix("_config").replace("_", " ")]
         rows.append([*row, entry.documentation] if documentation else row)
-    print_table(["Setting", "Value", "From", *(["Meaning"] if documentation else [])], rows, title=title)
+    print(title)
+    print_table(["Setting", "Value", "From", *(["Meaning"] if documentation else [])], rows)
 
 
 def _name_json(resource: ConfigResource) -> dict[str, Any]:

@@ -140,7 +140,7 @@ def _print_tables(found: dict[int, list[LogDirectory]]) -> None:
             if directory.total_bytes >= 0:
                 space = f", {size(directory.usable_bytes)} of {size(directory.total_bytes)} free"
             replicas = len(directory.replicas)
-            print(f"broker {broker_id}  {directory.path}: {state}, {replicas} replicas, {size(used)}{space}")
+            print(f"broker {broker_id}  {directory.path}: {state}, replicas: {replicas}, {size(used)}{space}")
             if directory.replicas:
                 print_table(
                     ("Topic", "#Partition", "#Size", "#Lag", "Moving in"),

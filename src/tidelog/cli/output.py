@@ -14,14 +14,14 @@ def print_json(value: Any) -> None:
     sys.stdout.write("\n")
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """A table on stdout. A column whose name starts with "#" holds numbers, shown to the right."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
         table.add_column(
             column.removeprefix("#"), justify="right" if column.startswith("#") else "left", overflow="fold"

@@ -266,23 +266,31 @@ def _opened(path: Path) -> Iterator[int]:
 
 async def _read(descriptor: int) -> AsyncIterator[bytes]:
     """What a descriptor gives, as it comes; the loop goes on while a pipe or a terminal has nothing."""
-    loop = asyncio.get_running_loop()
-    readable = asyncio.Event()
     waits = not stat.S_ISREG(os.fstat(descriptor).st_mode)
-    if waits:
-        try:
-            loop.add_reader(descriptor, readable.set)
-        except PermissionError:  # Such as /dev/null: always readable, and nothing that epoll takes.
-            waits = False
-    try:
-        while True:
-            if waits:
-                await readable.wait()
-                readable.clear()
-            data = os.read(descriptor, CHUNK_SIZE)
-            if not data:
-                return
-            yield data
-    finally:
+    while True:
         if waits:
-            loop.remove_reader(descriptor)
+            try:
+                await _readable(descriptor)
+            except PermissionError:  # Such as /dev/null: always readable, and nothing that epoll takes.
+                waits = False
+        data = os.read(descriptor, CHUNK_SIZE)
+        if not data:
+            return
+        yield data
+
+
+async def _readable(descriptor: int) -> None:
+    """Waits for one readiness: the reader goes with it, since a second call of it would tell of bytes already read."""
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+
+    def tell() -> None:
+        loop.remove_reader(descriptor)
+        if not ready.done():
+            ready.set_result(None)
+
+    loop.add_reader(descriptor, tell)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(descriptor)

@@ -1,0 +1,194 @@
+"""`tidelog produce` and `consume` against a real broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.cli.conftest import Tidelog
+
+Process = Callable[..., "subprocess.Popen[bytes]"]
+
+
+def test_lines_in_lines_out(tidelog: Tidelog, topic: str, tmp_path: Path) -> None:
+    """A file's lines are values, in order; the last one needs no newline, Windows' ends are taken off."""
+    tidelog("topics", "create", topic)
+    (tmp_path / "one").write_bytes(b"a\r\nb\n\nc")
+    (tmp_path / "two").write_bytes(b"d\n")
+    sent = tidelog("produce", topic, str(tmp_path / "one"), str(tmp_path / "two"), "-o", "json")
+    assert sent.code == 0
+    assert (sent.json["records"], sent.json["bytes"]) == (5, 4)
+    assert tidelog("consume", topic).out == "a\nb\n\nc\nd\n"
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.row("R37")
+def test_each_codec_and_acks(tidelog: Tidelog, topic: str, tmp_path: Path, codec: str) -> None:
+    """Whatever a batch is compressed by, the same lines come out."""
+    tidelog("topics", "create", topic)
+    lines = "".join(f"line {i}\n" for i in range(1000))
+    (tmp_path / "lines").write_text(lines)
+    for acks in ("all", "1"):
+        assert tidelog("produce", topic, str(tmp_path / "lines"), "-z", codec, "--acks", acks).code == 0
+    assert tidelog("consume", topic).out == lines * 2
+
+
+def test_keys_headers_nulls_and_json(tidelog: Tidelog, topic: str) -> None:
+    """What went in by flags comes out as JSON, and in again."""
+    tidelog("topics", "create", topic, "-p", "3")
+    arguments = ("-m", "k\tv", "-m", "k\t-", "-K", "\\t", "--null", "-", "-H", "h=1", "--timestamp", "5")
+    assert tidelog("produce", topic, *arguments, "--idempotent").code == 0
+    found = [json.loads(line) for line in tidelog("consume", topic, "-f", "json").lines]
+    (partition,) = {record["partition"] for record in found}
+    common: dict[str, Any] = {
+        "topic": topic,
+        "partition": partition,
+        "timestamp": 5,
+        "timestamp_type": "CreateTime",
+        "key": "k",
+        "headers": [{"key": "h", "value": "1"}],
+    }
+    assert found == [common | {"offset": 0, "value": "v"}, common | {"offset": 1, "value": None}]
+    assert tidelog("consume", topic, "-f", "key-value", "--null", "NULL").out == "k\tv\nk\tNULL\n"
+    again = tidelog("produce", topic, "-f", "json", "-m", json.dumps(found[0]))
+    assert again.code == 0
+    assert tidelog("consume", topic, "-o", "json").lines[-1] == json.dumps(
+        found[0] | {"offset": 2}, separators=(",", ":")
+    )
+
+
+def test_binary_values_in_base64(tidelog: Tidelog, topic: str) -> None:
+    """Bytes that are no text survive."""
+    tidelog("topics", "create", topic)
+    tidelog("produce", topic, "-m", "/wA=", "--base64")
+    assert tidelog("consume", topic, "--base64").out == "/wA=\n"
+    assert json.loads(tidelog("consume", topic, "-f", "json").out)["value_base64"] == "/wA="
+
+
+def test_where_consuming_begins_and_ends(tidelog: Tidelog, topic: str) -> None:
+    """By offset, by time, from the last ones, so many, one partition."""
+    tidelog("topics", "create", topic, "-p", "2")
+    for i in range(10):
+        tidelog("produce", topic, "-m", str(i), "-p", "0", "--timestamp", str(1000 + i))
+    tidelog("produce", topic, "-m", "other", "-p", "1", "--timestamp", "5")
+    assert tidelog("consume", topic, "-p", "0", "--from", "8").lines == ["8", "9"]
+    assert tidelog("consume", topic, "-p", "0", "--from", "-3").lines == ["7", "8", "9"]
+    assert tidelog("consume", topic, "--from", "@1009").lines == ["9"]
+    assert tidelog("consume", topic, "-p", "0", "-n", "2").lines == ["0", "1"]
+    assert tidelog("consume", topic, "-p", "1").lines == ["other"]
+    gone = tidelog("consume", topic, "-p", "0", "--from", "11")
+    assert gone == (1, "", f"tidelog: {topic}-0 has the offsets from 0 to 10, without 11\n")
+    assert tidelog("consume", topic, "-p", "0", "-n", "2", "-o", "kafka").err == "Processed a total of 2 messages\n"
+
+
+def test_a_group_goes_on_where_it_stopped(tidelog: Tidelog, topic: str) -> None:
+    """Commits without membership: what was printed is not printed again."""
+    tidelog("topics", "create", topic)
+    tidelog("produce", topic, *(part for i in range(5) for part in ("-m", str(i))))
+    assert tidelog("consume", topic, "--group", topic, "-n", "2").lines == ["0", "1"]
+    assert tidelog("consume", topic, "--group", topic).lines == ["2", "3", "4"]
+    assert tidelog("consume", topic, "--group", topic).lines == []
+    assert tidelog("consume", topic, "--group", topic, "--from", "beginning", "-n", "1").lines == ["0"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("consume", "nope"), "tidelog: topic 'nope' does not exist\n"),
+        (("produce", "nope", "-m", "x"), "tidelog: topic 'nope' does not exist\n"),
+        (("consume", "a b"), "tidelog: "),
+    ],
+)
+def test_missing_topics_are_one_line(tidelog: Tidelog, arguments: tuple[str, ...], reason: str) -> None:
+    """And code 1."""
+    outcome = tidelog(*arguments)
+    assert outcome.code == 1
+    assert outcome.err.startswith(reason)
+    assert outcome.err.count("\n") == 1
+
+
+def test_a_bad_line_is_told_by_its_place(tidelog: Tidelog, topic: str, tmp_path: Path) -> None:
+    """What came before it was sent, and the message says so."""
+    tidelog("topics", "create", topic)
+    path = tmp_path / "lines"
+    path.write_text('{"value": "good"}\n{"value": }\n{"value": "never"}\n')
+    refused = tidelog("produce", topic, "-f", "json", str(path))
+    assert refused.code == 1
+    assert refused.err.startswith(f"tidelog: {path}:2: not JSON")
+    assert refused.err.endswith("1 records before it were sent\n")
+    assert tidelog("consume", topic).lines == ["good"]
+    missing = tidelog("produce", topic, str(tmp_path / "missing"))
+    assert missing == (1, "", f"tidelog: {tmp_path / 'missing'}: No such file or directory\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("consume", "t", "--from", "end"),
+        ("consume", "t", "--from", "committed"),
+        ("consume", "t", "--from", "x"),
+        ("consume",),
+        ("produce", "t", "f", "-m", "x"),
+        ("produce", "t", "-m", "x", "-k", "k", "-K", ":"),
+        ("produce", "t", "-m", "x", "--idempotent", "--acks", "1"),
+        ("produce", "t", "-m", "x", "-f", "json", "--null", "x"),
+        ("produce", "t", "-m", "x", "-z", "lzma"),
+        ("produce", "t", "-m", "x", "-H", "novalue"),
+        ("nonsense",),
+        (),
+    ],
+)
+def test_wrong_usage_is_code_two(tidelog: Tidelog, arguments: tuple[str, ...]) -> None:
+    """Before any broker is asked."""
+    assert tidelog(*arguments).code == 2
+
+
+def test_nobody_listening_is_one_line(tidelog: Tidelog) -> None:
+    """It names the address and how to choose another."""
+    outcome = tidelog("topics", "list", "-b", "127.0.0.1:1")
+    assert outcome.code == 1
+    assert outcome.err.startswith("tidelog: cannot connect to 127.0.0.1:1: ")
+    assert outcome.err.count("\n") == 1
+    assert tidelog("topics", "list", "-b", "127.0.0.1:x").code == 1
+
+
+def test_a_pipe_in_and_out(process: Process, tidelog: Tidelog, topic: str) -> None:
+    """Lines are sent as they come, followed as they arrive; Ctrl-C ends following with code 0."""
+    tidelog("topics", "create", topic)
+    consumer = process("consume", topic, "--follow", stdout=subprocess.PIPE)
+    producer = process("produce", topic, stdin=subprocess.PIPE)
+    assert producer.stdin is not None
+    assert consumer.stdout is not None
+    for line in (b"one\n", b"two\n"):
+        producer.stdin.write(line)
+        producer.stdin.flush()
+        assert consumer.stdout.readline() == line
+    producer.stdin.write(b"three")
+    producer.stdin.close()
+    assert producer.wait(10) == 0
+    assert consumer.stdout.readline() == b"three\n"
+    consumer.send_signal(signal.SIGINT)
+    assert consumer.wait(10) == 0
+    consumer.stdout.close()
+
+
+def test_a_reader_that_left_ends_it_quietly(process: Process, tidelog: Tidelog, topic: str, tmp_path: Path) -> None:
+    """`| head` is no error, and nothing is on stderr."""
+    tidelog("topics", "create", topic)
+    (tmp_path / "lines").write_text("x" * 99 + "\n")
+    tidelog("produce", topic, *[str(tmp_path / "lines")] * 5)
+    (tmp_path / "many").write_text(("x" * 99 + "\n") * 20_000)
+    tidelog("produce", topic, str(tmp_path / "many"))
+    reading, writing = os.pipe()
+    consumer = process("consume", topic, stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert os.read(reading, 100)
+    os.close(reading)
+    _, errors = consumer.communicate(timeout=10)
+    assert (consumer.returncode, errors) == (0, b"")

@@ -1,0 +1,67 @@
+"""The program itself: what it loads, and how it ends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from tests.unit.cli.conftest import Tidelog
+
+from tidelog import __version__
+from tidelog.cli import COMMANDS
+
+
+def loaded_by(arguments: list[str]) -> set[str]:
+    """The modules that a command has loaded when it is through."""
+    script = (
+        "import contextlib, io, sys\nfrom tidelog import cli\n"
+        "with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):\n"
+        f"    cli.run({arguments!r})\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("command", ["start", "broker"])
+def test_what_starts_brokers_loads_no_dressing(command: str) -> None:
+    """Whoever waits for a broker does not wait for typer and rich: its arguments are read without them."""
+    loaded = loaded_by([command, "--no-such-option"])
+    assert not {"typer", "rich", "pyspark", "pyarrow"} & loaded
+    assert f"tidelog.cli.{command}" in loaded
+
+
+def test_help_loads_no_command() -> None:
+    """The list of commands is known without any of them."""
+    loaded = loaded_by(["--help"])
+    assert "typer" in loaded
+    assert not {module.module for module in COMMANDS.values()} & loaded
+    assert not {"asyncio", "tidelog.protocol", "tidelog.client"} & loaded
+
+
+def test_help_lists_every_command(tidelog: Tidelog) -> None:
+    """With a line for each; and each has a help of its own."""
+    shown = tidelog("--help")
+    assert shown.code == 0
+    for name in COMMANDS:
+        assert f" {name} " in shown.out
+        each = tidelog(name, "--help")
+        assert each.code == 0, name
+        assert "sage" in each.out, name
+
+
+def test_version(tidelog: Tidelog) -> None:
+    """The package's."""
+    assert tidelog("--version") == (0, f"tidelog {__version__}\n", "")
+
+
+def test_an_error_that_is_ours_is_not_dressed_up(tidelog: Tidelog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug keeps its traceback: only what the world did is told in one line."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("tidelog.cli.topics.BlockingCluster", broken)
+    with pytest.raises(ZeroDivisionError):
+        tidelog("topics", "list")
