@@ -879,6 +879,8 @@ class Log:
         self._names += 1  # A process that was killed may have left files whose names are in memory only.
         self.log_end_offset = Offset(log_end_offset)
         self.flushed_offset = Offset(flushed_offset)
+        if log_end_offset - flushed_offset >= self.config.flush_messages:
+            self.owner.flush_wanted(self)  # What recovery kept is not served before it is flushed, either.
 
     def set_config(self, config: LogConfig) -> None:
         """Takes new settings; they hold from the next append, roll, flush or retention on."""
