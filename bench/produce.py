@@ -2,10 +2,10 @@
 
     python bench/produce.py [--seconds S] [--rounds N] [--kafka DIR] [--port P]
 
-The load generator (`bench/load`, C) sends prebuilt Produce v10 requests over some connections, with some in flight on each.
-The sink reads the same frames, computes their CRC, appends them to a file and answers: the limit of this machine. The two
-take turns, so that what else the machine does hits both; the median of the ratios counts. With --kafka, DIR is a folder
-in which `bench/peers/kafka.sh jars DIR` has put Apache Kafka, which then takes its turns too.
+The load generator (`bench/load`, C) sends prebuilt Produce v10 requests over some connections, with some in flight on
+each. The sink reads the same frames, computes their CRC, appends them to a file and answers: the limit of this
+machine. The two take turns, so that what else the machine does hits both; the median of the ratios counts. With
+--kafka, DIR is a folder in which `bench/peers/kafka.sh jars DIR` has put Apache Kafka, which then takes its turns too.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def free_port() -> int:
 def build(work: Path) -> None:
     """Compiles generator and sink, makes the requests."""
     for name in ("lg", "sink"):
-        subprocess.run(["gcc", "-O2", "-march=native", "-w", "-o", work / name, HERE / "load" / f"{name}.c"], check=True)
+        subprocess.run(
+            ["gcc", "-O2", "-march=native", "-w", "-o", work / name, HERE / "load" / f"{name}.c"], check=True
+        )
     subprocess.run(
         [sys.executable, HERE / "load" / "mkreq.py", work / "requests"], check=True, stdout=subprocess.DEVNULL
     )
@@ -126,7 +128,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2, help="of each run (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each shape (%(default)s)")
     parser.add_argument("--kafka", metavar="DIR", help="measure Apache Kafka from DIR as well")
-    parser.add_argument("--port", type=int, help="of a running broker with a topic t of 16 partitions, to be measured instead")
+    parser.add_argument(
+        "--port", type=int, help="of a running broker with a topic t of 16 partitions, to be measured instead"
+    )
     arguments = parser.parse_args()
     work = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
     try:
@@ -136,7 +140,10 @@ def main() -> None:
             servers["tidelog"] = arguments.port or stack.enter_context(tidelog(work))
             if arguments.kafka:
                 servers["Apache Kafka"] = stack.enter_context(kafka(arguments.kafka))
-            print(f"tidelog and the sink: acks=1, no fsync, CRC32C checked; {arguments.rounds} rounds of {arguments.seconds} s")
+            print(
+                "tidelog and the sink: acks=1, no fsync, CRC32C checked; "
+                f"{arguments.rounds} rounds of {arguments.seconds} s"
+            )
             for shape in SHAPES:
                 measure(work, servers, shape, arguments)
     finally:
@@ -156,7 +163,10 @@ def measure(work: Path, servers: dict[str, int], shape: Shape, arguments: argpar
         p99 = statistics.median(figures[name]["p99_us"] for figures in rounds)
         unit = "MB/s" if shape.unit == "MB_s" else "req/s"
         goal = f"   goal {shape.goal}: {'reached' if ratio >= shape.goal else 'missed'}" if name == "tidelog" else ""
-        print(f"  {name:14} {rate:10,.0f} {unit:5}  p50 {p50:8,.0f} us  p99 {p99:8,.0f} us   {ratio:5.2f} of the sink{goal}")
+        print(
+            f"  {name:14} {rate:10,.0f} {unit:5}  p50 {p50:8,.0f} us  p99 {p99:8,.0f} us"
+            f"   {ratio:5.2f} of the sink{goal}"
+        )
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ class Lane:
         return len(self._waiting)
 
     def reserve(self, size: int, on_granted: Callable[[], None]) -> Reservation:
-        """Takes `size` bytes, at most the capacity; if not `granted` at once, calls `on_granted` when its turn comes."""
+        """Takes `size` bytes, at most the capacity, now (`granted`); else `on_granted` is called in its turn."""
         if size > self.capacity:
             raise ValueError(f"{size} bytes can never be granted by a lane of {self.capacity}.")
         reservation = Reservation(self, size, on_granted)

@@ -30,14 +30,14 @@ _HEADER: Final = struct.Struct(">hhih")
 _API_VERSIONS: Final = int(apis.ApiKey.API_VERSIONS)
 
 
-class CloseConnection(Exception):
+class CloseConnection(Exception):  # noqa: N818 - an order, not an error.
     """The peer sent what no answer fits; the text is the reason for the log."""
 
 
 class Peer:
     """Who is at the other end of a connection."""
 
-    __slots__ = ("address", "connection_id", "listener", "port", "principal", "raw_client_id", "client_id")
+    __slots__ = ("address", "client_id", "connection_id", "listener", "port", "principal", "raw_client_id")
 
     def __init__(self, listener: str, connection_id: int, address: str = "", port: int = 0) -> None:
         self.listener = listener

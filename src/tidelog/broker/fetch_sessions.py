@@ -1,7 +1,7 @@
 """Fetch sessions (KIP-227): what a client asks for again and again, it names once.
 
-A session keeps the partitions of a client with their fetch offsets, and what it was last told about each. An incremental
-request names only what changed, and its answer names only partitions with news. The cache is bounded in
+A session keeps the partitions of a client with their fetch offsets, and what it was last told about each. An
+incremental request names only what changed, and its answer names only partitions with news. The cache is bounded in
 sessions and in partitions; a client that gets no session simply names everything each time.
 """
 
@@ -97,7 +97,9 @@ class FetchContext:
 
     __slots__ = ("_incremental", "partitions", "session")
 
-    def __init__(self, partitions: dict[PartitionKey, FetchPartition], session: Session | None, incremental: bool) -> None:
+    def __init__(
+        self, partitions: dict[PartitionKey, FetchPartition], session: Session | None, incremental: bool
+    ) -> None:
         self.partitions = partitions
         """In the order in which they are to be read."""
         self.session = session
@@ -231,7 +233,10 @@ class FetchSessions:
 
 
 def _put(
-    partitions: dict[PartitionKey, FetchPartition], topic: str, topic_id: TopicId, wanted: messages.FetchRequest.FetchPartition
+    partitions: dict[PartitionKey, FetchPartition],
+    topic: str,
+    topic_id: TopicId,
+    wanted: messages.FetchRequest.FetchPartition,
 ) -> None:
     key = (topic or topic_id, wanted.partition)
     known = partitions.get(key)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.metadata_cache import broker_ids
 from tidelog.broker.replica_manager import Replica, ReplicaManager
 from tidelog.broker.topic_settings import log_config
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -82,7 +83,7 @@ class Leadership:
         if 0 <= broker_epoch < self._node.broker_epoch:
             raise KafkaError(
                 ErrorCode.STALE_BROKER_EPOCH,
-                f"Broker epoch {broker_epoch} is of an earlier registration; the current one is {self._node.broker_epoch}.",
+                f"Broker epoch {broker_epoch} is of an earlier registration; now it is {self._node.broker_epoch}.",
             )
 
     # LeaderAndIsr.
@@ -101,9 +102,7 @@ class Leadership:
         ]
         outcomes: dict[TopicPartition, ErrorCode] = {}
         replicas = self._node.replicas
-        missing = {
-            topic_partition.topic for topic_partition, _, _ in orders if replicas.get(topic_partition) is None
-        }
+        missing = {topic_partition.topic for topic_partition, _, _ in orders if replicas.get(topic_partition) is None}
         done: Deferred[dict[TopicPartition, ErrorCode]] = Deferred()
 
         def with_settings(settled: Deferred[dict[str, dict[str, str]]]) -> None:
@@ -159,10 +158,12 @@ class Leadership:
                 overrides = settings.get(topic_partition.topic, {})
                 log = self._log(topic_partition, topic_id, overrides, is_new=bool(state.is_new))
             except (KafkaError, StorageError) as error:
-                outcomes[topic_partition] = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
+                outcomes[topic_partition] = (
+                    error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
+                )
                 logger.error("log not created: partition=%s error=%s", topic_partition, error)
                 continue
-            self._node.replicas.add(Replica(topic_partition, log, log.high_watermark))
+            self._node.replicas.add(Replica(log))
         then()
 
     def _log(
@@ -197,13 +198,15 @@ class Leadership:
         epoch, partition_epoch = LeaderEpoch(state.leader_epoch), PartitionEpoch(state.partition_epoch)
         if epoch < replica.leader_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
-        isr = tuple(map(BrokerId, state.isr))
+        isr = broker_ids(state.isr)
         if epoch == replica.leader_epoch:
             if replica.leader is not None and partition_epoch > replica.partition_epoch:
                 replicas.isr_committed(replica, IsrCommitted(isr, partition_epoch))
             return ErrorCode.NONE
         if state.leader == self._node.broker_id:
-            logger.info("leads: partition=%s leader_epoch=%d log_end=%d", topic_partition, epoch, replica.log.log_end_offset)
+            logger.info(
+                "leads: partition=%s leader_epoch=%d log_end=%d", topic_partition, epoch, replica.log.log_end_offset
+            )
             replicas.lead(replica, epoch, partition_epoch, isr)
             self._node.leads(replica)
         else:

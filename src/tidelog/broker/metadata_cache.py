@@ -1,10 +1,13 @@
-"""The cluster as this broker knows it: fed by UpdateMetadata, asked by Metadata and everything that names other brokers.
+"""The cluster as this broker knows it: fed by UpdateMetadata, asked by Metadata and everything that names other
+brokers.
 
-It never looks at the controller's own image, even where both are in one process: what a broker knows is what it was told.
+It never looks at the controller's own image, even where both are in one process: what a broker knows is what it was
+told.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from tidelog.metadata.image import (
@@ -33,7 +36,7 @@ from tidelog.model.identifiers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from tidelog.protocol import messages
 
@@ -42,6 +45,9 @@ LEADER_DURING_DELETE: Final = -2
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """By their numbers on the wire."""
+
+_SHARED_MAX: Final = 1024
+"""Different lists of replicas that are kept as one object each."""
 
 
 class MetadataCache:
@@ -83,7 +89,7 @@ class MetadataCache:
         self.image.apply(ControllerChanged(BrokerId(controller_id), ControllerEpoch(epoch)))
 
     def broker_endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
-        """Where clients that came through `listener` reach a broker; None when it is not live or has no such listener."""
+        """Where clients of `listener` reach a broker; None when it is not live or has no such listener."""
         registration = self.image.brokers.get(BrokerId(broker_id))
         return None if registration is None else registration.endpoint(listener)
 
@@ -104,7 +110,9 @@ class MetadataCache:
             broker_id = BrokerId(broker.id)
             live.add(broker_id)
             endpoints = tuple(
-                Endpoint(endpoint.listener, SECURITY_PROTOCOLS[endpoint.security_protocol], endpoint.host, endpoint.port)
+                Endpoint(
+                    endpoint.listener, SECURITY_PROTOCOLS[endpoint.security_protocol], endpoint.host, endpoint.port
+                )
                 for endpoint in broker.endpoints
             )
             registration = BrokerRegistration(broker_id, BrokerEpoch(-1), endpoints, broker.rack)
@@ -123,13 +131,13 @@ class MetadataCache:
                 self.image.apply(TopicGone(topic))
             self.image.apply(TopicChanged(topic, topic_id))
         image = PartitionImage(
-            replicas=tuple(map(BrokerId, state.replicas)),
+            replicas=broker_ids(state.replicas),
             leader=BrokerId(state.leader),
             leader_epoch=LeaderEpoch(state.leader_epoch),
-            isr=tuple(map(BrokerId, state.isr)),
+            isr=broker_ids(state.isr),
             partition_epoch=PartitionEpoch(state.zk_version),
             controller_epoch=ControllerEpoch(state.controller_epoch),
-            offline=tuple(map(BrokerId, state.offline_replicas)),
+            offline=broker_ids(state.offline_replicas),
         )
         self.image.apply(PartitionChanged(topic, state.partition_index, image))
 
@@ -141,3 +149,13 @@ class MetadataCache:
             self.image.apply(PartitionGone(topic, partition))
             if not known.partitions:
                 self.image.apply(TopicGone(topic))
+
+
+def broker_ids(ids: Sequence[int]) -> tuple[BrokerId, ...]:
+    """The ids as a tuple; equal ones are one object, since thousands of partitions have the same few replica lists."""
+    return _shared(tuple(map(BrokerId, ids)))
+
+
+@lru_cache(_SHARED_MAX)
+def _shared(ids: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
+    return ids

@@ -137,9 +137,7 @@ class Node:
         )
         """Every partition that this broker leads or follows; appends and reads go through it."""
         self.leadership = Leadership(self)
-        self.fetch_sessions = FetchSessions(
-            random=random, slots_max=config.max_incremental_fetch_session_cache_slots
-        )
+        self.fetch_sessions = FetchSessions(random=random, slots_max=config.max_incremental_fetch_session_cache_slots)
         self._groups: Groups | None = None
         self._producer_ids: ProducerIds | None = None
         self._disk_timer: Timer | None = None
@@ -197,9 +195,7 @@ class Node:
         if resource.type is ConfigResourceType.TOPIC:
             self._configure_logs([resource.name])
             return
-        changed = self.config.set_dynamic(
-            image.configs.get(CLUSTER_DEFAULT, {}), image.broker_config(self.broker_id)
-        )
+        changed = self.config.set_dynamic(image.configs.get(CLUSTER_DEFAULT, {}), image.broker_config(self.broker_id))
         if changed:
             logger.info("settings changed: %s", ", ".join(sorted(changed)))
             self._configure_logs({replica.topic_partition.topic for replica in self.replicas})
@@ -216,7 +212,7 @@ class Node:
     # Work for the disk.
 
     def run_disk_task(self, task: DiskTask) -> Deferred[None]:
-        """Runs a task on an I/O thread and finishes it here; completes in any case, for `finish` takes care of errors."""
+        """Runs a task on an I/O thread and finishes it here; completes in any case, `finish` sees to errors."""
         done: Deferred[None] = Deferred()
 
         def finish(running: Deferred[None]) -> None:
@@ -239,7 +235,7 @@ class Node:
             self.shell.soon(self._flush)
 
     def _flush(self) -> None:
-        """Flushes all logs that ask for it, as one group; who asks meanwhile is the next group's, so that appends share."""
+        """Flushes all logs that ask for it, as one group; who asks meanwhile shares the next."""
         self._flush_scheduled = False
         if self._stopped or self._flushing:
             return

@@ -255,10 +255,7 @@ class Outbox:
         """Whether sendfile would not wait: the first and the last page are in the page cache."""
         if self._probed >= size:
             return True
-        if (
-            chunk.file.probe(1, chunk.position) is None
-            or chunk.file.probe(1, chunk.position + size - 1) is None
-        ):
+        if chunk.file.probe(1, chunk.position) is None or chunk.file.probe(1, chunk.position + size - 1) is None:
             return False
         self._probed = size
         return True

@@ -1,6 +1,6 @@
 """The partitions on this broker: which it leads, how they are appended to and read, and who waits for them.
 
-    Produce --> append --> Log.append --> PartitionLeader.step --> effects --> purgatory.check --> waiting Fetch, Produce
+    Produce --> append --> Log.append --> PartitionLeader.step --> effects --> purgatory.check --> who waits
     Fetch ----> read ----> Log.read, up to the high watermark or the last stable offset
 
 Leadership comes from the controller only, by LeaderAndIsr and StopReplica (`leadership`).
@@ -23,7 +23,15 @@ from tidelog.model.identifiers import (
     TopicId,
     TopicPartition,
 )
-from tidelog.replication.events import Appended, Effect, Flushed, FlushPolicyChanged, FlushWanted, HighWatermarkAdvanced, IsrCommitted
+from tidelog.replication.events import (
+    Appended,
+    Effect,
+    Flushed,
+    FlushPolicyChanged,
+    FlushWanted,
+    HighWatermarkAdvanced,
+    IsrCommitted,
+)
 from tidelog.replication.leader import PartitionLeader
 from tidelog.storage.producer_state import AppendOrigin
 
@@ -34,7 +42,6 @@ if TYPE_CHECKING:
     from tidelog.ports.clock import Clock
     from tidelog.ports.disk import Bytes
     from tidelog.storage.log import AppendInfo, Log
-    from tidelog.storage.log_config import LogConfig
 
 ACKS_ALL: Final = -1
 
@@ -54,20 +61,21 @@ class Replica:
         "topic_partition",
     )
 
-    def __init__(self, topic_partition: TopicPartition, log: Log, high_watermark: Offset) -> None:
-        self.topic_partition = topic_partition
+    def __init__(self, log: Log) -> None:
+        self.topic_partition = log.topic_partition
         self.log = log
         self.leader: PartitionLeader | None = None
         """The state of this broker's leadership; None while it does not lead."""
         self.leader_id = NO_LEADER
         self.leader_epoch = NO_LEADER_EPOCH
         self.partition_epoch = PartitionEpoch(-1)
-        self.known_high_watermark = high_watermark
+        self.known_high_watermark = log.high_watermark
         """As checkpointed, or as of the last leadership; the leader's own counts while it leads."""
         self.removed = False
         """Whether the controller took the partition away; who still waits for it gets an error."""
-        self.answers: dict[int, Any] = {}
-        """What Produce's fast path keeps, by version."""
+        self.answers: dict[int, Any] | None = None
+        """What Produce's fast path keeps, by version; None while there is nothing: most replicas are idle."""
+
     @property
     def high_watermark(self) -> Offset:
         """Everything below is committed."""
@@ -119,8 +127,8 @@ class ReplicaManager:
     def leader(self, topic_partition: TopicPartition, current_leader_epoch: int = NO_LEADER_EPOCH) -> Replica:
         """The replica, which this broker leads.
 
-        KafkaError NOT_LEADER_OR_FOLLOWER, or, where the client knows another epoch than `current_leader_epoch` (KIP-320),
-        FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
+        KafkaError NOT_LEADER_OR_FOLLOWER, or, where the client knows another epoch than `current_leader_epoch`
+        (KIP-320), FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
         """
         replica = self.get(topic_partition)
         if replica is None:
@@ -161,7 +169,9 @@ class ReplicaManager:
 
     # Leadership.
 
-    def lead(self, replica: Replica, leader_epoch: LeaderEpoch, partition_epoch: PartitionEpoch, isr: tuple[BrokerId, ...]) -> None:
+    def lead(
+        self, replica: Replica, leader_epoch: LeaderEpoch, partition_epoch: PartitionEpoch, isr: tuple[BrokerId, ...]
+    ) -> None:
         """Begins a leadership: the epoch starts at the log end."""
         log = replica.log
         replica.leader_id = self.broker_id
@@ -181,7 +191,9 @@ class ReplicaManager:
         self._carry_out(replica, leader.begin())
         self._purgatory.check(replica)
 
-    def resign(self, replica: Replica, leader_id: BrokerId, leader_epoch: LeaderEpoch, partition_epoch: PartitionEpoch) -> None:
+    def resign(
+        self, replica: Replica, leader_id: BrokerId, leader_epoch: LeaderEpoch, partition_epoch: PartitionEpoch
+    ) -> None:
         """Another broker leads, or none (-1)."""
         replica.known_high_watermark = replica.high_watermark
         replica.leader = None
@@ -204,8 +216,8 @@ class ReplicaManager:
     ) -> AppendInfo:
         """Appends batches to a partition that this broker leads; `data` is not kept.
 
-        With `required_acks` -1 it is refused (NOT_ENOUGH_REPLICAS) while fewer than min.insync.replicas are in sync. Raises
-        whatever else `Log.append` refuses. Whether the append is acknowledged yet, `acknowledged` says.
+        With `required_acks` -1 it is refused (NOT_ENOUGH_REPLICAS) while fewer than min.insync.replicas are in sync.
+        Raises whatever else `Log.append` refuses. Whether the append is acknowledged yet, `acknowledged` says.
         """
         leader = replica.leader
         if leader is None:
@@ -322,5 +334,3 @@ def check_leader_epoch(replica: Replica, current_leader_epoch: int) -> None:
     if current_leader_epoch < replica.leader_epoch:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"The leader epoch is {replica.leader_epoch} by now.")
     raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"The newest leader epoch known here is {replica.leader_epoch}.")
-
-

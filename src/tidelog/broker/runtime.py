@@ -3,8 +3,8 @@
     bind -> store -> membership -> logs loaded -> node -> registered -> controller elected -> told who leads -> ready
 
 Ports are bound first, so that a port in use is found before anything is touched, but connections are not served before
-the broker knows the cluster: a client that can connect gets a true answer. What the simulator replaces are the ports and the
-executor; this code is the same there.
+the broker knows the cluster: a client that can connect gets a true answer. What the simulator replaces are the ports
+and the executor; this code is the same there.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class BrokerFailed(Exception):  # noqa: N818 - it says what happened
 
 
 class Runtime:
-    """One broker in the running event loop. `start`, then `failed` or whatever else there is to wait for, then `stop`."""
+    """One broker in the running event loop: `start`, wait for `failed` or whatever else there is, `stop`."""
 
     def __init__(
         self,
@@ -174,7 +174,10 @@ class Runtime:
     async def _start(self) -> None:
         await self._bind()
         self._store = EmbeddedStore(
-            self._persistence, self._clock, self._random, lambda failure: self._fail(f"the metadata store failed: {failure}")
+            self._persistence,
+            self._clock,
+            self._random,
+            lambda failure: self._fail(f"the metadata store failed: {failure}"),
         )
         self._store.start()
         session = await LocalStore.connect(self._store)
@@ -349,7 +352,7 @@ class Runtime:
         self._loop.call_soon_threadsafe(self._directory_failed, path)
 
     def _directory_failed(self, path: str) -> None:
-        """A log directory went offline: its partitions are refused, the controller is told; the last one stops the broker."""
+        """A log directory went offline with its partitions; the last one stops the broker."""
         if self._logs is None or self._node is None:
             return
         if self._logs.has_failed:

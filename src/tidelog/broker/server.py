@@ -13,7 +13,8 @@ and no future for a request, unless its answer has to wait.
 connection waits for its answer; produce requests alone may overlap, so that acks=all doesn't cost a round trip each.
 
 **Bounds.** Bytes of large frames are reserved first (`budget`); a connection whose answers aren't read has no further
-requests begun; a turn handles at most `FRAMES_PER_TURN` requests of a connection; who stalls while others wait is closed.
+requests begun; a turn handles at most `FRAMES_PER_TURN` requests of a connection; who stalls while others wait is
+closed.
 """
 
 from __future__ import annotations
@@ -359,7 +360,9 @@ class Connection(asyncio.BufferedProtocol):
                 frame_end = position + 4 + size
                 if frame_end > end:
                     break
-                if turn <= 0 or ((self._slots or self._write_paused or self._outbox) and self._blocked(view[position:])):
+                if turn <= 0 or (
+                    (self._slots or self._write_paused or self._outbox) and self._blocked(view[position:])
+                ):
                     break
                 turn -= 1
                 frame_start = position + 4

@@ -1,7 +1,8 @@
 """Settings of topics and brokers as the store has them, for a node that knows nothing of coroutines.
 
-`ControllerDriver` follows the notifications of changes. What comes without a notification is read here: a topic's first settings, when
-its first log is made; and what this broker itself has just changed, so that who changed it sees it at once.
+`ControllerDriver` follows the notifications of changes. What comes without a notification is read here: a topic's
+first settings, when its first log is made; and what this broker itself has just changed, so that who changed it sees
+it at once.
 """
 
 from __future__ import annotations
@@ -26,9 +27,7 @@ T = TypeVar("T")
 class StoredSettings:
     """Reads settings; `on_read(resource, values)` is told of all that it reads."""
 
-    def __init__(
-        self, driver: ControllerDriver, on_read: Callable[[ConfigResource, Mapping[str, str]], None]
-    ) -> None:
+    def __init__(self, driver: ControllerDriver, on_read: Callable[[ConfigResource, Mapping[str, str]], None]) -> None:
         self._driver = driver
         self._on_read = on_read
         self._tasks: set[asyncio.Task[None]] = set()

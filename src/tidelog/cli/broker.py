@@ -45,7 +45,9 @@ def broker(properties: str, overrides: dict[str, str], log_level: str = "info") 
     try:
         # The store lies in the first log directory, in a folder that no topic can be named after.
         run_broker(
-            config, f"{config.log_dirs[0].rstrip('/')}/.store", lambda runtime: print(f"ready: {runtime.addresses[0]}", flush=True)
+            config,
+            f"{config.log_dirs[0].rstrip('/')}/.store",
+            lambda runtime: print(f"ready: {runtime.addresses[0]}", flush=True),
         )
     except BrokerFailed as error:
         raise Refused([str(error)]) from error

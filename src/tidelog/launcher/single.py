@@ -3,7 +3,8 @@
     run(config, store_directory, on_ready)     a loop of its own, signals, until told to stop
     serve(...)                                 the same in a loop that is there already, for tests in a thread
 
-Imports are kept few: from the command to the first answered Metadata takes less than half a second, most of it Python's.
+Imports are kept few: from the command to the first answered Metadata takes less than half a second, most of it
+Python's.
 """
 
 from __future__ import annotations

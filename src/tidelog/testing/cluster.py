@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import tempfile
 import threading
@@ -28,9 +29,7 @@ TEST_SETTINGS: Final = {
 class Cluster:
     """A cluster of one broker. Use it in a `with` statement, or `start` and `stop` it."""
 
-    def __init__(
-        self, settings: Mapping[str, object] | None = None, *, data: str | None = None, port: int = 0
-    ) -> None:
+    def __init__(self, settings: Mapping[str, object] | None = None, *, data: str | None = None, port: int = 0) -> None:
         """`settings` by Kafka's names; `data` is the folder to use and keep, a temporary one if None; `port` 0: any."""
         self._settings = dict(settings or {})
         self._keep = data is not None
@@ -77,10 +76,8 @@ class Cluster:
         if thread is None:
             return
         assert self._loop is not None
-        try:
+        with contextlib.suppress(RuntimeError):  # It may have ended by itself; `_error` says why.
             self._loop.call_soon_threadsafe(self._stop_soon)
-        except RuntimeError:
-            pass  # It has ended by itself; `_error` says why.
         thread.join()
         self._runtime = None
         self._remove_data()

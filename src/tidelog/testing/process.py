@@ -23,9 +23,7 @@ STOP_S_MAX: Final = 30.0
 class ProcessBroker:
     """One broker as `tidelog start` runs it. Use it in a `with` statement, or `start` and `stop` it."""
 
-    def __init__(
-        self, settings: Mapping[str, object] | None = None, *, data: str | None = None, port: int = 0
-    ) -> None:
+    def __init__(self, settings: Mapping[str, object] | None = None, *, data: str | None = None, port: int = 0) -> None:
         """`settings` by Kafka's names; `data` is the folder to use and keep, a temporary one if None; `port` 0: any."""
         self._settings = dict(settings or {})
         self._keep = data is not None

@@ -2,7 +2,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.unit.broker.harness import Broker
 
 

@@ -453,7 +453,9 @@ def topic_id_of(topic: str) -> bytes:
     return (b"id-" + topic.encode() + bytes(16))[:16]
 
 
-def make_batch(values: Iterable[bytes], *, timestamp: int = WALL_START_MS, codec: Codec = Codec.NONE, **fields: Any) -> bytes:
+def make_batch(
+    values: Iterable[bytes], *, timestamp: int = WALL_START_MS, codec: Codec = Codec.NONE, **fields: Any
+) -> bytes:
     records = [Record(offset, timestamp, None, value, ()) for offset, value in enumerate(values)]
     return bytes(build_batch(records, base_offset=0, codec=codec, **fields))
 

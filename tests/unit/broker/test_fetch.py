@@ -1,8 +1,8 @@
 """Fetch: what is read, how far, when the answer comes, and what librdkafka's consumer must not be given."""
 
 import pytest
-
 from tests.unit.broker.harness import Broker, make_batch, topic_id_of, whole
+
 from tidelog.broker.deferred import Deferred
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicId
@@ -17,9 +17,7 @@ VERSIONS = range(4, 19)
 
 def values(data: messages.FetchResponse.PartitionData) -> list[bytes]:
     records = bytes(data.records)
-    return [
-        record.value for position, _ in iterate_headers(records) for record in read_records(records, position)
-    ]
+    return [record.value for position, _ in iterate_headers(records) for record in read_records(records, position)]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -248,7 +246,7 @@ class TestSessions:
 
     @pytest.mark.parametrize("version", [7, 12, 13, 18])
     def test_an_incremental_answer_names_news_only(self, broker: Broker, version: int) -> None:
-        """A request that names nothing is about everything the session knows; its answer leaves out what is as before."""
+        """A request that names nothing is about all the session knows; its answer leaves out what is as before."""
         session = self.begin(broker, version)
         assert self.follow(broker, session, 1, version).responses == []
         broker.produce("t", [b"news"], partition=1)
@@ -323,7 +321,7 @@ def test_committed_reads_name_no_aborted_transactions_where_there_are_none(broke
 
 
 def test_open_transactions_bound_committed_reads(broker: Broker) -> None:
-    """read_committed ends at the first record of an open transaction; read_uncommitted goes on to the high watermark."""
+    """read_committed ends at the first record of an open transaction; others read on to the high watermark."""
     replica = broker.replica("t")
     broker.produce("t", [b"before"])
     batch = make_batch([b"open"], transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)

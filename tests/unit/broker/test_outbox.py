@@ -62,6 +62,14 @@ class Sender(asyncio.Protocol):
         self.outbox = Outbox(transport, self.shell, self.on_drained, self.failures.append)  # type: ignore[arg-type]
         transport.set_write_buffer_limits(high=64 << 10)  # type: ignore[attr-defined]
 
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Gives the loop turns until `condition` holds."""
+        for _ in range(100_000):
+            if condition():
+                return
+            await asyncio.sleep(0)
+        raise AssertionError("It does not come about.")
+
     def on_drained(self) -> None:
         self.drained += 1
 
@@ -112,8 +120,10 @@ SHAPES = {
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("cold", [False, True])
-def test_every_byte_arrives_in_order(file: Any, monkeypatch: pytest.MonkeyPatch, loop: str, shape: str, cold: bool) -> None:
-    """Small and large ranges, warm and cold, between bytes, to a client that reads slowly: all comes as it was queued."""
+def test_every_byte_arrives_in_order(
+    file: Any, monkeypatch: pytest.MonkeyPatch, loop: str, shape: str, cold: bool
+) -> None:
+    """Small and large ranges, warm and cold, between bytes: all comes as it was queued."""
     owner = Owner()
     if cold:
         monkeypatch.setattr(type(file), "probe", lambda self, size, offset: None)
@@ -129,8 +139,7 @@ def test_every_byte_arrives_in_order(file: Any, monkeypatch: pytest.MonkeyPatch,
             sender.outbox.send(chunks)
         reader, writer = await asyncio.open_connection(sock=theirs)
         received = await reader.readexactly(len(expected))
-        while sender.outbox.busy:
-            await asyncio.sleep(0)
+        await sender.until(lambda: not sender.outbox.busy)
         sender.transport.close()
         writer.close()
         await writer.wait_closed()
@@ -186,8 +195,7 @@ def test_a_range_past_the_end_of_its_file_is_a_failure(file: Any, loop: str) -> 
         ours.setblocking(False)
         _, sender = await asyncio.get_running_loop().create_connection(Sender, sock=ours)
         sender.outbox.send([b"header", FileRange(file, len(CONTENT) - 10, 100_000, owner)])
-        while not sender.failures:
-            await asyncio.sleep(0)
+        await sender.until(lambda: bool(sender.failures))
         sender.transport.abort()
         await asyncio.sleep(0.01)
         theirs.close()

@@ -3,8 +3,8 @@
 import struct
 
 import pytest
-
 from tests.unit.broker.harness import Broker, make_batch, produce_request, topic_id_of, whole
+
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.dispatch import CloseConnection
 from tidelog.model.errors import ErrorCode
@@ -85,7 +85,7 @@ def test_other_acks_are_refused(broker: Broker, acks: int) -> None:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_versions_below_3_are_advertised_but_not_served(broker: Broker, version: int) -> None:
-    """librdkafka before 2.11.1 needs the minimum of 0 for compression; a request of such a version ends the connection."""
+    """librdkafka before 2.11.1 needs the minimum of 0 for compression; such a request ends the connection."""
     frame = memoryview(struct.pack(">hhih", 0, version, 1, -1))
     with pytest.raises(CloseConnection, match="not served"):
         broker.dispatcher.request(broker.peer, frame, 0, len(frame), 0)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from tests.unit.broker.harness import Broker, ManualClock, ManualShell, make_batch, produce_request
+
 from tidelog.broker import server as server_module
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.dispatch import CloseConnection
@@ -235,7 +235,10 @@ def test_an_answer_that_comes_while_others_are_handled_keeps_its_place() -> None
 
     world.dispatcher.request = request  # type: ignore[method-assign]
     feed(connection, frame(METADATA, b"0") + frame(PRODUCE, b"1") + frame(PRODUCE, b"last"))
-    assert b"".join(transport.written) == frame(METADATA, b"0")[4:] + frame(PRODUCE, b"1")[4:] + frame(PRODUCE, b"last")[4:]
+    assert (
+        b"".join(transport.written)
+        == frame(METADATA, b"0")[4:] + frame(PRODUCE, b"1")[4:] + frame(PRODUCE, b"last")[4:]
+    )
 
 
 def test_no_answer_is_due_for_some_requests() -> None:
@@ -462,15 +465,13 @@ class TestWithTheRealDispatcher:
 
     @pytest.mark.parametrize("version", [5, 100, 32767])
     def test_api_versions_too_new_is_answered_in_version_0(self, connect: Any, version: int) -> None:
-        """Error 35 with the ranges, in the format of v0; closing would keep librdkafka from ever connecting (KIP-511)."""
+        """Error 35 with the ranges, in the format of v0; if closed, librdkafka would never connect (KIP-511)."""
         connection, transport = connect()
         content = struct.pack(">hhih", 18, version, 77, -1) + b"\0whatever"
         feed(connection, struct.pack(">i", len(content)) + content)
         size, correlation_id, error, count = struct.unpack_from(">iihi", transport.written[0])
         assert (size, correlation_id, error) == (len(transport.written[0]) - 4, 77, 35)
-        ranges = dict(
-            struct.unpack_from(">hh", transport.written[0], 14 + 6 * index) for index in range(count)
-        )
+        ranges = dict(struct.unpack_from(">hh", transport.written[0], 14 + 6 * index) for index in range(count))
         assert ranges[18] == 0
         assert not transport.closed
 

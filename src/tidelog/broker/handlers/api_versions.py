@@ -25,9 +25,7 @@ VERSIONS: Final = Versions(0, 4)
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(
-    node: Node, context: RequestContext, request: messages.ApiVersionsRequest
-) -> messages.ApiVersionsResponse:
+def handle(node: Node, context: RequestContext, request: messages.ApiVersionsRequest) -> messages.ApiVersionsResponse:
     if context.api_version >= 3:
         for text in (request.client_software_name, request.client_software_version):
             if not _SOFTWARE.fullmatch(text):

@@ -1,11 +1,12 @@
 """Fetch: batches as they lie in the files, by consumers and, one day, by followers.
 
-Versions 4-18. v4: isolation level. v5: log start offset. v7: sessions (KIP-227). v9: the client's leader epoch. v11: rack,
-preferred replica. v12: flexible; diverging epochs (KIP-595). v13: topics by id. v15: the replica in a tag. v16: current
-leaders with the errors (KIP-951). v17, v18: directory ids and high watermarks of followers.
+Versions 4-18. v4: isolation level. v5: log start offset. v7: sessions (KIP-227). v9: the client's leader epoch. v11:
+rack, preferred replica. v12: flexible; diverging epochs (KIP-595). v13: topics by id. v15: the replica in a tag. v16:
+current leaders with the errors (KIP-951). v17, v18: directory ids and high watermarks of followers.
 
-An answer that has less than `min_bytes` waits in the purgatory for `max_wait_ms` at most. Records are `FileRange`s: they go
-from the page cache to the socket. A partition without records has an empty field, never null, which stops librdkafka.
+An answer that has less than `min_bytes` waits in the purgatory for `max_wait_ms` at most. Records are `FileRange`s:
+they go from the page cache to the socket. A partition without records has an empty field, never null, which stops
+librdkafka.
 """
 
 from __future__ import annotations
@@ -88,9 +89,7 @@ class _Fetch:
         "answer",
     )
 
-    def __init__(
-        self, node: Node, context: RequestContext, request: messages.FetchRequest, plan: FetchContext
-    ) -> None:
+    def __init__(self, node: Node, context: RequestContext, request: messages.FetchRequest, plan: FetchContext) -> None:
         self._node = node
         self._context = context
         self._request = request
@@ -163,7 +162,7 @@ class _Fetch:
         return True
 
     def _read(self) -> list[_Reading] | None:
-        """Reads every partition; None when it goes on in a thread, whereupon the request completes with what that finds."""
+        """Reads every partition; None when that goes on in a thread, which completes the request."""
         try:
             return self._read_all(blocking=False)
         except WouldBlock:
@@ -266,7 +265,7 @@ class _Fetch:
         return replica
 
     def _diverging(self, replica: Replica, wanted: FetchPartition) -> tuple[int, int] | None:
-        """Where the client's log and ours part, by the epoch of the last record that it has (KIP-595); None if nowhere."""
+        """Where the client's log and ours part, by the epoch of the last record that it has (KIP-595); or None."""
         if wanted.last_fetched_epoch < 0 or self._context.api_version < _DIVERGING_EPOCH_SINCE:
             return None
         epoch, end_offset = replica.log.end_offset_for_epoch(wanted.last_fetched_epoch)

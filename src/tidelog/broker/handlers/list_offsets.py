@@ -1,8 +1,8 @@
 """ListOffsets: from times, and from the two ends, to offsets.
 
-Versions 1-11. v2: isolation level. v4: leader epochs. v6: flexible. v7: -3, the greatest timestamp (KIP-734). v8: -4, the first offset
-on local disk. v9: -5, the last tiered one (KIP-1005). v10: a timeout for lookups in remote storage. v11: -6, the first offset
-that waits to be tiered (KIP-1023). Nothing is tiered here, so -5 and -6 find nothing.
+Versions 1-11. v2: isolation level. v4: leader epochs. v6: flexible. v7: -3, the greatest timestamp (KIP-734). v8: -4,
+the first offset on local disk. v9: -5, the last tiered one (KIP-1005). v10: a timeout for lookups in remote storage.
+v11: -6, the first offset that waits to be tiered (KIP-1023). Nothing is tiered here, so -5 and -6 find nothing.
 
 The official Spark connector sends up to two of these for each Fetch: the two ends cost no look at the disk.
 """
@@ -32,7 +32,14 @@ KEY: Final = ApiKey.LIST_OFFSETS
 VERSIONS: Final = Versions(1, 11)
 
 EARLIEST_PENDING_UPLOAD_TIMESTAMP: Final = -6
-_SINCE: Final = {-1: 1, -2: 1, MAX_TIMESTAMP: 7, -4: 8, LATEST_TIERED_TIMESTAMP: 9, EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11}
+_SINCE: Final = {
+    -1: 1,
+    -2: 1,
+    MAX_TIMESTAMP: 7,
+    -4: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
+}
 """Version that brought each special timestamp."""
 LEADER_EPOCHS_FROM: Final = 4
 _DEBUGGING_CONSUMER: Final = -2

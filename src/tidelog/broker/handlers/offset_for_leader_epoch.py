@@ -1,4 +1,5 @@
-"""OffsetForLeaderEpoch: where an epoch ended, so that a client or follower can find where its log and ours part (KIP-101).
+"""OffsetForLeaderEpoch: where an epoch ended, so that a client or follower can find where its log and ours part
+(KIP-101).
 
 Versions 2-4; librdkafka sends 2 only. v3: the asking replica. v4: flexible.
 """
@@ -65,9 +66,7 @@ def error_response(
             messages.OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[
-                    EpochEndOffset(
-                        partition=wanted.partition, error_code=error.code, leader_epoch=-1, end_offset=-1
-                    )
+                    EpochEndOffset(partition=wanted.partition, error_code=error.code, leader_epoch=-1, end_offset=-1)
                     for wanted in topic.partitions
                 ],
             )

@@ -131,9 +131,7 @@ def handle_body(node: Node, context: RequestContext, body: memoryview) -> Any:
     answer: Deferred[bytes] = Deferred()
     waiting = _Waiting(node, acks, [(replica, info, TopicPartition(*replica.topic_partition))])
     waiting.done.on_complete(
-        lambda settled: answer.complete(
-            _late_answer(node, context, replica, info, settled.result()[0])
-        )
+        lambda settled: answer.complete(_late_answer(node, context, replica, info, settled.result()[0]))
     )
     node.purgatory.wait(waiting, (replica,), timeout_ms)
     return answer
@@ -141,11 +139,16 @@ def handle_body(node: Node, context: RequestContext, body: memoryview) -> Any:
 
 def _quick_answer(replica: Replica, version: int, correlation_id: int, info: AppendInfo) -> bytes:
     """A success, from the bytes around its numbers that are the same every time."""
-    template = replica.answers.get(version)
+    answers = replica.answers
+    if answers is None:
+        answers = replica.answers = {}
+    template = answers.get(version)
     if template is None:
-        template = replica.answers[version] = _template(replica, version)
+        template = answers[version] = _template(replica, version)
     pack, size, before, after = template
-    log_append_time_ms = -1 if info.duplicate and not replica.log.config.message_timestamp_type else info.log_append_time_ms
+    log_append_time_ms = (
+        -1 if info.duplicate and not replica.log.config.message_timestamp_type else info.log_append_time_ms
+    )
     if version >= 5:
         return pack(  # type: ignore[no-any-return]
             size, correlation_id, before, info.first_offset, log_append_time_ms, info.log_start_offset, after
@@ -306,7 +309,7 @@ def _check_batch(version: int, records: memoryview) -> None:
     _, length, _, magic, _, attributes = _BATCH_PREFIX.unpack_from(records)
     if magic != 2:
         raise _invalid(version, "are only allowed to contain record batches with magic version 2")
-    if 0 <= length and length + 12 < len(records):
+    if length >= 0 and length + 12 < len(records):
         raise _invalid(version, "are only allowed to contain exactly one record batch per partition")
     if version < _ZSTD_SINCE and attributes & 7 == Codec.ZSTD:
         raise KafkaError(
@@ -358,9 +361,7 @@ def _failed(
     )
     for batch_index, words in getattr(error, "record_errors", ()):
         response.record_errors.append(
-            messages.ProduceResponse.BatchIndexAndErrorMessage(
-                batch_index=batch_index, batch_index_error_message=words
-            )
+            messages.ProduceResponse.BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=words)
         )
     if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and version >= _CURRENT_LEADER_SINCE:
         known = node.metadata.image.partition(TopicPartition(topic, index))
