@@ -50,7 +50,9 @@ class Segment:
     """A .log file and its indexes. Not thread safe, but for lookups beside one appender."""
 
     __slots__ = (
+        "_is_new",
         "_is_unfinished",
+        "_log_file",
         "_offset_index",
         "_pool",
         "_preallocated",
@@ -62,7 +64,6 @@ class Segment:
         "created_ms",
         "directory",
         "first_timestamp",
-        "log_file",
         "mark",
         "max_timestamp",
         "max_timestamp_offset",
@@ -91,10 +92,12 @@ class Segment:
         self.max_timestamp_offset = base_offset
         """Last offset of the first batch that has `max_timestamp`."""
         self._timestamp_known = size == 0
-        self.log_file: PooledFile = pool.file(self.path(LOG))
+        self._log_file: PooledFile | None = None
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._preallocated = False
+        self._is_new = False
+        """Whether it was created empty: then its indexes have no entry, however long their files are."""
         self._is_unfinished = False
         """Whether batches came since the indexes were last finished."""
 
@@ -116,21 +119,30 @@ class Segment:
                 file.preallocate(config.segment_index_bytes // entry_size * entry_size)
             finally:
                 file.close()
-        segment._new_indexes(0)
-        segment._preallocated = True
+        segment._preallocated = segment._is_new = True
         return segment
 
     def path(self, suffix: str) -> str:
         return f"{self.directory}/{segment_file(self.base_offset, suffix)}{self.mark}"
 
-    # Indexes.
+    # Its files: handles are made when first used, since most partitions of a broker are idle.
+
+    @property
+    def log_file(self) -> PooledFile:
+        file = self._log_file
+        if file is None:
+            file = self._log_file = self._pool.file(self.path(LOG))
+        return file
 
     @property
     def offset_index(self) -> OffsetIndex:
         index = self._offset_index
         if index is None:
             index = self._offset_index = OffsetIndex(
-                self._pool.file(self.path(INDEX)), self.base_offset, size_max=self.config.segment_index_bytes
+                self._pool.file(self.path(INDEX)),
+                self.base_offset,
+                size_max=self.config.segment_index_bytes,
+                count=0 if self._is_new else None,
             )
         return index
 
@@ -139,22 +151,16 @@ class Segment:
         index = self._time_index
         if index is None:
             index = self._time_index = TimeIndex(
-                self._pool.file(self.path(TIME_INDEX)), self.base_offset, size_max=self.config.segment_index_bytes
+                self._pool.file(self.path(TIME_INDEX)),
+                self.base_offset,
+                size_max=self.config.segment_index_bytes,
+                count=0 if self._is_new else None,
             )
         return index
 
     @property
     def transaction_index(self) -> TransactionIndex:
         return TransactionIndex(self._pool.disk, self.path(TRANSACTION_INDEX))
-
-    def _new_indexes(self, count: int) -> None:
-        size_max = self.config.segment_index_bytes
-        self._offset_index = OffsetIndex(
-            self._pool.file(self.path(INDEX)), self.base_offset, size_max=size_max, count=count
-        )
-        self._time_index = TimeIndex(
-            self._pool.file(self.path(TIME_INDEX)), self.base_offset, size_max=size_max, count=count
-        )
 
     def check_indexes(self) -> None:
         """Makes sure that both can be appended to; one that cannot be what it says is written anew."""
@@ -512,7 +518,8 @@ class Segment:
 
     def release_files(self) -> None:
         """Closes descriptors; those on their way to a client close when sent."""
-        self.log_file.close()
+        if self._log_file is not None:
+            self._log_file.close()
         for index in (self._offset_index, self._time_index):
             if index is not None:
                 index.close()
@@ -526,7 +533,8 @@ class Segment:
             except FileNotFoundError:
                 continue  # A transaction index exists only where something was aborted.
         self.mark += mark
-        self.log_file.path = self.path(LOG)
+        if self._log_file is not None:
+            self._log_file.path = self.path(LOG)
         if self._offset_index is not None:
             self._offset_index.path = self.path(INDEX)
         if self._time_index is not None:
@@ -544,7 +552,8 @@ class Segment:
     def moved(self, directory: str) -> None:
         """The folder was renamed."""
         self.directory = directory
-        self.log_file.path = self.path(LOG)
+        if self._log_file is not None:
+            self._log_file.path = self.path(LOG)
         if self._offset_index is not None:
             self._offset_index.path = self.path(INDEX)
         if self._time_index is not None:
