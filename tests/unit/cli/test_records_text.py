@@ -84,15 +84,11 @@ def test_lines_that_are_no_records_say_why(line: bytes, reason: str) -> None:
 
 
 contents = st.none() | st.binary(max_size=20) | st.text(max_size=10).map(lambda text: text.encode("utf-8", "ignore"))
-
-
 names = st.text(st.characters(codec="utf-8"), max_size=5)
 
 
 @settings(max_examples=500)
-@given(
-    contents, contents, st.lists(st.tuples(st.text(st.characters(codec="utf-8"), max_size=5), contents)), st.booleans()
-)
+@given(contents, contents, st.lists(st.tuples(names, contents)), st.booleans())
 def test_what_consume_prints_produce_takes(
     key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]], as_base64: bool
 ) -> None:
@@ -130,7 +126,6 @@ def test_any_line_is_a_record_or_invalid(line: bytes) -> None:
 
 def test_records_of_a_piece_are_those_of_the_range() -> None:
     """From the fetch offset to the end, over several batches, nulls and headers kept."""
-    headers: list[list[tuple[str, bytes | None]]] = [[], [("h", None)], [("h", None), ("h", None)]]
     batches = b"".join(
         bytes(
             build_batch(
