@@ -176,6 +176,7 @@ def test_a_full_disk_keeps_what_was_acknowledged(tmp_path: Path) -> None:
     with pytest.raises(KafkaError, match="No space left") as refused:
         fill(log, 1)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (tmp_path / "topicone-0/00000000000000000000.log").stat().st_size == log.size
     assert failed == [str(tmp_path)] == manager.offline_directories
     assert manager.has_failed
     with pytest.raises(KafkaError) as offline:

@@ -56,13 +56,15 @@ def test_the_active_segment_is_rolled_when_it_must_go_too(tmp_path: Path) -> Non
     assert [record.offset for record in read_all(log)] == [5]
 
 
-def test_size_keeps_at_least_its_bytes(tmp_path: Path) -> None:
-    """A segment goes only if what remains is still retention.bytes or more."""
-    _, log = open_log(tmp_path, config=LogConfig(segment_bytes=TWO_EACH, retention_bytes=5 * SIZE, retention_ms=-1))
+@pytest.mark.parametrize(("retention", "removed"), [(5, 1), (6, 1), (7, 0), (1, 3)])
+def test_size_keeps_at_least_its_bytes(tmp_path: Path, retention: int, removed: int) -> None:
+    """A segment goes only if what remains is still retention.bytes or more; of eight batches, in segments of two."""
+    config = LogConfig(segment_bytes=TWO_EACH, retention_bytes=retention * SIZE, retention_ms=-1)
+    _, log = open_log(tmp_path, config=config)
     fill(log, 8)
     replicated(log)
-    assert log.delete_old_segments(NOW_MS) == 1
-    assert log.size == 6 * SIZE
+    assert log.delete_old_segments(NOW_MS) == removed
+    assert log.size == (8 - 2 * removed) * SIZE
     assert log.delete_old_segments(NOW_MS) == 0
 
 
