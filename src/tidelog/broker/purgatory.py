@@ -29,12 +29,14 @@ class Operation(Protocol):
 class Entry:
     """An operation that waits, as `cancel` wants it."""
 
-    __slots__ = ("done", "keys", "operation", "timer")
+    __slots__ = ("done", "keys", "operation", "timer", "trying")
 
     def __init__(self, operation: Operation, keys: tuple[Hashable, ...]) -> None:
         self.operation = operation
         self.keys = keys
         self.timer: Timer | None = None
+        self.trying = False
+        """Whether it is being completed just now: what that sets off must not come back to it."""
         self.done = False
 
 
@@ -78,7 +80,14 @@ class Purgatory:
             return
         for entry in list(watchers):
             # Completing one operation may complete another, through a callback.
-            if not entry.done and entry.operation.try_complete():
+            if entry.done or entry.trying:
+                continue
+            entry.trying = True
+            try:
+                completed = entry.operation.try_complete()
+            finally:
+                entry.trying = False
+            if completed:
                 self._remove(entry)
 
     def cancel(self, entry: Entry) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.context import authorize
+from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
 from tidelog.controller.events import CreateTopics, NewTopic
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -31,7 +32,6 @@ from tidelog.security.access import (
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
-    from tidelog.broker.deferred import Deferred
     from tidelog.broker.node import Node
     from tidelog.metadata.image import PartitionImage, TopicImage
 
@@ -45,21 +45,11 @@ def handle(
     missing = _to_create(node, context, request)
     if not missing:
         return _answer(node, context, request)
+    answer: Deferred[messages.MetadataResponse] = Deferred()
+    # If it could not be created (there is no controller, say), it is simply not there yet: the client asks again.
     creation = node.controller.submit(CreateTopics([NewTopic(name) for name in missing]))
-    answer = creation.then(lambda _: _answer(node, context, request))
-    if answer.done:
-        return answer
-    # Without a controller the topic is simply not there yet; the client asks again.
-    settled: Deferred[messages.MetadataResponse] = type(answer)()
-
-    def settle(outcome: Deferred[messages.MetadataResponse]) -> None:
-        try:
-            settled.complete(outcome.result())
-        except KafkaError:
-            settled.complete(_answer(node, context, request))
-
-    answer.on_complete(settle)
-    return settled
+    creation.on_complete(lambda _: answer.complete(_answer(node, context, request)))
+    return answer
 
 
 def _to_create(node: Node, context: RequestContext, request: messages.MetadataRequest) -> list[str]:

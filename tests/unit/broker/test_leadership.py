@@ -1,0 +1,158 @@
+"""LeaderAndIsr, StopReplica, UpdateMetadata: the controller's orders, and which are refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.unit.broker.harness import Broker, topic_id_of
+
+from tidelog.broker import leadership
+from tidelog.metadata.image import ConfigResource, ConfigResourceType
+from tidelog.model.errors import ErrorCode
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+
+
+def errors(response: messages.LeaderAndIsrResponse) -> list[int]:
+    return [error.error_code for topic in response.topics for error in topic.partition_errors]
+
+
+def test_leading_creates_the_log_with_its_settings(start_broker: Callable[..., Broker]) -> None:
+    """A new partition's log takes the topic's settings, read from the store, over the broker's."""
+    broker = start_broker(log_segment_bytes=1 << 20)
+    broker.settings.topics["t"] = {"retention.ms": "1234", "cleanup.policy": "compact"}
+    assert errors(broker.lead("t", 2)) == [0, 0]
+    config = broker.replica("t", 1).log.config
+    assert (config.retention_ms, config.cleanup_policy, config.segment_bytes) == (1234, {"compact"}, 1 << 20)
+    assert (Path(broker.replica("t").log.directory) / "partition.metadata").exists()
+
+
+def test_an_epoch_is_entered_at_the_log_end(broker: Broker) -> None:
+    """Each leadership is noted in the epoch cache with the offset at which it starts."""
+    broker.produce("t", [b"a", b"b"])
+    broker.lead("t", 3, leader_epoch=4)
+    entries = [(entry.epoch, entry.start_offset) for entry in broker.replica("t").log.epochs.entries]
+    assert entries == [(0, 0), (4, 2)]
+
+
+def test_a_deposed_controller_is_refused(broker: Broker) -> None:
+    """Orders with an older controller epoch change nothing: STALE_CONTROLLER_EPOCH."""
+    broker.lead("t", 3, epoch=5, leader_epoch=1)
+    stale = ErrorCode.STALE_CONTROLLER_EPOCH
+    assert broker.lead("t", 3, epoch=4, leader_epoch=2).error_code == stale
+    assert broker.tell_brokers(epoch=4).error_code == stale
+    assert broker.delete("t").error_code == stale
+    assert broker.replica("t").leader_epoch == 1
+
+
+def test_orders_for_an_earlier_life_are_refused(broker: Broker) -> None:
+    """A broker epoch older than the registration: STALE_BROKER_EPOCH (KIP-380)."""
+    assert broker.lead("t", 3, leader_epoch=2, broker_epoch=6).error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert broker.replica("t").leader_epoch == 0
+
+
+def test_an_old_leader_epoch_is_refused(broker: Broker) -> None:
+    """Orders that were overtaken are ignored, partition by partition."""
+    broker.lead("t", 3, leader_epoch=5)
+    assert errors(broker.lead("t", 3, leader_epoch=4, leader=1, isr=[1])) == [ErrorCode.STALE_CONTROLLER_EPOCH] * 3
+    assert broker.replica("t").leader is not None
+
+
+def test_the_same_order_twice_does_nothing(broker: Broker) -> None:
+    """The controller repeats itself after a lost answer: the leadership goes on as it was."""
+    broker.produce("t")
+    before = broker.replica("t").leader
+    assert errors(broker.lead("t", 3)) == [0, 0, 0]
+    assert broker.replica("t").leader is before
+
+
+def test_an_isr_change_within_an_epoch_is_taken_over(broker: Broker) -> None:
+    """The same leader epoch with a newer partition epoch brings a new ISR."""
+    broker.lead("t", 3, isr=[0, 1], partition_epoch=3)
+    leader = broker.replica("t").leader
+    assert leader.isr == (0, 1)
+    broker.produce("t")
+    assert broker.fetch("t").high_watermark == 0
+    broker.lead("t", 3, isr=[0], partition_epoch=4)
+    assert broker.fetch("t").high_watermark == 1
+
+
+def test_another_topic_of_the_same_name_is_refused(broker: Broker) -> None:
+    """A log with another topic's id is not touched: INCONSISTENT_TOPIC_ID."""
+    assert (
+        errors(broker.lead("t", 3, leader_epoch=1, topic_id=bytes(range(16)))) == [ErrorCode.INCONSISTENT_TOPIC_ID] * 3
+    )
+    assert broker.replica("t").topic_id == topic_id_of("t")
+
+
+def test_invalid_names_never_reach_the_disk(broker: Broker) -> None:
+    """A topic name is checked again before it becomes a folder."""
+    assert errors(broker.lead("../escape")) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+
+
+def test_many_logs_are_created_over_several_turns(broker: Broker) -> None:
+    """The loop gets its turn between logs, and all are there in the end."""
+    turns: list[object] = []
+    soon = broker.shell.soon
+    broker.shell.soon = lambda callback, *arguments: (turns.append(callback), soon(callback, *arguments))  # type: ignore[method-assign]
+    assert errors(broker.lead("many", 3 * leadership.LOGS_PER_TURN)) == [0] * 3 * leadership.LOGS_PER_TURN
+    assert len(turns) >= 2
+    assert len(list(broker.node.replicas.of_topic("many"))) == 3 * leadership.LOGS_PER_TURN
+
+
+@pytest.mark.row("R08")
+def test_deleting_takes_the_partition_and_its_folder(broker: Broker) -> None:
+    """StopReplica with delete: the replica is gone, the folder has its .delete name, clients are told."""
+    directory = Path(broker.replica("t").log.directory)
+    response = broker.delete("t")
+    assert [error.error_code for error in response.partition_errors] == [0]
+    assert broker.replica("t") is None
+    assert not directory.exists()
+    assert any(path.name.endswith("-delete") for path in directory.parent.iterdir())
+    assert broker.produce("t").error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert [error.error_code for error in broker.delete("t").partition_errors] == [0], "Once more does no harm."
+
+
+def test_stopping_without_deleting_keeps_the_log(broker: Broker) -> None:
+    """StopReplica without delete ends the leadership only; an old leader epoch is fenced."""
+    broker.lead("t", 3, leader_epoch=2)
+    state = messages.StopReplicaRequest.StopReplicaPartitionState
+
+    def stop(leader_epoch: int) -> int:
+        request = messages.StopReplicaRequest(
+            controller_epoch=1,
+            broker_epoch=7,
+            topic_states=[
+                messages.StopReplicaRequest.StopReplicaTopicState(
+                    topic_name="t", partition_states=[state(partition_index=0, leader_epoch=leader_epoch)]
+                )
+            ],
+        )
+        return broker.ask(ApiKey.STOP_REPLICA, 4, request).partition_errors[0].error_code
+
+    assert stop(1) == ErrorCode.FENCED_LEADER_EPOCH
+    assert broker.replica("t").leader is not None
+    assert stop(2) == 0
+    assert broker.replica("t").leader is None
+    assert broker.produce("t").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.row("R07")
+def test_topic_settings_take_effect_while_running(broker: Broker) -> None:
+    """What the store says of a topic holds from then on, and its withdrawal brings the default back."""
+    resource = ConfigResource(ConfigResourceType.TOPIC, "t")
+    broker.node.settings_changed(resource, {"max.message.bytes": "100", "flush.messages": "1"})
+    assert broker.produce("t", [bytes(200)]).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert broker.replica("t").leader.flush_before_acknowledge
+    broker.node.settings_changed(resource, {})
+    assert broker.produce("t", [bytes(200)]).error_code == 0
+    assert not broker.replica("t").leader.flush_before_acknowledge
+
+
+def test_broker_settings_take_effect_while_running(broker: Broker) -> None:
+    """A dynamic broker setting is the new default of all topics that don't set their own."""
+    broker.node.settings_changed(ConfigResource(ConfigResourceType.TOPIC, "u"), {"retention.ms": "5"})
+    broker.lead("u")
+    broker.settings.topics["u"] = {"retention.ms": "5"}
+    broker.node.settings_changed(ConfigResource(ConfigResourceType.BROKER, ""), {"log.retention.ms": "7"})
+    assert broker.replica("t").log.config.retention_ms == 7
