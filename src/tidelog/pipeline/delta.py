@@ -4,11 +4,11 @@ A commit adds the batch's files and, in the same atomic step, says in Delta's ow
 (`txn` actions) how far the table has come:
 
     tidelog:<topic>-<partition>:<topic id>   version = the next offset of that partition to take
-    tidelog:query:<Spark's query id>         version = the last batch of that query
 
-So the table itself knows which offsets it holds. A batch that Spark replays is recognized and left alone; a query
-whose checkpoint was lost goes on where the table stands; a second query that writes the same offsets meets a conflict
-and fails instead of doubling rows. Files of attempts that never came to a commit are in no version of the table:
+So the table itself knows which offsets it holds. A batch that Spark replays is recognized by its offsets and left
+alone; a query whose checkpoint was lost goes on where the table stands; a second query that writes the same offsets
+meets a conflict and fails instead of doubling rows. The query's id and batch number would not do as identifiers: a
+checkpoint that was restored from a copy counts its batches again, over other offsets. Files of attempts that never came to a commit are in no version of the table:
 readers don't see them, `DeltaTable.vacuum(full=True)` removes them.
 """
 
@@ -49,11 +49,6 @@ class WrittenRange:
 def progress_id(topic: str, partition: int, topic_id: str) -> str:
     """The transaction identifier under which the table keeps the next offset of a partition."""
     return f"{_APP}:{topic}-{partition}:{topic_id}"
-
-
-def query_id(query: str) -> str:
-    """The transaction identifier under which the table keeps the last batch of a query."""
-    return f"{_APP}:query:{query}"
 
 
 def open_table(path: str, schema: pa.Schema, *, description: str) -> DeltaTable:
@@ -105,12 +100,6 @@ def next_offsets(table: DeltaTable, partitions: Iterable[TopicPartition], topic_
     return found
 
 
-def is_committed(table: DeltaTable, query: str, batch: int) -> bool:
-    """Whether the batch is in the table already: Spark replays the last one when it cannot know."""
-    last = table.transaction_version(query_id(query))
-    return last is not None and last >= batch
-
-
 def commit_batch(table: DeltaTable, schema: pa.Schema, query: str, batch: int, written: Sequence[WrittenRange]) -> bool:
     """Adds a batch's files to the table, which must be up to date; False where the table holds these offsets already.
 
@@ -124,10 +113,14 @@ def commit_batch(table: DeltaTable, schema: pa.Schema, query: str, batch: int, w
         AddAction(each.path, each.size, {}, now_ms, True, each.statistics) for each in written if each.path
     ]
     transactions = [Transaction(app, end) for app, end in sorted(ends.items())]
-    transactions.append(Transaction(query_id(query), batch))
     properties = CommitProperties(
         app_transactions=transactions,
-        custom_metadata={"tidelog.offsets": json.dumps(_offsets_of(written))},
+        # For people who read the table's history.
+        custom_metadata={
+            "tidelog.offsets": json.dumps(_offsets_of(written)),
+            "tidelog.query": query,
+            "tidelog.batch": str(batch),
+        },
     )
     try:
         table.create_write_transaction(actions, "append", schema, commit_properties=properties)
@@ -168,7 +161,7 @@ def _check_continuity(table: DeltaTable, written: Sequence[WrittenRange]) -> dic
 
 
 def _offsets_of(written: Sequence[WrittenRange]) -> dict[str, list[int]]:
-    """For people who read the table's history: `{"topic-0": [start, end]}`."""
+    """`{"topic-0": [start, end]}`."""
     offsets: dict[str, list[int]] = {}
     for each in written:
         name = f"{each.offsets.topic}-{each.offsets.partition}"

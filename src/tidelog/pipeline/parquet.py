@@ -6,7 +6,7 @@ only once the driver has committed it, so its name is new for every attempt and 
 
 import datetime
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -186,6 +186,13 @@ def write_range(options: SourceOptions, offset_range: OffsetRange, table_path: s
     except BaseException:
         writer.abandon()
         raise
+
+
+def remove_files(table_path: str, names: Sequence[str]) -> None:
+    """Removes files that no version of the table has."""
+    filesystem, root = _filesystem(table_path)
+    for name in names:
+        filesystem.delete_file(f"{root}/{name}")
 
 
 def _filesystem(path: str) -> tuple[pyarrow.fs.FileSystem, str]:

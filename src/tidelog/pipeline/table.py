@@ -44,7 +44,7 @@ from tidelog.model.identifiers import TopicPartition
 from tidelog.pipeline import delta
 from tidelog.pipeline.errors import PipelineError, TableMismatch
 from tidelog.pipeline.json_values import infer_schema
-from tidelog.pipeline.parquet import MANIFEST_DDL, from_manifest, manifest, write_range
+from tidelog.pipeline.parquet import MANIFEST_DDL, from_manifest, manifest, remove_files, write_range
 from tidelog.pipeline.shape import (
     METADATA,
     REASON,
@@ -126,7 +126,7 @@ class BatchDone:
     version: int
     """Of the table, after the batch."""
     replayed: bool
-    """The table had it already; nothing was written."""
+    """The table had it already; the files were removed again."""
     offsets: Mapping[TopicPartition, int]
     """The next offset of each partition that the batch touched."""
     seconds: float
@@ -197,6 +197,10 @@ class TableCommitter:
             self.failure = error
             raise
 
+    def close(self) -> None:
+        """Closes the connections, once the query has ended."""
+        self._cluster.close()
+
     def _commit(self, frame: "DataFrame", batch: int) -> None:
         started = time.monotonic()
         # Spark keeps this id in the checkpoint: it outlives restarts, and a new checkpoint has another.
@@ -205,11 +209,11 @@ class TableCommitter:
             raise PipelineError("Spark did not say which streaming query a batch belongs to")
         table = self._table
         table.update_incremental()
-        replayed = delta.is_committed(table, query, batch)
-        # A replayed batch is not even read; any other is, exactly once: reading writes the files.
-        written = [] if replayed else [from_manifest(row) for row in frame.collect()]
-        if written:
-            replayed = not delta.commit_batch(table, self._shape.schema, query, batch, written)
+        # Reading writes the files. Whether it was a replay, Spark's last batch again, shows in the offsets.
+        written = [from_manifest(row) for row in frame.collect()]
+        replayed = bool(written) and not delta.commit_batch(table, self._shape.schema, query, batch, written)
+        if replayed:
+            remove_files(self._job.table_path, [each.path for each in written if each.path])
         ends: dict[TopicPartition, int] = {}
         for each in written:
             partition = each.offsets.topic_partition
@@ -223,8 +227,8 @@ class TableCommitter:
                     batch=batch,
                     rows=0 if replayed else sum(each.rows for each in written),
                     record_bytes=sum(each.record_bytes for each in written),
-                    file_bytes=sum(each.size for each in written),
-                    files=sum(1 for each in written if each.path),
+                    file_bytes=0 if replayed else sum(each.size for each in written),
+                    files=0 if replayed else sum(1 for each in written if each.path),
                     version=table.version(),
                     replayed=replayed,
                     offsets=ends,
@@ -247,13 +251,18 @@ class TableRun:
     def wait(self, timeout_s: float | None = None) -> bool:
         """Until the job has ended (True) or the time is over; raises what ended it, in its own words."""
         try:
-            return self.query.awaitTermination(timeout_s) is not False  # type: ignore[arg-type]  # Spark takes floats.
+            ended = self.query.awaitTermination(timeout_s) is not False  # type: ignore[arg-type]  # Spark takes floats.
         except Exception as error:
+            self.committer.close()
             raise self._explained(error) from error
+        if ended:
+            self.committer.close()
+        return ended
 
     def stop(self) -> None:
         """Ends a continuous job after the batch under way is given up; what was committed stays."""
         self.query.stop()
+        self.committer.close()
 
     def _explained(self, error: Exception) -> Exception:
         failure = self.committer.failure
@@ -277,11 +286,25 @@ def start_table(
     options = _source_options(job)
     parsed = parse_options(options, streaming=True)
     cluster = open_cluster(parsed)
+    try:
+        return _begin(spark, job, options, parsed, cluster, on_batch)
+    except BaseException:
+        cluster.close()
+        raise
+
+
+def _begin(
+    spark: "SparkSession",
+    job: TableJob,
+    options: dict[str, str],
+    parsed: SourceOptions,
+    cluster: BlockingCluster,
+    on_batch: Callable[[BatchDone], None] | None,
+) -> TableRun:
     found = required_partitions(cluster, parsed)
     shape = _shape(job, parsed, cluster, found)
     table = delta.open_table(job.table_path, shape.schema, description=f"topic {job.topic}, by tidelog")
-    topic_id = found.topic_ids.get(job.topic, "")
-    stands = delta.next_offsets(table, found.partitions, topic_id)
+    stands = delta.next_offsets(table, found.partitions, found.topic_ids.get(job.topic, ""))
     if stands:
         # Heeded by a query without a checkpoint only: it goes on where the table stands.
         options["startingOffsets"] = _offsets_json(found.partitions, stands)

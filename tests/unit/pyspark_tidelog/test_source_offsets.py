@@ -81,7 +81,7 @@ def test_recreated_topics_are_read_from_their_beginning() -> None:
 @given(OFFSETS, st.integers(1, 10**6))
 def test_a_limit_is_kept_and_used_up(backlog: dict[TopicPartition, int], limit: int) -> None:
     """A batch takes as many offsets as it may, or all there are; never one behind its start or past the end."""
-    starts = {each: 7 for each in backlog}
+    starts = dict.fromkeys(backlog, 7)
     ends = {each: 7 + count for each, count in backlog.items()}
     limited = limit_offsets(starts, ends, limit)
     taken = {each: limited[each] - 7 for each in ends}
@@ -102,9 +102,9 @@ def test_splitting_loses_and_doubles_nothing(
 ) -> None:
     """The pieces follow each other, keep the limit, and are as many as asked for where there are as many offsets."""
     pieces = split_ranges(ranges, partitions_min=partitions_min, records_max=records_max)
-    assert [
-        (each.topic, each.partition, offset) for each in pieces for offset in range(each.start, each.end)
-    ] == [(each.topic, each.partition, offset) for each in ranges for offset in range(each.start, each.end)]
+    assert [(each.topic, each.partition, offset) for each in pieces for offset in range(each.start, each.end)] == [
+        (each.topic, each.partition, offset) for each in ranges for offset in range(each.start, each.end)
+    ]
     if records_max is not None:
         assert all(each.count <= records_max for each in pieces)
     if partitions_min is not None:

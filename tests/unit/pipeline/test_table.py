@@ -1,0 +1,249 @@
+"""Topic to Delta table: each record exactly once, whatever fails in between, in the columns that were asked for."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from tests.unit.pyspark_tidelog.spark_fixtures import BASE_TIMESTAMP, Broker
+from tidelog.pipeline.errors import PipelineError, TableMismatch, UnparsableRecord
+from tidelog.pipeline.reading import read_delta
+from tidelog.pipeline.shape import BadRecords, ValueFormat
+from tidelog.pipeline.table import BatchDone, TableJob, start_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.row("R38")]
+
+
+def job(broker: Broker, topic: str, path: Path, **fields: Any) -> TableJob:
+    return TableJob(bootstrap=broker.bootstrap, topic=topic, path=str(path), once=True, **fields)
+
+
+def run(
+    spark: SparkSession, wanted: TableJob, on_batch: Callable[[BatchDone], None] | None = None
+) -> list[BatchDone]:
+    """Runs a job to its end; what it committed."""
+    done: list[BatchDone] = []
+
+    def heard(batch: BatchDone) -> None:
+        done.append(batch)
+        if on_batch is not None:
+            on_batch(batch)
+
+    start_table(spark, wanted, on_batch=heard).wait()
+    return done
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+    return sorted(found, key=lambda row: (row.get("partition", row.get("_partition")), row.get("offset", row.get("_offset"))))
+
+
+def offsets(path: Path) -> list[tuple[int, int]]:
+    return [(row["partition"], row["offset"]) for row in rows(path)]
+
+
+def test_a_topic_becomes_a_table(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """Raw records with their place and time; a second run takes what is new; lag is visible to Kafka's tools."""
+    topic = broker.topic(2)
+    broker.produce(topic, [b"a", None])
+    broker.produce(topic, [b"c"], partition=1)
+    table = tmp_path / "table"
+    first = run(spark, job(broker, topic, table))
+    assert [(each.rows, each.files, each.replayed) for each in first] == [(3, 2, False)]
+    broker.produce(topic, [b"d"], partition=1)
+    second = run(spark, job(broker, topic, table))
+    assert [(each.rows, dict(each.offsets)) for each in second] == [(1, {(topic, 1): 2})]
+    moment = datetime.datetime.fromtimestamp(BASE_TIMESTAMP / 1000, datetime.UTC)
+    found = rows(table)
+    assert found[0] == {"key": b"k0", "value": b"a", "partition": 0, "offset": 0, "timestamp": moment}
+    assert [row["value"] for row in found] == [b"a", None, b"c", b"d"]
+    assert broker.committed(f"tidelog-table-{topic}", topic) == {0: 2, 1: 2}
+    assert read_delta(spark, str(table)).count() == 4
+    assert run(spark, job(broker, topic, table)) == []
+
+
+def test_a_batch_that_was_committed_is_not_taken_again(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """The driver fails between Delta's commit and Spark's: Spark replays the batch, the table knows it."""
+    topic = broker.topic()
+    broker.produce(topic, [b"x"] * 10)
+    table = tmp_path / "table"
+
+    def fail(batch: BatchDone) -> None:
+        if batch.batch == 1:
+            raise RuntimeError("died before Spark heard of it")
+
+    with pytest.raises(Exception, match="died before Spark heard of it"):
+        run(spark, job(broker, topic, table, offsets_max_per_trigger=4), fail)
+    assert offsets(table) == [(0, offset) for offset in range(8)]
+    version = DeltaTable(str(table)).version()
+    again = run(spark, job(broker, topic, table, offsets_max_per_trigger=4))
+    assert [(each.batch, each.rows, each.replayed) for each in again] == [(1, 0, True), (2, 2, False)]
+    assert offsets(table) == [(0, offset) for offset in range(10)]
+    assert DeltaTable(str(table)).version() == version + 1
+    assert len(list(table.glob("*.parquet"))) == len(DeltaTable(str(table)).file_uris())
+
+
+def test_files_of_a_batch_that_never_came_to_a_commit_do_no_harm(
+    spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver fails after the tasks wrote: the next run takes the same offsets again, vacuum removes the rest."""
+    topic = broker.topic()
+    broker.produce(topic, [b"x"] * 10)
+    table = tmp_path / "table"
+    with monkeypatch.context() as patched:
+
+        def fail(*arguments: Any) -> bool:
+            raise RuntimeError("died before the commit")
+
+        patched.setattr("tidelog.pipeline.delta.commit_batch", fail)
+        with pytest.raises(Exception, match="died before the commit"):
+            run(spark, job(broker, topic, table))
+    assert offsets(table) == []
+    assert len(list(table.glob("*.parquet"))) == 1
+    run(spark, job(broker, topic, table))
+    assert offsets(table) == [(0, offset) for offset in range(10)]
+    removed = DeltaTable(str(table)).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+    assert len(removed) == 1
+    assert offsets(table) == [(0, offset) for offset in range(10)]
+
+
+def test_a_lost_checkpoint_doubles_nothing(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """The table itself knows how far it is: a new query goes on there, in new partitions from their beginning."""
+    topic = broker.topic()
+    broker.produce(topic, [b"x"] * 10)
+    table = tmp_path / "table"
+    run(spark, job(broker, topic, table))
+    shutil.rmtree(table / "_checkpoints")
+    broker.grow(topic, 2)
+    broker.produce(topic, [b"y"] * 3)
+    broker.produce(topic, [b"z"] * 2, partition=1)
+    run(spark, job(broker, topic, table, starting_offsets="latest"))
+    assert offsets(table) == [(0, offset) for offset in range(13)] + [(1, offset) for offset in range(2)]
+
+
+def test_two_writers_do_not_double(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """A query whose checkpoint is behind the table, for another one wrote meanwhile, is stopped with advice."""
+    topic = broker.topic()
+    broker.produce(topic, [b"x"] * 4)
+    table = tmp_path / "table"
+    run(spark, job(broker, topic, table))
+    shutil.copytree(table / "_checkpoints", tmp_path / "old")
+    broker.produce(topic, [b"y"] * 4)
+    run(spark, job(broker, topic, table))
+    shutil.rmtree(table / "_checkpoints")
+    shutil.copytree(tmp_path / "old", table / "_checkpoints")
+    broker.produce(topic, [b"z"] * 4)
+    with pytest.raises(TableMismatch, match="stands at offset 8 .* begins at 4.*Remove the checkpoint"):
+        run(spark, job(broker, topic, table))
+    assert offsets(table) == [(0, offset) for offset in range(8)]
+
+
+def test_json_becomes_typed_columns(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """Columns are inferred from a sample, kept for later runs, and hold null for tombstones and absent fields."""
+    topic = broker.topic()
+    values = [
+        {"id": 1, "name": "ä", "at": "2013-01-01T10:00:00Z", "delay": 1.5, "tags": ["x"]},
+        {"id": 2, "name": None, "at": "2013-06-30T23:59:59Z", "delay": None, "tags": []},
+    ]
+    broker.produce(topic, [*(json.dumps(value).encode() for value in values), None])
+    table = tmp_path / "table"
+    run(spark, job(broker, topic, table, value=ValueFormat.JSON))
+    broker.produce(topic, [b'{"id": 3, "unknown": 1}'])
+    run(spark, job(broker, topic, table, value=ValueFormat.JSON))
+    found = rows(table)
+    assert [row["id"] for row in found] == [1, 2, None, 3]
+    assert found[0]["at"] == datetime.datetime(2013, 1, 1, 10, tzinfo=datetime.UTC)
+    assert (found[0]["name"], found[0]["delay"], found[0]["tags"]) == ("ä", 1.5, ["x"])
+    assert [row["_offset"] for row in found] == [0, 1, 2, 3]
+    frame = read_delta(spark, str(table))
+    assert dict(frame.dtypes)["at"] == "timestamp"
+    assert frame.where("id = 2").count() == 1
+
+
+def test_chosen_columns_and_types(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """A schema fixes types, `columns` chooses among fields and the record's own."""
+    topic = broker.topic()
+    broker.produce(topic, [b'{"id": 7, "price": 2}'])
+    schema = pa.schema([("id", pa.int32()), ("price", pa.float64())])
+    table = tmp_path / "table"
+    wanted = job(broker, topic, table, value=ValueFormat.JSON, value_schema=schema, columns=("price", "_offset", "_partition"))
+    run(spark, wanted)
+    assert rows(table) == [{"price": 2.0, "_offset": 0, "_partition": 0}]
+    with pytest.raises(TableMismatch, match="would write .*give the same columns"):
+        run(spark, job(broker, topic, table))
+
+
+def test_a_bad_record_stops_or_is_kept(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """It is named with its place and reason and nothing of its batch is written; or kept with its payload."""
+    topic = broker.topic()
+    broker.produce(topic, [b'{"id": 1}', b"{broken", b'{"id": "two"}', b'{"id": 4}'])
+    schema = pa.schema([("id", pa.int64())])
+    stopped = tmp_path / "stopped"
+    with pytest.raises(PipelineError, match=rf"{topic}-0, offset 1: not json: .*--bad-records keep"):
+        run(spark, job(broker, topic, stopped, value=ValueFormat.JSON, value_schema=schema))
+    assert DeltaTable(str(stopped)).to_pyarrow_table().num_rows == 0
+    assert list(stopped.glob("*.parquet")) == []
+    kept = tmp_path / "kept"
+    run(
+        spark,
+        job(broker, topic, kept, value=ValueFormat.JSON, value_schema=schema, bad_records=BadRecords.KEEP),
+    )
+    found = rows(kept)
+    assert [row["id"] for row in found] == [1, None, None, 4]
+    assert [row["_unparsed"] for row in found] == [None, b"{broken", b'{"id": "two"}', None]
+    assert "not int64" in found[2]["_reason"]
+
+
+def test_text_values(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """UTF-8 becomes a string column; what is none is refused with its offset."""
+    topic = broker.topic()
+    broker.produce(topic, ["grüezi".encode(), None])
+    table = tmp_path / "table"
+    run(spark, job(broker, topic, table, value=ValueFormat.TEXT, columns=("value", "partition", "offset")))
+    assert [row["value"] for row in rows(table)] == ["grüezi", None]
+    broker.produce(topic, [b"\xff\xfe"])
+    with pytest.raises(PipelineError, match="offset 2: not text"):
+        run(spark, job(broker, topic, table, value=ValueFormat.TEXT, columns=("value", "partition", "offset")))
+
+
+def test_nothing_to_infer_from(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """An empty topic has no fields yet; samples that are no JSON objects are told."""
+    topic = broker.topic()
+    with pytest.raises(UnparsableRecord, match="no record yet to infer columns from: give a schema"):
+        run(spark, job(broker, topic, tmp_path / "table", value=ValueFormat.JSON))
+    broker.produce(topic, [b"plain text"])
+    with pytest.raises(UnparsableRecord, match="is no JSON object"):
+        run(spark, job(broker, topic, tmp_path / "table", value=ValueFormat.JSON))
+
+
+def test_a_continuous_run_can_be_stopped(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """It takes what comes, batch after batch, and a stop keeps what was committed."""
+    topic = broker.topic()
+    broker.produce(topic, [b"x"] * 3)
+    table = tmp_path / "table"
+    done: list[BatchDone] = []
+
+    def more(batch: BatchDone) -> None:
+        done.append(batch)
+        if len(done) == 1:
+            broker_two.produce(topic, [b"y"] * 2)
+
+    broker_two = Broker(broker.bootstrap)
+    wanted = TableJob(bootstrap=broker.bootstrap, topic=topic, path=str(table), trigger_interval_s=0.05)
+    running = start_table(spark, wanted, on_batch=more)
+    while sum(each.rows for each in done) < 5:
+        assert not running.wait(0.1)
+    running.stop()
+    broker_two.client.close()
+    assert offsets(table) == [(0, offset) for offset in range(5)]

@@ -1,0 +1,143 @@
+"""What tests on Spark share: one session for all of them, a broker, and topics with records in them."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tidelog.client import admin
+from tidelog.client.blocking import BlockingCluster
+from tidelog.model.identifiers import TopicPartition
+from tidelog.pipeline.session import spark_session
+from tidelog.records.batch import build_batch
+from tidelog.records.compression import Codec
+from tidelog.records.record import Header, Record
+from tidelog.testing import Cluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BASE_TIMESTAMP = time.time_ns() // 1_000_000_000 * 1000 - 3_600_000
+"""An hour ago, in ms: records must not be old enough for retention to take them."""
+
+
+class Broker:
+    """A cluster to read from, and what tests do to it."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.client = BlockingCluster(bootstrap)
+
+    def topic(self, partitions: int = 1, name: str | None = None) -> str:
+        """A new topic, of a name that no other test uses."""
+        chosen = name or f"t-{uuid.uuid4().hex[:12]}"
+        results = self.client.run(admin.create_topics(self.client.routing, [admin.NewTopic(chosen, partitions, 1)]))
+        for result in results.values():
+            if isinstance(result, Exception):
+                raise result
+        return chosen
+
+    def delete(self, topic: str) -> None:
+        for error in self.client.run(admin.delete_topics(self.client.routing, [topic])).values():
+            if error is not None:
+                raise error
+
+    def grow(self, topic: str, partitions: int) -> None:
+        results = self.client.run(admin.create_partitions(self.client.routing, {topic: partitions}))
+        for result in results.values():
+            if isinstance(result, Exception):
+                raise result
+
+    def forget(self, topic: str, partition: int, before: int) -> None:
+        """DeleteRecords: the log then starts at `before`."""
+        from tidelog.client.offsets import delete_records
+
+        for result in self.client.run(
+            delete_records(self.client.routing, {TopicPartition(topic, partition): before})
+        ).values():
+            if isinstance(result, Exception):
+                raise result
+
+    def produce(
+        self, topic: str, values: Iterable[bytes | None], *, partition: int = 0, codec: Codec = Codec.NONE
+    ) -> None:
+        """A batch with these values; keys count from k0, timestamps by a second each from `BASE_TIMESTAMP`."""
+        rows = [(f"k{index}".encode(), value, ()) for index, value in enumerate(values)]
+        self.produce_records(topic, rows, partition=partition, codec=codec)
+
+    def produce_records(
+        self,
+        topic: str,
+        rows: Sequence[tuple[bytes | None, bytes | None, Sequence[Header]]],
+        *,
+        partition: int = 0,
+        codec: Codec = Codec.NONE,
+    ) -> None:
+        records = [
+            Record(index, BASE_TIMESTAMP + 1000 * index, key, value, headers)
+            for index, (key, value, headers) in enumerate(rows)
+        ]
+        self.client.produce(TopicPartition(topic, partition), build_batch(records, codec=codec))
+
+    def options(self, topic: str, **options: str) -> dict[str, str]:
+        return {"kafka.bootstrap.servers": self.bootstrap, "subscribe": topic} | options
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """[partition] -> offset."""
+        found = self.client.committed_offsets(group)
+        return {each.partition: commit.offset for each, commit in found.items() if each.topic == topic}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one session of this process; its JVM ends with the tests."""
+    scratch: Path = tmp_path_factory.mktemp("spark")
+    session = spark_session(
+        "tests",
+        cores=2,
+        scratch=scratch,
+        settings={
+            "spark.sql.shuffle.partitions": "1",
+            "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+            "spark.sql.streaming.checkpointFileManagerClass": (
+                # Renames of local files are atomic: no need for the slower Hadoop shell.
+                "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+            ),
+        },
+    )
+    yield session
+    stop_spark(session)
+
+
+def stop_spark(session: Any) -> None:
+    """Ends the session and its JVM, which otherwise lives until this process ends."""
+    gateway = session.sparkContext._gateway
+    session.stop()
+    if gateway is None or not hasattr(gateway, "proc"):
+        return
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(30)
+    from pyspark import SparkContext
+
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """A broker in this process; or, for conformance, the cluster that TIDELOG_TEST_BOOTSTRAP names."""
+    given = os.environ.get("TIDELOG_TEST_BOOTSTRAP")
+    if given:
+        yield Broker(given)
+        return
+    with Cluster() as cluster:
+        tester = Broker(cluster.bootstrap)
+        yield tester
+        tester.client.close()
