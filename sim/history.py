@@ -35,6 +35,17 @@ class History:
         self.acknowledged_count = 0
         self.read_count = 0
 
+    def restarted(self) -> None:
+        """A new broker process: it may not know yet how far the one before had come."""
+        for history in self._partitions.values():
+            history.high_watermark = 0
+
+    def out_of_range(self, partition: TopicPartition, asked: int, log_start: int) -> None:
+        """A fetch was refused with OFFSET_OUT_OF_RANGE; `asked` follows what was read, so only deletion may be why."""
+        require(
+            6, asked < log_start, f"{partition}: read up to {asked}, and that was truncated; it begins at {log_start}"
+        )
+
     def of(self, partition: TopicPartition) -> PartitionHistory:
         return self._partitions.setdefault(partition, PartitionHistory())
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextvars import Context
 from typing import Final
 
 from sim.clock import LoopClock
@@ -49,6 +51,8 @@ class Machine:
         self.disk = SimulatedDisk(random.stream("disk"), self.clock.wall_ms)
         self.disk.observer = self._observe
         self.disk.cold_chance = 0.02
+        self.on_start: Callable[[], None] | None = None
+        """Called when a broker is about to start."""
         self.processes: list[Process] = []
         self.runtime: Runtime | None = None
         mount = self.disk.mount()
@@ -71,6 +75,8 @@ class Machine:
         process = Process(f"broker {generation}", self._loop)
         self.processes.append(process)
         self._trace.record("start", process.name)
+        if self.on_start is not None:
+            self.on_start()
         mount = self.disk.mount()
         process.on_kill(lambda: self._network.killed(process))
         process.on_kill(self.disk.kill)
@@ -128,7 +134,10 @@ class Machine:
             if found.number < number or found.kind == "read":
                 return None
             self.disk.fault = None
-            self._loop.call_soon(self.power_cut if power_cut else self.kill)
+            self.kill()
+            if power_cut:
+                # Once what the operation still does is done; and not as the process, which is dead.
+                self._loop.call_soon(self.power_cut, context=Context())
             return Fault(ProcessDeath("killed"), self._random.below(2) * (1 << 20))
 
         self.disk.fault = plan

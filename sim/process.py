@@ -7,6 +7,8 @@ of the broker needs to know nothing of being simulated, and a kill leaves nothin
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from asyncio import events
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future
 from contextvars import Context, copy_context
@@ -42,6 +44,9 @@ class Process:
 
     def started(self, task: asyncio.Task[Any]) -> None:
         """A task that belongs to the process."""
+        if not self.alive:
+            self._left.append(task)  # Begun by the call in the middle of which it was killed.
+            return
         if len(self._tasks) >= self._tasks_max:
             self._tasks = [known for known in self._tasks if known() is not None]
             self._tasks_max = max(64, 2 * len(self._tasks))
@@ -63,14 +68,18 @@ class Process:
 
     def close(self) -> None:
         """Unwinds what the kill left standing, once the simulation is over; whatever that raises meant nothing."""
-        for task in self._left:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # It was to be destroyed pending.
-            coroutine = task.get_coro()
-            try:
-                if coroutine is not None:
-                    coroutine.close()
-            except BaseException as error:
-                self._loop.errors += [] if isinstance(error, (ProcessDeath, RuntimeError)) else [repr(error)]
+        events._set_running_loop(self._loop)  # What runs in a `finally` looks for its loop.
+        try:
+            while self._left:
+                task = self._left.pop()
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # It was to be destroyed pending.
+                coroutine = task.get_coro()
+                # A coroutine that would go on waiting in its `finally` cannot: that is the RuntimeError.
+                with contextlib.suppress(ProcessDeath, RuntimeError):
+                    if coroutine is not None:
+                        self.context.run(coroutine.close)
+        finally:
+            events._set_running_loop(None)
 
 
 class SimulatedExecutor(Executor):

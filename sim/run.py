@@ -82,6 +82,7 @@ class Simulation:
         self._network = SimulatedNetwork(loop, self._random.stream("network"), trace)
         self.machine = Machine(loop, self._network, self._random.stream("machine"), trace)
         self.history = History()
+        self.machine.on_start = self.history.restarted
         self.faults = 0
         self.flushes = self._random.chance(0.5)
         """Whether records are flushed before they are acknowledged; only then may the power fail."""

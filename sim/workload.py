@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from sim.clock import EPOCH_MS
 from sim.log_checks import split_batches
 from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import EARLIEST_TIMESTAMP
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.records.batch import Codec, build_batch
@@ -51,6 +52,8 @@ class Producer:
         self._trace = trace
         self._pending: deque[Pending] = deque()
         self._sequence = 0
+        self._next_offset = 0
+        """After what was acknowledged last."""
         self._producer_id = -1
         self._producer_epoch = -1
         self.stopping = False
@@ -110,12 +113,34 @@ class Producer:
             response = await asyncio.wait_for(answer, 10)
             ((result,),) = [topic.partition_responses for topic in response.responses]
             code = ErrorCode(result.error_code)
-            if code not in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and await self._recall():
+                raise ConnectionError("some of it had been written; the rest is sent again")
+            if code is not ErrorCode.NONE:
                 raise ConnectionError(f"{code.name}: {result.error_message}")
-            pending = self._pending.popleft()
-            if code is ErrorCode.NONE:
-                self._trace.record("acknowledged", self.partition, result.base_offset, len(pending.values))
-                self._history.acknowledged(self.partition, result.base_offset, pending.values)
+            self._acknowledged(result.base_offset)
+
+    def _acknowledged(self, base_offset: int) -> None:
+        pending = self._pending.popleft()
+        self._trace.record("acknowledged", self.partition, base_offset, len(pending.values))
+        self._history.acknowledged(self.partition, base_offset, pending.values)
+        self._next_offset = base_offset + len(pending.values)
+
+    async def _recall(self) -> bool:
+        """Looks in the log for what is pending; true if some of it is there.
+
+        A broker that was started again remembers one batch of each producer (Kafka's snapshots keep no more), so it
+        does not know an older one that it had written before it could answer. An application would have to look, too.
+        """
+        reader = Consumer(self.name, self.partition, self._client, self._random, self._history, self._trace)
+        reader.offset = self._next_offset
+        await reader.fetch()
+        while reader.offset < reader.high_watermark:
+            await reader.fetch()
+        offsets = {value: offset for offset, value in reader.values.items()}
+        count = len(self._pending)
+        while self._pending and self._pending[0].values[0] in offsets:
+            self._acknowledged(offsets[self._pending[0].values[0]])
+        return len(self._pending) < count
 
     def _request(self, data: bytes) -> messages.ProduceRequest:
         return messages.ProduceRequest(
@@ -169,8 +194,9 @@ class Consumer:
             raise ConnectionError(ErrorCode(response.error_code).name)
         ((result,),) = [topic.partitions for topic in response.responses]
         code = ErrorCode(result.error_code)
-        if code is ErrorCode.OFFSET_OUT_OF_RANGE and result.log_start_offset > asked:
-            self.offset = result.log_start_offset
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self.offset = await self._earliest()
+            self._history.out_of_range(self.partition, asked, self.offset)
             return
         if code is not ErrorCode.NONE:
             raise ConnectionError(code.name)
@@ -187,6 +213,26 @@ class Consumer:
         for batch in batches:
             self.values |= {record.offset: record.value or b"" for record in batch.records if record.offset >= asked}
         self._trace.record("fetched", self.partition, asked, self.offset, self.high_watermark)
+
+    async def _earliest(self) -> int:
+        request = messages.ListOffsetsRequest(
+            replica_id=-1,
+            topics=[
+                messages.ListOffsetsRequest.ListOffsetsTopic(
+                    name=self.partition.topic,
+                    partitions=[
+                        messages.ListOffsetsRequest.ListOffsetsPartition(
+                            partition_index=self.partition.partition, timestamp=EARLIEST_TIMESTAMP
+                        )
+                    ],
+                )
+            ],
+        )
+        response = await self._client.request(ApiKey.LIST_OFFSETS, request)
+        ((result,),) = [topic.partitions for topic in response.topics]
+        if result.error_code:
+            raise ConnectionError(ErrorCode(result.error_code).name)
+        return int(result.offset)
 
     def _request(self) -> messages.FetchRequest:
         return messages.FetchRequest(

@@ -1,0 +1,113 @@
+"""Whole brokers under faults: every seed keeps every invariant, and every run of a seed is the same run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sim.history import History
+from sim.invariants import InvariantBrokenError
+from sim.run import RunFailedError, run
+from sim.workload import Producer
+
+from tidelog.model.identifiers import TopicPartition
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """A broker that is killed a dozen times has much to say."""
+    caplog.set_level("CRITICAL")
+
+
+@pytest.mark.parametrize("seed", range(1, 21))
+def test_seeds(seed: int) -> None:
+    """Kills, power cuts, broken connections: nothing acknowledged is lost, nothing is served that should not be."""
+    outcome = run(seed, 10)
+    assert outcome.acknowledged > 100
+    assert outcome.read >= outcome.acknowledged
+    assert outcome.faults > 0
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_a_seed_is_one_run(seed: int) -> None:
+    """Two processes with different hash seeds agree on every event, to the byte."""
+    digests = set()
+    for hash_seed in ("0", "12345"):
+        finished = subprocess.run(
+            [sys.executable, "-m", "sim", "--seed", str(seed), "--seconds", "5"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=100,
+        )
+        digests.add(finished.stdout.rpartition("digest ")[2])
+    assert len(digests) == 1
+    assert digests != {""}
+
+
+def test_a_failure_names_the_command_that_replays_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that loses count of itself breaks invariant 12, and the message says how to see it again."""
+    following = Producer._next_batch
+
+    def forgetful(producer: Producer) -> object:
+        pending = following(producer)
+        if producer._sequence > 50:
+            pending.values[0] = pending.values[0] + b"0"
+        return pending
+
+    monkeypatch.setattr(Producer, "_next_batch", forgetful)
+    with pytest.raises(RunFailedError, match="python -m sim --seed 3 --seconds 2") as failed:
+        run(3, 2)
+    assert isinstance(failed.value.__cause__, InvariantBrokenError)
+
+
+class TestHistory:
+    """The checker itself sees what it is there to see."""
+
+    PARTITION = TopicPartition("topicone", 0)
+
+    def test_a_lost_record(self) -> None:
+        """Acknowledged, and not there in the end."""
+        history = History()
+        history.acknowledged(self.PARTITION, 0, [b"p:0", b"p:1"])
+        history.check_final(self.PARTITION, 0, {0: b"p:0", 1: b"p:1"})
+        history.check_final(self.PARTITION, 1, {1: b"p:1"})
+        with pytest.raises(InvariantBrokenError, match="invariant 1 "):
+            history.check_final(self.PARTITION, 0, {0: b"p:0"})
+
+    def test_two_values_at_one_offset(self) -> None:
+        """Acknowledged twice, with different records."""
+        history = History()
+        history.acknowledged(self.PARTITION, 0, [b"p:0"])
+        with pytest.raises(InvariantBrokenError, match="invariant 2 "):
+            history.acknowledged(self.PARTITION, 0, [b"q:0"])
+
+    @pytest.mark.parametrize("values", [[b"p:0", b"p:0"], [b"p:0", b"p:2"], [b"p:1", b"p:0"]])
+    def test_a_duplicate_a_gap_and_a_wrong_order(self, values: list[bytes]) -> None:
+        """Each producer's records count up from 0."""
+        with pytest.raises(InvariantBrokenError, match="invariant 12 "):
+            History().check_final(self.PARTITION, 0, dict(enumerate(values)))
+
+    def test_a_log_start_and_a_high_watermark_that_go_back(self) -> None:
+        """Within one life of a broker neither may."""
+        history = History()
+        history.fetched(self.PARTITION, 5, 9, 9, 4, [])
+        for high_watermark, start in ((8, 4), (9, 3)):
+            with pytest.raises(InvariantBrokenError, match="invariant 6 "):
+                history.fetched(self.PARTITION, 5, high_watermark, high_watermark, start, [])
+        history.restarted()
+        history.fetched(self.PARTITION, 5, 8, 8, 4, [])
+
+    def test_a_truncation_of_what_was_read(self) -> None:
+        """OFFSET_OUT_OF_RANGE at the reader's own place, and not because of deletion."""
+        history = History()
+        history.out_of_range(self.PARTITION, 5, 7)
+        with pytest.raises(InvariantBrokenError, match="invariant 6 "):
+            history.out_of_range(self.PARTITION, 5, 0)
