@@ -10,7 +10,7 @@ from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.controller.events import AlterConfigs, ChangeConfigs, ConfigOutcome, ReplaceConfigs
 from tidelog.metadata.image import ConfigResourceType
-from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.errors import ErrorCode
 from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
@@ -65,29 +65,14 @@ def duplicates(names: Iterable[str]) -> list[str]:
 def alter(
     node: Node, resources: Sequence[ReplaceConfigs | ChangeConfigs], *, validate_only: bool
 ) -> Deferred[Outcomes]:
-    """What the controller made of the changes."""
+    """What the controller made of the changes; they have taken effect on this broker when the answer comes."""
     if not resources:
         return Deferred.of({})
 
-    submitted = node.controller.submit(AlterConfigs(resources, validate_only))
-    altered: Deferred[Outcomes] = Deferred()
-
-    def settle(outcome: Deferred[Sequence[ConfigOutcome]]) -> None:
-        try:
-            outcomes = outcome.result()
-        except KafkaError as error:
-            altered.fail(error)
-            return
-        by_key: Outcomes = {
+    def by_key(outcomes: Sequence[ConfigOutcome]) -> Outcomes:
+        return {
             (int(outcome.resource.type), outcome.resource.name): (outcome.error, outcome.message)
             for outcome in outcomes
         }
-        changed = [outcome.resource for outcome in outcomes if outcome.error is ErrorCode.NONE]
-        if validate_only or not changed:
-            altered.complete(by_key)
-        else:
-            # Who changed a setting sees it at once; other brokers are told by the store.
-            node.settings.refresh(changed).on_complete(lambda _: altered.complete(by_key))
 
-    submitted.on_complete(settle)
-    return altered
+    return node.controller.submit(AlterConfigs(resources, validate_only)).then(by_key)

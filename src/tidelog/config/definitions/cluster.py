@@ -50,8 +50,9 @@ SETTINGS: Final = (
         "reserved.broker.max.id",
         INT,
         1000,
-        "The greatest number that may be chosen for `broker.id`; generated ones lie above.",
+        "Numbers above it are given to brokers that have none; here always above 1000.",
         valid=Range(0),
+        effect=ACCEPTED,
     ),
     Setting("broker.rack", STRING, None, "Where the broker stands; replicas of a partition are spread over racks."),
     Setting(
@@ -477,7 +478,11 @@ SETTINGS: Final = (
         advice="a broker without a JVM cannot load it: remove it",
     ),
     Setting(
-        "controlled.shutdown.enable", BOOLEAN, True, "Whether a broker hands its leaderships over before it stops."
+        "controlled.shutdown.enable",
+        BOOLEAN,
+        True,
+        "Whether a broker hands its leaderships over before it stops. This release has no other broker to take them.",
+        effect=ACCEPTED,
     ),
     Setting(
         "controlled.shutdown.max.retries",

@@ -278,17 +278,19 @@ SETTINGS: Final = (
         "log.flush.start.offset.checkpoint.interval.ms",
         INT,
         60000,
-        "How often the log start offsets are written.",
+        "How often the log start offsets are written; here together with the recovery points.",
         valid=Range(0),
         importance=HIGH,
+        effect=ACCEPTED,
     ),
     Setting(
         "log.initial.task.delay.ms",
         LONG,
         30000,
-        "How long after the start retention and flushing begin.",
+        "How long after the start retention and flushing begin; here with their first interval.",
         valid=Range(0),
         importance=LOW,
+        effect=ACCEPTED,
     ),
     Setting(
         "log.preallocate", BOOLEAN, False, "Whether a new segment's file is made full-size at once.", mode=CLUSTER_WIDE

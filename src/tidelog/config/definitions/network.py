@@ -116,15 +116,17 @@ SETTINGS: Final = (
         "socket.send.buffer.bytes",
         INT,
         102_400,
-        "SO_SNDBUF of the broker's sockets; -1 leaves it to the operating system.",
+        "SO_SNDBUF of the broker's sockets; the operating system sizes it here.",
         importance=HIGH,
+        effect=ACCEPTED,
     ),
     Setting(
         "socket.receive.buffer.bytes",
         INT,
         102_400,
-        "SO_RCVBUF of the broker's sockets; -1 leaves it to the operating system.",
+        "SO_RCVBUF of the broker's sockets; the operating system sizes it here.",
         importance=HIGH,
+        effect=ACCEPTED,
     ),
     Setting(
         "socket.request.max.bytes",
@@ -134,18 +136,28 @@ SETTINGS: Final = (
         valid=Range(1),
         importance=HIGH,
     ),
-    Setting("socket.listen.backlog.size", INT, 50, "Connections that may wait to be accepted.", valid=Range(1)),
+    Setting(
+        "socket.listen.backlog.size",
+        INT,
+        50,
+        "Connections that may wait to be accepted; 1024 here, or what the operating system allows.",
+        valid=Range(1),
+        effect=ACCEPTED,
+    ),
     Setting(
         "socket.connection.setup.timeout.ms",
         LONG,
         10000,
-        "How long a connection to another broker may take to open at first; it doubles with each failure.",
+        "How long a connection to another broker may take to open at first; it doubles with each failure. This "
+        "release has no requests between brokers.",
+        effect=ACCEPTED,
     ),
     Setting(
         "socket.connection.setup.timeout.max.ms",
         LONG,
         30000,
-        "The most that `socket.connection.setup.timeout.ms` grows to.",
+        "The most that `socket.connection.setup.timeout.ms` grows to. This release has no requests between brokers.",
+        effect=ACCEPTED,
     ),
     Setting(
         "max.connections",
@@ -247,8 +259,10 @@ SETTINGS: Final = (
         "request.timeout.ms",
         INT,
         30000,
-        "How long the broker waits for the answer to a request of its own.",
+        "How long the broker waits for the answer to a request of its own. This release has no requests between "
+        "brokers.",
         importance=HIGH,
+        effect=ACCEPTED,
     ),
     Setting(
         "fetch.max.bytes",
