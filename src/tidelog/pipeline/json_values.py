@@ -38,7 +38,8 @@ def parse_values(values: pa.BinaryArray, schema: pa.Schema) -> tuple[pa.RecordBa
 
 
 def infer_schema(values: Sequence[bytes | None]) -> pa.Schema:
-    """The columns that fit all of these sample values; raises `UnparsableRecord` if one is no JSON object.
+    """The columns that fit all of these sample values; raises `UnparsableRecord` if one is no JSON object,
+    or if a field has several types that no column has.
 
     Whole numbers are int64, others float64; text that is a timestamp throughout becomes one, in UTC.
     """
@@ -53,7 +54,10 @@ def infer_schema(values: Sequence[bytes | None]) -> pa.Schema:
     if not objects:
         raise UnparsableRecord("there is no record yet to infer columns from: give a schema")
     text = "\n".join(json.dumps(each) for each in objects).encode()
-    inferred = pj.read_json(io.BytesIO(text), read_options=_read_options(len(text))).schema
+    try:
+        inferred = pj.read_json(io.BytesIO(text), read_options=_read_options(len(text))).schema
+    except pa.ArrowInvalid as error:
+        raise UnparsableRecord(f"no columns fit all of the sampled records ({error}): give a schema") from None
     fields = [pa.field(each.name, _storable(each.type)) for each in inferred]
     if not fields:
         raise UnparsableRecord("the sampled records are empty objects: give a schema")
