@@ -47,6 +47,9 @@ TAIL_MAX: Final = 16 << 10
 """Bytes of an incomplete frame that are kept as a copy and put before the next read; longer ones get a buffer."""
 FRAMES_PER_TURN: Final = 64
 """Requests of one connection handled before the others have their turn: about 2 ms."""
+FRAMES_OF_ALL: Final = 512
+"""Requests of all connections in one turn of the loop, about 12 ms, beyond which each further one gets little."""
+FRAMES_WHEN_BUSY: Final = 1
 OVERLAPPING_PRODUCE_MAX: Final = 64
 """Produce requests of one connection that may wait for their answers at once."""
 WRITE_BUFFER_HIGH: Final = 256 << 10
@@ -82,6 +85,8 @@ class Server:
         self._connections_by_address: dict[str, int] = {}
         self._connection_ids = 0
         self._unread: dict[Connection, int] = {}
+        self._frames = 0
+        """Requests handled in this turn of the loop, all connections together."""
         self._sweep: Timer | None = None
         self._strict: Timer | None = None
         self.serving = False
@@ -144,6 +149,19 @@ class Server:
             self._connections_by_address[address] = count
         else:
             self._connections_by_address.pop(address, None)
+
+    def frames_now(self) -> int:
+        """How many requests a connection may have handled now; few, once the loop's turn has become long."""
+        return FRAMES_PER_TURN if self._frames < FRAMES_OF_ALL else FRAMES_WHEN_BUSY
+
+    def frames_handled(self, count: int) -> None:
+        """Counts requests; the loop's next turn begins at zero."""
+        if not self._frames:
+            self.shell.soon(self._next_turn)
+        self._frames += count or 1
+
+    def _next_turn(self) -> None:
+        self._frames = 0
 
     def unread(self, connection: Connection, size: int) -> None:
         """A connection's client leaves `size` bytes of answers unread; 0: it has caught up."""
@@ -344,13 +362,15 @@ class Connection(asyncio.BufferedProtocol):
         if self._backlog is None and not self._closed:
             self._resume_reading()
 
-    def _take(self, view: memoryview) -> None:
-        """Handles the frames at the start of `view` and keeps what can't be handled now."""
+    def _take(self, view: memoryview, *, owned: bool = False) -> None:
+        """Handles the frames at the start of `view` and keeps what can't be handled now; `owned`: it may be kept."""
         position, end = 0, len(view)
-        turn = FRAMES_PER_TURN
+        server = self._server
+        turn = allowed = server.frames_now()
+        unsent = 0
         outgoing = self._outgoing = []
-        request = self._server.dispatcher.request
-        size_max = self._server.request_bytes_max
+        request = server.dispatcher.request
+        size_max = server.request_bytes_max
         received_ms = self.active_ms
         try:
             while end - position >= 4:
@@ -360,9 +380,9 @@ class Connection(asyncio.BufferedProtocol):
                 frame_end = position + 4 + size
                 if frame_end > end:
                     break
-                if turn <= 0 or (
-                    (self._slots or self._write_paused or self._outbox) and self._blocked(view[position:])
-                ):
+                if turn <= 0 or unsent > WRITE_BUFFER_HIGH:
+                    break
+                if (self._slots or self._write_paused or self._outbox) and self._blocked(view[position:]):
                     break
                 turn -= 1
                 frame_start = position + 4
@@ -372,6 +392,7 @@ class Connection(asyncio.BufferedProtocol):
                     if type(answer) is bytes and not self._slots:
                         outgoing.append(answer)
                     else:
+                        unsent += _memory_of(answer)
                         self._answer(answer, view[frame_start + 1] == _PRODUCE)
         except CloseConnection as reason:
             self._outgoing = None
@@ -380,10 +401,11 @@ class Connection(asyncio.BufferedProtocol):
             self.close(str(reason))
             return
         self._outgoing = None
+        server.frames_handled(allowed - turn)
         if outgoing:
             self._write(outgoing)
         if position < end and not self._closed:
-            self._keep(view, position, end)
+            self._keep(view, position, end, owned)
 
     def _answer(self, answer: Answer | Deferred[Answer], produce: bool) -> None:
         """Puts an answer in its place: among the outgoing ones, or in the queue behind one that waits."""
@@ -427,13 +449,13 @@ class Connection(asyncio.BufferedProtocol):
         overlapping = self._slots[-1].produce and following[4] == 0 and following[5] == _PRODUCE
         return not overlapping or len(self._slots) >= OVERLAPPING_PRODUCE_MAX
 
-    def _keep(self, view: memoryview, position: int, end: int) -> None:
+    def _keep(self, view: memoryview, position: int, end: int, owned: bool) -> None:
         """Keeps the rest of what was received: frames that wait, or the beginning of one."""
         rest = end - position
         size = _INT.unpack_from(view, position)[0] + 4 if rest >= 4 else 0
         if 0 < size <= rest:
             # Whole frames that must wait. Stop reading: the kernel's window closes, and the client waits too.
-            self._backlog = memoryview(bytes(view[position:end]))
+            self._backlog = view[position:end] if owned else memoryview(bytearray(view[position:end]))
             self._pause_reading()
             if not self._slots and not self._write_paused and not (self._outbox is not None and self._outbox.busy):
                 self._continue()
@@ -490,7 +512,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._blocked(backlog):
                 return
             self._backlog = None
-            self._take(backlog)
+            self._take(backlog, owned=True)
         elif self._frame is not None and self._frame_filled == self._frame_size:
             self._take_frame()
             return
@@ -573,6 +595,15 @@ def _append(outgoing: list[Any], answer: Answer) -> None:
         outgoing.append(answer)
     elif answer is not None:
         outgoing.extend(answer)
+
+
+def _memory_of(answer: Answer | Deferred[Answer]) -> int:
+    """Bytes of an answer that are in memory; ranges stay in their files."""
+    if type(answer) is bytes:
+        return len(answer)
+    if type(answer) is list:
+        return sum(len(chunk) for chunk in answer if type(chunk) is not FileRange)
+    return 0
 
 
 def _release(answer: Answer) -> None:

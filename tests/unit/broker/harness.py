@@ -105,10 +105,15 @@ class ManualShell:
         for run in work:
             run()
 
+    def run_turn(self) -> None:
+        """What was due in this turn; what that asks for is the next one's."""
+        turns, self.turns = self.turns, []
+        for callback, arguments in turns:
+            callback(*arguments)
+
     def run_turns(self) -> None:
         while self.turns:
-            callback, arguments = self.turns.pop(0)
-            callback(*arguments)
+            self.run_turn()
 
     def advance(self, milliseconds: int) -> None:
         """Moves time on, and calls what is due on the way."""

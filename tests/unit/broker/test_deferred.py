@@ -49,7 +49,7 @@ def test_nobody_wants_it_any_more() -> None:
 
 
 def test_gathered_values_keep_their_order() -> None:
-    """Whoever completes first, the list is in the order of the deferreds; a failure fails the whole, when all are done."""
+    """The list is in the order of the deferreds; a failure fails the whole, once all are done."""
     parts: list[Deferred[int]] = [Deferred() for _ in range(3)]
     whole = gather(parts)
     for position in (2, 0, 1):

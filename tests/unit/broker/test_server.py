@@ -256,12 +256,39 @@ def test_a_turn_is_bounded() -> None:
     feed(connection, frame() * (2 * FRAMES_PER_TURN + 1))
     assert len(world.dispatcher.requests) == FRAMES_PER_TURN
     assert transport.paused
-    callback, arguments = world.shell.turns.pop(0)
-    callback(*arguments)
+    world.shell.run_turn()
     assert len(world.dispatcher.requests) == 2 * FRAMES_PER_TURN
     world.shell.run_turns()
     assert len(world.dispatcher.requests) == 2 * FRAMES_PER_TURN + 1
     assert not transport.paused
+
+
+def test_large_answers_end_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests that are small with answers that are large: no more are begun than the transport may hold."""
+    world = World()
+    connection, transport = world.connect()
+    monkeypatch.setattr(
+        world.dispatcher, "request", lambda *_: (world.dispatcher.requests.append(b""), [bytes(100_000)])[1]
+    )
+    feed(connection, frame() * 50)
+    assert len(world.dispatcher.requests) == 3
+    world.shell.run_turns()
+    assert len(world.dispatcher.requests) == 50
+    assert sum(map(len, transport.written)) == 50 * 100_000
+
+
+def test_the_turn_of_all_connections_is_bounded() -> None:
+    """When many connections have many requests, those later in the loop's turn get one each, until the next turn."""
+    world = World()
+    connections = [world.connect()[0] for _ in range(20)]
+    for connection in connections:
+        feed(connection, frame() * 100)
+    handled = server_module.FRAMES_OF_ALL
+    assert (
+        len(world.dispatcher.requests) == handled + (20 - handled // FRAMES_PER_TURN) * server_module.FRAMES_WHEN_BUSY
+    )
+    world.shell.run_turns()
+    assert len(world.dispatcher.requests) == 2_000
 
 
 def test_a_client_that_does_not_read_gets_no_further_requests_begun() -> None:

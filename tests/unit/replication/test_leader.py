@@ -64,7 +64,7 @@ def test_with_flush_messages_1_only_what_is_flushed_counts() -> None:
 
 
 def test_the_flush_policy_changes_while_running() -> None:
-    """When flush.messages ceases to be 1, what was waiting for a flush is committed; when it becomes 1, nothing is undone."""
+    """When flush.messages ceases to be 1, what waited is committed; when it becomes 1, nothing is undone."""
     led = leader(flush=True)
     led.step(0, Appended(Offset(2)))
     assert led.step(0, FlushPolicyChanged(False)) == [HighWatermarkAdvanced(Offset(2))]
