@@ -423,7 +423,7 @@ class LogManager:
         """Up to the active segment after a roll, up to the end where the settings ask for it."""
         every = log.config.flush_messages
         due = log.log_end_offset - log.flushed_offset >= every
-        return log.flush_task(None if due else log.active.base_offset)
+        return _flush(log, None if due else log.active.base_offset)
 
     def due_tasks(self, now_ms: int) -> list[DiskTask]:
         """Whatever is due at the monotonic time `now_ms`: flushes, retention, checkpoints, expiry, removal of files."""
@@ -482,7 +482,7 @@ class LogManager:
                     del directory.changes[topic_partition]
                     log.settled()
                 elif flush_ms != LONG_MAX and since is not None and now - since >= flush_ms:
-                    task = log.flush_task()
+                    task = _flush(log)
                     if task is not None:
                         tasks.append(task)
         return tasks
@@ -490,7 +490,7 @@ class LogManager:
     def _epoch_tasks(self) -> list[DiskTask]:
         """Writes the leader epochs of logs that are not flushed otherwise."""
         changed = [log for directory in self.directories for log in directory.changes.values() if log.epochs_dirty]
-        tasks = [log.flush_task(log.flushed_offset) for log in changed]
+        tasks = [_flush(log, log.flushed_offset) for log in changed]
         return [task for task in tasks if task is not None]
 
     def retention_task(self) -> DiskTask:
@@ -585,6 +585,15 @@ def remove_folder(disk: Disk, path: str) -> None:
         else:
             disk.unlink(file)
     disk.remove_directory(path)
+
+
+def _flush(log: Log, up_to_offset: int | None = None) -> DiskTask | None:
+    """As `Log.flush_task`; None also when that took the directory offline, of which everybody has been told."""
+    try:
+        return log.flush_task(up_to_offset)
+    except KafkaError as refused:
+        logger.warning("flush_refused log=%s reason=%s", log.topic_partition, refused)
+        return None
 
 
 def _deletion(directory: LogDirectory, unlink: Callable[[], None]) -> DiskTask:
