@@ -664,6 +664,8 @@ class _Channel:
                 self._queue.popleft()
                 answered.set_result(None)
                 self._take(send, response)
+            # While the channel waits for its next request it must not keep this one, which may name thousands.
+            del send, answered, response
 
     def _is_registered(self) -> bool:
         registration = self._term.controller.image.brokers.get(self._broker_id)

@@ -32,6 +32,7 @@ def run(arguments: Sequence[str]) -> int:
 def broker(properties: str, overrides: dict[str, str], log_level: str = "info") -> int:
     """Runs the broker that the file `properties` describes, until told to stop."""
     from tidelog.config.broker_config import BrokerConfig
+    from tidelog.config.properties import ConfigError
     from tidelog.launcher.single import BrokerFailed, log_to_stderr
     from tidelog.launcher.single import run as run_broker
 
@@ -40,7 +41,12 @@ def broker(properties: str, overrides: dict[str, str], log_level: str = "info") 
             text = file.read()
     except OSError as error:
         raise Refused([f"{properties}: {error.strerror}"]) from error
-    config = BrokerConfig.from_text(text, properties, overrides)
+    except UnicodeDecodeError as error:
+        raise Refused([f"{properties} is no text file: {error}"]) from error
+    try:
+        config = BrokerConfig.from_text(text, properties, overrides)
+    except ConfigError as error:
+        raise Refused(str(error).splitlines()) from error
     log_to_stderr(log_level)
     try:
         # The store lies in the first log directory, in a folder that no topic can be named after.

@@ -42,6 +42,7 @@ def start(data: str, port: int, overrides: dict[str, str], brokers: int = 1, log
     if brokers != 1:
         raise Refused([f"--brokers {brokers}: clusters of several brokers are not there yet; start one, the default."])
     from tidelog.config.broker_config import BrokerConfig
+    from tidelog.config.properties import ConfigError
     from tidelog.launcher.single import STORE_FOLDER, BrokerFailed, log_to_stderr
     from tidelog.launcher.single import run as run_broker
 
@@ -52,7 +53,10 @@ def start(data: str, port: int, overrides: dict[str, str], brokers: int = 1, log
         "listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "log.dirs": f"{folder}/broker-0",
     }
-    config = BrokerConfig.from_mapping({**own, **overrides})
+    try:
+        config = BrokerConfig.from_mapping({**own, **overrides})
+    except ConfigError as error:
+        raise Refused(str(error).splitlines()) from error
     try:
         run_broker(config, f"{folder}/{STORE_FOLDER}", lambda runtime: _say_ready(runtime.addresses))
     except BrokerFailed as error:

@@ -52,8 +52,8 @@ logger = logging.getLogger(__name__)
 
 SYNCED_ONE_BY_ONE_MAX: Final = 16
 """Logs up to which syncing their own files is quicker than syncing the file system."""
-_FOREIGN_FOLDERS: Final = frozenset({"lost+found", "remote-log-index-cache", "__cluster_metadata-0"})
-"""What others keep beside logs: the file system, and Kafka itself."""
+_FOREIGN_FOLDERS: Final = frozenset({"lost+found", "remote-log-index-cache", "__cluster_metadata-0", ".store"})
+"""What others keep beside logs: the file system, Kafka itself, and the embedded metadata store of `tidelog broker`."""
 
 
 class LogDirectory:
