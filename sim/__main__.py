@@ -15,9 +15,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="the run, or the first of several")
     parser.add_argument("--seeds", type=int, default=1, help="how many runs")
     parser.add_argument("--seconds", type=float, default=30.0, help="simulated seconds of load and faults in each")
-    parser.add_argument("--log", default="CRITICAL", help="level of the broker's own log, on stderr")
+    parser.add_argument("--log", help="level from which the broker's own log is shown on stderr, such as WARNING")
     arguments = parser.parse_args()
-    logging.basicConfig(level=arguments.log)
+    if arguments.log is None:
+        logging.disable()
+    else:
+        logging.basicConfig(level=arguments.log.upper())
     for seed in range(arguments.seed, arguments.seed + arguments.seeds):
         start = time.monotonic()
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from contextvars import Context
 from typing import Final
@@ -113,6 +114,11 @@ class Machine:
             return
         if not ready.done():
             ready.set_result(runtime)
+        reason = await runtime.failed()
+        self._trace.record("failed", reason)
+        await runtime.stop()
+        # The process ends; its own context must not be the one that outlives it.
+        self._loop.call_soon(self.kill, context=Context())
 
     def kill(self) -> None:
         """kill -9: the page cache stays."""
@@ -139,6 +145,19 @@ class Machine:
                 # Once what the operation still does is done; and not as the process, which is dead.
                 self._loop.call_soon(self.power_cut, context=Context())
             return Fault(ProcessDeath("killed"), self._random.below(2) * (1 << 20))
+
+        self.disk.fault = plan
+
+    def fail_at(self, operation: int, kind: str, error_number: int) -> None:
+        """Lets a change of the disk to come fail with an error, the first of `kind` after so many others."""
+        number = self.disk.operations + operation
+
+        def plan(found: Operation) -> Fault | None:
+            if found.number < number or found.kind != kind:
+                return None
+            self.disk.fault = None
+            self._trace.record("disk_error", found.kind, found.path, error_number)
+            return Fault(OSError(error_number, os.strerror(error_number), found.path))
 
         self.disk.fault = plan
 

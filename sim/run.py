@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from dataclasses import dataclass
 from typing import Final
 
@@ -186,18 +187,36 @@ class Simulation:
             await asyncio.sleep(random.between(0.2, 4.0))
             self.faults += 1
             power_cut = self.flushes and random.chance(0.5)
-            match random.below(5):
+            match random.below(6):
                 case 0:
                     self._network.reset()
                 case 1:
                     self._network.hold(random.between(0.1, 3.0))
                 case 2:
                     self.machine.power_cut() if power_cut else self.machine.kill()
+                case 3:
+                    await self._disk_error(random)
                 case _:
                     self.machine.die_at(1 + random.below(60), power_cut=power_cut)
             await self._revive(random)
         self.machine.disk.fault = None
         await self._revive(random)
+
+    async def _disk_error(self, random: SeededRandom) -> None:
+        """A write or a sync fails: the only log directory goes offline, and the broker stops by itself.
+
+        After a failed sync the page cache is no witness of what the disk holds: that machine is rebooted.
+        """
+        sync_fails = self.flushes and random.chance(0.5)
+        if sync_fails:
+            self.machine.fail_at(1 + random.below(30), "fsync", errno.EIO)
+        else:
+            self.machine.fail_at(1 + random.below(30), "write", errno.ENOSPC)
+        await asyncio.sleep(2)
+        if self.machine.disk.fault is not None:
+            self.machine.disk.fault = None
+        elif sync_fails:
+            self.machine.power_cut()
 
     async def _revive(self, random: SeededRandom) -> None:
         """Starts the broker again, as often as it takes: it may be made to die while it starts, too."""
