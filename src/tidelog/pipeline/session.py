@@ -11,7 +11,9 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -66,13 +68,14 @@ def spark_session(
     cores: int | None = None,
     memory: str = "1g",
     scratch: Path | None = None,
+    log: Path | None = None,
     quick_start: bool = True,
     settings: Mapping[str, str] | None = None,
 ) -> "SparkSession":
     """The process's Spark session, started if there is none yet; raises `JavaMissing` or `PipelineError`.
 
-    `cores` None uses all of them; `scratch` is for Spark's temporary files (None: the system's place for such);
-    `settings` come last and win. An existing session is returned as it is: a user's Spark keeps the user's settings.
+    `cores` None uses all of them; `scratch` is for Spark's temporary files (None: the system's place for such); `log`
+    takes what the JVM and its workers write to stderr (None: this process's); `settings` come last and win. An existing session is returned as it is: a user's Spark keeps the user's settings.
     """
     try:
         from pyspark.sql import SparkSession
@@ -89,9 +92,50 @@ def spark_session(
     # Workers must be this interpreter: whatever "python3" is on the PATH may lack the project or be another version.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    with tempfile.TemporaryDirectory(prefix="tidelog-spark-") as folder, _stderr_to(log), _quiet_logging(Path(folder)):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _quiet_logging(folder: Path) -> Iterator[None]:
+    """Has the JVM find a log4j2.properties of ours as it starts, or it would first announce its own profile, and warn."""
+    if "SPARK_CONF_DIR" in os.environ:
+        yield
+        return
+    (folder / "log4j2.properties").write_text(_LOG4J)
+    os.environ["SPARK_CONF_DIR"] = str(folder)
+    try:
+        yield
+    finally:
+        del os.environ["SPARK_CONF_DIR"]
+
+
+@contextmanager
+def _stderr_to(path: Path | None) -> Iterator[None]:
+    """File descriptor 2 for processes started inside; they keep it, this process gets its own back."""
+    if path is None:
+        yield
+        return
+    sys.stderr.flush()
+    own = os.dup(2)
+    try:
+        with path.open("ab") as log:
+            os.dup2(log.fileno(), 2)
+        yield
+    finally:
+        os.dup2(own, 2)
+        os.close(own)
+
+
+_LOG4J: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
 
 
 def _defaults(memory: str, scratch: Path | None, quick_start: bool) -> dict[str, str]:
@@ -103,7 +147,6 @@ def _defaults(memory: str, scratch: Path | None, quick_start: bool) -> dict[str,
         "spark.driver.extraJavaOptions": java.strip(),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.adaptive.enabled": "true",

@@ -115,17 +115,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     stop_spark(session)
 
 
-def stop_spark(session: Any) -> None:
-    """Ends the session and its JVM, which otherwise lives until this process ends."""
-    gateway = session.sparkContext._gateway
-    session.stop()
-    if gateway is None or not hasattr(gateway, "proc"):
+def stop_spark(session: SparkSession) -> None:
+    """Ends the session and its JVM, which otherwise lives until this process ends; once, though two folders' tests ask."""
+    from pyspark import SparkContext
+
+    if SparkContext._active_spark_context is None:
         return
+    gateway: Any = session.sparkContext._gateway
+    session.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait(30)
-    from pyspark import SparkContext
-
     SparkContext._gateway = None
     SparkContext._jvm = None
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -79,9 +80,9 @@ class Show:
         self.stages.append(Stage(name, time.monotonic() - started, records, size))
 
     def table(self) -> Table:
-        table = Table(title="What each stage took", title_justify="left", title_style="bold")
+        table = Table(title="What each stage took", title_justify="left", title_style="bold", box=SIMPLE_HEAD)
         for heading in ("stage", "seconds", "records", "MB", "records/s", "MB/s"):
-            table.add_column(heading, justify="left" if heading == "stage" else "right")
+            table.add_column(heading, justify="left" if heading == "stage" else "right", no_wrap=True)
         for each in self.stages:
             table.add_row(each.name, f"{each.seconds:.1f}", *_figures(each))
         return table
@@ -238,7 +239,7 @@ def send(show: Show, address: str, prepared: list[Records]) -> None:
 def start_spark(show: Show, directory: Path) -> "SparkSession":
     started = time.monotonic()
     with show.stage("starting Spark"):
-        spark = spark_session("tidelog demo", scratch=directory.absolute() / "spark")
+        spark = spark_session("tidelog demo", scratch=directory.absolute() / "spark", log=directory / "spark.log")
     show.took("start Spark", started)
     return spark
 
@@ -319,33 +320,48 @@ def report(show: Show, answers: "Answers", faults: list[str], directory: Path, s
         console.print(f"[bold green]All {rows:,} records arrived exactly once[/bold green]: every key, every column"
                       f" equal to the source, no gap in any partition's offsets. {seconds:.0f} s in all.")  # fmt: skip
     console.print(f"The picture: [bold]{directory / 'flights.png'}[/bold]\n")
-    console.print("[bold]Try next[/bold]", *_next_steps(directory), sep="\n  ", markup=True, soft_wrap=True)
+    console.print("[bold]Try next[/bold]")
+    for command, why in _next_steps(directory):
+        console.print(f"  [dim]{why}[/dim]\n    {command}", soft_wrap=True)
 
 
 def _answer_table(rows: list[Any], columns: tuple[str, ...], count: int) -> Table:
-    headings = {"delay": "mean delay, min", "late": "over 30 min late, %", "cancelled": "cancelled, %",
-                "age": "mean age of planes", "faa": "airport"}  # fmt: skip
-    table = Table(show_edge=False, pad_edge=True)
+    headings = {"delay": "mean delay, min", "late": "30 min late, %", "cancelled": "cancelled, %",
+                "age": "age of planes, years", "faa": "airport"}  # fmt: skip
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in columns:
-        table.add_column(headings.get(name, name), justify="left" if name in ("name", "faa") else "right")
+        justify: Any = "left" if name in ("name", "faa") else "right"
+        table.add_column(headings.get(name, name), justify=justify, no_wrap=name == "name")
     for row in rows[:count]:
-        cells = [f"{row[name]:,.1f}" if isinstance(row[name], float) else
-                 f"{row[name]:,}" if isinstance(row[name], int) else str(row[name]) for name in columns]  # fmt: skip
-        table.add_row(*cells)
+        table.add_row(*(_cell(row[name]) for name in columns))
     return table
 
 
-def _next_steps(directory: Path) -> list[str]:
+def _cell(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+
+
+def _next_steps(directory: Path) -> list[tuple[str, str]]:
+    """Commands, and what each is for."""
     program = Path(sys.executable).with_name("tidelog")
-    shown = os.path.relpath(program) if program.exists() else "tidelog"
+    tidelog = os.path.relpath(program) if program.exists() else "tidelog"
     python = os.path.relpath(sys.executable)
-    broker_data = directory / "broker"
+    table = directory / FLIGHTS
+    show_history = f"from deltalake import DeltaTable; print(*DeltaTable('{table}').history(3), sep='\\n')"
     return [
-        f"{shown} start --data {broker_data} --port 9092      the log of this run, served again; then, beside it:",
-        f"{shown} topics describe {FLIGHTS}",
-        f"{shown} consume {FLIGHTS} --from-beginning --max-messages 3",
-        f"{shown} table {FLIGHTS} {directory / FLIGHTS} --value json --once      takes what is new: nothing, until you produce",
-        f"{python} -c \"from deltalake import DeltaTable; print(DeltaTable('{directory / FLIGHTS}').history(1))\"",
+        (
+            f"{tidelog} start --data {directory / 'broker'} --port 9092",
+            "serve this run's log again (Ctrl-C stops it); beside it:",
+        ),
+        (f"{tidelog} topics describe {FLIGHTS}", "its partitions and where they are"),
+        (f"{tidelog} consume {FLIGHTS} --from-beginning --max-messages 3", "records, as any Kafka client reads them"),
+        (
+            f"{tidelog} table {FLIGHTS} {table} --value json --once",
+            "take what is new into the table: nothing, until you produce",
+        ),
+        (f'{python} -c "{show_history}"', "what the table's commits say of offsets"),
     ]
 
 

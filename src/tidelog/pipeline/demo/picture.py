@@ -11,8 +11,6 @@ _QUIET: Final = "#7a8794"
 _GRID: Final = "#e6eaee"
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _NEW_YORK: Final = (-73.87, 40.78)
-_LABELLED: Final = 16
-"""Destinations with a name on the map: those with the most flights, and the latest ones."""
 
 
 def draw(answers: Answers, path: Path) -> None:
@@ -24,29 +22,23 @@ def draw(answers: Answers, path: Path) -> None:
 
     with plt.rc_context({"font.family": "DejaVu Sans", "font.size": 9, "text.color": _INK, "axes.labelcolor": _QUIET,
                          "xtick.color": _QUIET, "ytick.color": _INK}):  # fmt: skip
-        figure = plt.figure(figsize=(13, 9.4), facecolor="white")
-        grid = figure.add_gridspec(
-            2, 2, width_ratios=(1, 1), height_ratios=(1, 1.12), hspace=0.3, wspace=0.26,
-            left=0.155, right=0.965, top=0.872, bottom=0.055,
-        )  # fmt: skip
-        figure.text(0.03, 0.955, "Every flight out of New York in 2013", fontsize=20, weight="bold", va="center")
+        figure = plt.figure(figsize=(14, 9.2), facecolor="white")
+        figure.text(0.03, 0.955, "Every flight out of New York in 2013", fontsize=21, weight="bold", va="center")
         figure.text(
-            0.03, 0.922, "336,776 records: confluent-kafka  →  tidelog  →  Spark  →  Delta", fontsize=11, color=_QUIET,
+            0.03, 0.918, "336,776 records  ·  confluent-kafka  →  tidelog  →  Spark  →  Delta", fontsize=11, color=_QUIET,
             va="center",
         )  # fmt: skip
-        _draw_airlines(figure.add_subplot(grid[0, 0]), answers.airlines)
-        _draw_hours(figure, figure.add_subplot(grid[0, 1]), answers.hours)
-        below = grid[1, :].subgridspec(1, 1)
-        axes = figure.add_subplot(below[0, 0])
-        axes.set_position((0.03, 0.035, 0.935, 0.44))
-        _draw_map(figure, axes, answers.destinations)
+        _draw_map(figure, figure.add_axes((0.03, 0.385, 0.60, 0.455)), answers)
+        _draw_hours(figure, figure.add_axes((0.055, 0.045, 0.545, 0.245)), answers.hours)
+        _draw_airlines(figure.add_axes((0.78, 0.045, 0.195, 0.795)), answers.airlines)
         figure.savefig(path, dpi=130)
         plt.close(figure)
 
 
-def _title(axes: Any, text: str, detail: str, x: float = 0.0) -> None:
-    axes.text(x, 1.09, text, transform=axes.transAxes, fontsize=12.5, weight="bold", va="bottom")
-    axes.text(x, 1.035, detail, transform=axes.transAxes, fontsize=9, color=_QUIET, va="bottom")
+def _title(axes: Any, text: str, detail: str, left: float = 0.0) -> None:
+    """Above the axes; `left` in points from their left edge."""
+    for string, up, style in ((text, 21, {"fontsize": 13, "weight": "bold"}), (detail, 7, {"color": _QUIET})):
+        axes.annotate(string, (0, 1), xytext=(left, up), xycoords="axes fraction", textcoords="offset points", **style)
 
 
 def _plain(axes: Any) -> None:
@@ -60,7 +52,7 @@ def _draw_airlines(axes: Any, rows: list[Any]) -> None:
     delays = [row["delay"] for row in ordered]
     colors = ["#d1495b" if delay > 5 else "#edae49" if delay > 0 else "#00798c" for delay in delays]
     positions = range(len(ordered))
-    axes.barh(positions, delays, color=colors, height=0.68, zorder=2)
+    axes.barh(positions, delays, color=colors, height=0.6, zorder=2)
     axes.set_yticks(positions, [row["name"] for row in ordered])
     axes.axvline(0, color=_INK, linewidth=0.8, zorder=3)
     axes.xaxis.grid(True, color=_GRID, zorder=0)
@@ -71,7 +63,7 @@ def _draw_airlines(axes: Any, rows: list[Any]) -> None:
     margin = 0.16 * (max(delays) - min(delays))
     axes.set_xlim(min(0.0, min(delays)) - margin, max(delays) + margin)
     _plain(axes)
-    _title(axes, "Who keeps time", "mean arrival delay by airline, minutes", x=-0.32)
+    _title(axes, "Who keeps time", "mean arrival delay by airline, minutes", left=-118)
 
 
 def _draw_hours(figure: Any, axes: Any, rows: list[Any]) -> None:
@@ -89,44 +81,49 @@ def _draw_hours(figure: Any, axes: Any, rows: list[Any]) -> None:
     bar = figure.colorbar(image, ax=axes, fraction=0.035, pad=0.02, ticks=(0, 25, 50))
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0)
-    _title(axes, "When delays pile up", "mean departure delay by month and scheduled hour, minutes", x=-0.06)
+    _title(axes, "When delays pile up", "mean departure delay by month and scheduled hour, minutes", left=-25)
 
 
-def _draw_map(figure: Any, axes: Any, rows: list[Any]) -> None:
-    """The mainland's destinations where they are; the routes as arcs."""
-    mainland = [row for row in rows if row["lon"] > -126 and row["lat"] > 23.5]
+def _draw_map(figure: Any, axes: Any, answers: Answers) -> None:
+    """The mainland's destinations where they are, routes as arcs; all airports together draw the country."""
+    axes.scatter([row["lon"] for row in answers.airports], [row["lat"] for row in answers.airports], s=3.2,
+                 color="#d5dce3", linewidths=0, zorder=0)  # fmt: skip
+    mainland = [row for row in answers.destinations if row["lon"] > -126 and row["lat"] > 23.5]
     for row in mainland:
         _draw_arc(axes, (row["lon"], row["lat"]), row["flights"])
     ordered = sorted(mainland, key=lambda row: row["flights"], reverse=True)
     points = axes.scatter(
         [row["lon"] for row in ordered], [row["lat"] for row in ordered],
-        s=[14 + row["flights"] / 42 for row in ordered], c=[row["delay"] for row in ordered],
+        s=[14 + row["flights"] / 50 for row in ordered], c=[row["delay"] for row in ordered],
         cmap="RdYlBu_r", vmin=-12, vmax=28, edgecolors=_INK, linewidths=0.5, zorder=3,
     )  # fmt: skip
-    axes.plot(*_NEW_YORK, marker="*", markersize=17, color=_INK, zorder=4)
-    axes.annotate("New York", _NEW_YORK, xytext=(12, 3), textcoords="offset points", fontsize=10, weight="bold")
-    named = {row["faa"]: row for row in (*ordered[: _LABELLED // 2], *_latest(mainland, _LABELLED // 2))}
-    for row in named.values():
-        axes.annotate(f"{row['faa']} {row['delay']:+.0f}", (row["lon"], row["lat"]), xytext=(5, -11),
-                      textcoords="offset points", fontsize=7.5, color=_INK, zorder=5)  # fmt: skip
-    axes.set_xlim(-126, -64)
-    axes.set_ylim(24, 49.6)
-    axes.set_aspect(1.27, adjustable="datalim")
+    axes.plot(*_NEW_YORK, marker="*", markersize=16, color=_INK, markeredgecolor="white", zorder=6)
+    axes.annotate("New York", _NEW_YORK, xytext=(13, -12), textcoords="offset points", fontsize=10, weight="bold")
+    below, right, left, above = (0, -15, "center"), (6, -3, "left"), (-6, -3, "right"), (0, 9, "center")
+    places = [below] * 3 + [right, right, left, right] + [above]
+    for row, (x, y, side) in zip((*ordered[:3], *_latest(mainland, 4), *_earliest(mainland, 1)), places, strict=True):
+        axes.annotate(f"{row['faa']} {row['delay']:+.0f}", (row["lon"], row["lat"]), xytext=(x, y), ha=side,
+                      textcoords="offset points", fontsize=8, weight="bold", color=_INK, zorder=5,
+                      bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.6},
+                      )  # fmt: skip
+    axes.set_xlim(-126.5, -65.5)
+    axes.set_ylim(24, 50)
     axes.set_xticks([])
     axes.set_yticks([])
     _plain(axes)
-    bar = figure.colorbar(points, ax=axes, fraction=0.014, pad=0.005, ticks=(-10, 0, 10, 20))
+    bar = figure.colorbar(points, cax=axes.inset_axes((0.02, 0.05, 0.16, 0.026)), orientation="horizontal",
+                          ticks=(-10, 0, 10, 20))  # fmt: skip
     bar.outline.set_visible(False)
-    bar.ax.tick_params(length=0)
-    axes.text(0.0, 1.0, "Where it hurts", transform=axes.transAxes, fontsize=12.5, weight="bold", va="bottom")
-    axes.text(
-        0.0, 0.953, "mean arrival delay by destination, minutes; area: flights", transform=axes.transAxes, fontsize=9,
-        color=_QUIET, va="bottom",
-    )  # fmt: skip
+    bar.ax.tick_params(length=0, labelsize=8)
+    _title(axes, "Where it hurts", "mean arrival delay by destination, minutes; area: flights")
 
 
 def _latest(rows: list[Any], count: int) -> list[Any]:
     return sorted(rows, key=lambda row: row["delay"], reverse=True)[:count]
+
+
+def _earliest(rows: list[Any], count: int) -> list[Any]:
+    return sorted(rows, key=lambda row: row["delay"])[:count]
 
 
 def _draw_arc(axes: Any, to: tuple[float, float], flights: int) -> None:

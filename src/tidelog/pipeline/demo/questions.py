@@ -36,6 +36,11 @@ HOURS = """
 """
 """When do departures slip? By month and scheduled hour."""
 
+AIRPORTS = """
+    select lat, lon from airports where lon between -125 and -66 and lat between 24 and 50
+"""
+"""Where there are airports on the mainland."""
+
 
 @dataclass(frozen=True, slots=True)
 class Answers:
@@ -44,6 +49,8 @@ class Answers:
     airlines: list[Any]
     destinations: list[Any]
     hours: list[Any]
+    airports: list[Any]
+    """All of them: on the map they draw the country."""
 
 
 def ask(spark: "SparkSession", tables: "Path") -> Answers:
@@ -54,4 +61,5 @@ def ask(spark: "SparkSession", tables: "Path") -> Answers:
         spark.sql(AIRLINES).collect(),
         spark.sql(DESTINATIONS).collect(),
         spark.sql(HOURS).collect(),
+        spark.sql(AIRPORTS).collect(),
     )
