@@ -226,8 +226,9 @@ def test_the_dump_tool_reads_our_files(broker: Cluster) -> None:
 
 
 def _comparable(text: str) -> list[str]:
-    """Lines without what says which tool printed them."""
-    return [line.rstrip() for line in text.splitlines() if line.strip()]
+    """Lines, without Kafka's complaint about every file that does not begin at offset 0."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    return [line for line in lines if not re.match(r"Non-consecutive offsets in|\s+-1 is followed by", line)]
 
 
 def test_committed_offsets_are_kafkas_records(broker: Cluster) -> None:
