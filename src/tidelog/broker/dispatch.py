@@ -14,7 +14,7 @@ from tidelog.broker.handlers import advertised
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.ports.disk import Chunk
 from tidelog.protocol import apis, codec, framing, messages
-from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.errors import InvalidMessage, ProtocolError
 from tidelog.security.access import ANONYMOUS
 
 if TYPE_CHECKING:
@@ -123,27 +123,38 @@ class Dispatcher:
             raise
         except Exception as error:
             response = self._error_response(handler, context, request, error)
-        if isinstance(response, Deferred):
-            answer: Deferred[Answer] = Deferred()
-            answer.on_abandoned = response.abandon
+        if not isinstance(response, Deferred):
+            return self._encode(handler, context, response)
+        answer: Deferred[Answer] = Deferred()
+        answer.on_abandoned = response.abandon
 
-            def encode(settled: Deferred[Any]) -> None:
+        def encode(settled: Deferred[Any]) -> None:
+            # Whatever goes wrong here is this connection's affair, not that of whoever completed the response.
+            try:
                 try:
                     late = settled.result()
                 except Exception as error:
                     late = self._error_response(handler, context, request, error)
-                answer.complete(self._encode(context, late))
+                encoded = self._encode(handler, context, late)
+            except CloseConnection as reason:
+                answer.fail(reason)
+            else:
+                answer.complete(encoded)
 
-            response.on_complete(encode)
-            return answer.result() if answer.done else answer
-        return self._encode(context, response)
+        response.on_complete(encode)
+        return answer.result() if answer.done else answer
 
-    def _encode(self, context: RequestContext, response: Any) -> Answer:
+    def _encode(self, handler: Handler, context: RequestContext, response: Any) -> Answer:
+        """The response's bytes; CloseConnection when it cannot be encoded, which is our own mistake."""
         if response is None:
             return None
-        return framing.encode_response(
-            apis.ApiKey(context.api_key), context.api_version, context.correlation_id, response
-        )
+        try:
+            return framing.encode_response(
+                apis.ApiKey(context.api_key), context.api_version, context.correlation_id, response
+            )
+        except InvalidMessage:
+            logger.exception("answer not encoded: api=%s version=%d", handler.name, context.api_version)
+            raise CloseConnection(f"the answer to its {handler.name} could not be encoded") from None
 
     def _error_response(self, handler: Handler, context: RequestContext, request: Any, error: Exception) -> Any:
         if not isinstance(error, KafkaError):

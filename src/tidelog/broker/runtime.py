@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidelog.broker.controller_driver import ControllerDriver
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.dispatch import Dispatcher, Peer
+from tidelog.broker.dispatch import CloseConnection, Dispatcher, Peer
 from tidelog.broker.membership import Membership, generate_broker_id
 from tidelog.broker.node import Node
 from tidelog.broker.server import Server
@@ -339,8 +339,16 @@ class Runtime:
             if not outcome.done():
                 outcome.set_result(framing.decode_response(api, version, memoryview(data)[4:])[1])
 
+        def settle(settled: Deferred[Any]) -> None:
+            try:
+                encoded = settled.result()
+            except CloseConnection as error:
+                outcome.set_exception(error)
+            else:
+                deliver(encoded)
+
         if isinstance(answer, Deferred):
-            answer.on_complete(lambda settled: deliver(settled.result()))
+            answer.on_complete(settle)
         else:
             deliver(answer)
         return outcome

@@ -426,7 +426,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _arrived(self, slot: _Slot, settled: Deferred[Any]) -> None:
         slot.filled = True
-        slot.answer = settled.result()
+        try:
+            slot.answer = settled.result()
+        except CloseConnection as reason:
+            self.close(str(reason))
+            return
         if self._closed:
             _release(slot.answer)
             return

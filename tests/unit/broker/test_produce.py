@@ -284,3 +284,20 @@ def test_a_recreated_topic_has_its_own_templates(broker: Broker) -> None:
     assert bytes(answer.responses[0].topic_id) == new_id
     old = broker.produce("t", version=13, topic_id=topic_id_of("t"))
     assert old.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize("topics", [1, 2])
+def test_a_producer_that_is_gone_leaves_nothing_behind(start_broker, topics: int) -> None:
+    """When its connection closes, what waited for the flush is dropped, however long its timeout was."""
+    broker = start_broker()
+    broker.settings.topics["safe"] = {"flush.messages": "1"}
+    broker.lead("safe")
+    broker.shell.pool_waits = True
+    request = produce_request("safe", make_batch([b"x"]), timeout_ms=2**31 - 1)
+    request.topic_data *= topics
+    answer = broker.send(ApiKey.PRODUCE, 9, request)
+    assert len(broker.node.purgatory) == 1
+    answer.abandon()
+    assert len(broker.node.purgatory) == 0
+    broker.shell.run_turns()
+    broker.shell.run_pool()

@@ -128,12 +128,9 @@ def handle_body(node: Node, context: RequestContext, body: memoryview) -> Any:
         return None
     if node.replicas.acknowledged(replica, info.last_offset, acks):
         return _quick_answer(replica, version, context.correlation_id, info)
-    answer: Deferred[bytes] = Deferred()
-    waiting = _Waiting(node, acks, [(replica, info, TopicPartition(*replica.topic_partition))])
-    waiting.done.on_complete(
-        lambda settled: answer.complete(_late_answer(node, context, replica, info, settled.result()[0]))
-    )
-    node.purgatory.wait(waiting, (replica,), timeout_ms)
+    waiting = _Waiting(node, acks, [(replica, info)])
+    answer = waiting.done.then(lambda errors: _late_answer(node, context, replica, info, errors[0]))
+    _wait(node, waiting, [replica], timeout_ms, answer)
     return answer
 
 
@@ -196,7 +193,7 @@ class _Waiting:
 
     __slots__ = ("_acks", "_appends", "_errors", "_node", "done")
 
-    def __init__(self, node: Node, acks: int, appends: list[tuple[Replica, AppendInfo, TopicPartition]]) -> None:
+    def __init__(self, node: Node, acks: int, appends: list[tuple[Replica, AppendInfo]]) -> None:
         self._node = node
         self._acks = acks
         self._appends = appends
@@ -205,7 +202,7 @@ class _Waiting:
         """An error for each append, once all are settled."""
 
     def try_complete(self) -> bool:
-        for position, (replica, info, _) in enumerate(self._appends):
+        for position, (replica, info) in enumerate(self._appends):
             if self._errors[position] is None:
                 self._errors[position] = self._settled(replica, info)
         if None in self._errors:
@@ -237,7 +234,7 @@ def handle(
 ) -> messages.ProduceResponse | Deferred[messages.ProduceResponse] | None:
     acks = request.acks
     response = messages.ProduceResponse()
-    pending: list[tuple[Replica, AppendInfo, TopicPartition]] = []
+    pending: list[tuple[Replica, AppendInfo]] = []
     places: list[messages.ProduceResponse.PartitionProduceResponse] = []
     for topic in request.topic_data:
         answer = messages.ProduceResponse.TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
@@ -262,7 +259,7 @@ def handle(
             )
             answer.partition_responses.append(partition)
             if not node.replicas.acknowledged(replica, info.last_offset, acks):
-                pending.append((replica, info, replica.topic_partition))
+                pending.append((replica, info))
                 places.append(partition)
     if acks == 0:
         _close_on_error(response)
@@ -330,7 +327,7 @@ def _when_acknowledged(
     node: Node,
     request: messages.ProduceRequest,
     response: messages.ProduceResponse,
-    pending: list[tuple[Replica, AppendInfo, TopicPartition]],
+    pending: list[tuple[Replica, AppendInfo]],
     places: list[messages.ProduceResponse.PartitionProduceResponse],
 ) -> Deferred[messages.ProduceResponse]:
     """The answer, once every append is acknowledged or has failed, or timed out."""
@@ -344,8 +341,15 @@ def _when_acknowledged(
         return response
 
     answer = waiting.done.then(complete)
-    node.purgatory.wait(waiting, [replica for replica, _, _ in pending], request.timeout_ms)
+    _wait(node, waiting, [replica for replica, _ in pending], request.timeout_ms, answer)
     return answer
+
+
+def _wait(node: Node, waiting: _Waiting, replicas: list[Replica], timeout_ms: int, answer: Deferred[Any]) -> None:
+    """Takes a place in the purgatory, to be left early when the producer goes."""
+    entry = node.purgatory.wait(waiting, replicas, timeout_ms)
+    if entry is not None:
+        answer.on_abandoned = lambda: node.purgatory.cancel(entry)
 
 
 def _failed(

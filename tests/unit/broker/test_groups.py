@@ -1,0 +1,394 @@
+"""The glue between coordinators and their partitions: loading, appends that fail, answers that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.groups import Groups
+from tidelog.broker.producer_ids import ProducerIds
+from tidelog.config.broker_config import BrokerConfig
+from tidelog.controller.events import CreatedTopic, ProducerIdBlock
+from tidelog.coordinator.events import CommitOffsets, CommitOutcome, FetchedOffsets, FetchOffsets, OffsetToCommit
+from tidelog.metadata.image import ClusterImage, PartitionChanged, PartitionImage, TopicChanged
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import (
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    ProducerId,
+    TopicId,
+    TopicPartition,
+)
+from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC
+from tidelog.records.batch import Record, build_batch, patch
+from tidelog.storage.log import ReadResult
+
+PLACE = TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)
+PARTITION = TopicPartition("t", 0)
+
+
+class Shell:
+    """Runs what was asked for when told to."""
+
+    def __init__(self) -> None:
+        self.turns: list[Callable[[], object]] = []
+
+    def after(self, delay_ms: int, callback: Callable[..., object], *arguments: Any) -> Any:
+        return None
+
+    def soon(self, callback: Callable[..., object], *arguments: Any) -> None:
+        self.turns.append(lambda: callback(*arguments))
+
+    def in_pool(self, work: Callable[[], Any]) -> Deferred[Any]:
+        outcome: Deferred[Any] = Deferred()
+
+        def run() -> None:
+            try:
+                value = work()
+            except Exception as error:
+                outcome.fail(error)
+            else:
+                outcome.complete(value)
+
+        self.turns.append(run)
+        return outcome
+
+    def settle(self) -> None:
+        while self.turns:
+            self.turns.pop(0)()
+
+
+class Range:
+    """Bytes as a FileRange gives them."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def read(self) -> bytes:
+        return self.data
+
+    def release(self) -> None:
+        self.data = b""
+
+
+class Log:
+    """Batches in memory."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[int, int, bytes]] = []
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.broken = False
+
+    def append(self, data: bytearray, count: int) -> int:
+        first = self.log_end_offset
+        patch(data, 0, base_offset=first, leader_epoch=0)
+        self.log_end_offset += count
+        self.batches.append((first, self.log_end_offset, bytes(data)))
+        return first
+
+    def read(self, offset: int, max_bytes: int, *, up_to_offset: int) -> ReadResult:
+        if self.broken:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
+        for _, end, data in self.batches:
+            if end > offset:
+                return ReadResult([Range(data)], len(data))  # type: ignore[list-item]
+        return ReadResult([], 0)
+
+
+class Replica:
+    def __init__(self, log: Log) -> None:
+        self.topic_partition = PLACE
+        self.log = log
+        self.leader: object | None = object()
+        self.leader_epoch = 0
+        self.removed = False
+
+
+class Replicas:
+    """One replica; appends are committed when `outcomes` says so."""
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
+        self.outcomes: list[Deferred[Any]] = []
+        self.commit_at_once = True
+        self.refuse: KafkaError | None = None
+
+    def get(self, topic_partition: TopicPartition) -> Replica | None:
+        return self.replica if topic_partition == PLACE else None
+
+    def of_topic(self, topic: str) -> list[Replica]:
+        return [self.replica]
+
+    def append_and_wait(self, topic_partition: TopicPartition, data: bytearray, timeout_ms: int) -> Deferred[Any]:
+        outcome: Deferred[Any] = Deferred()
+        if self.refuse is not None:
+            outcome.fail(self.refuse)
+            return outcome
+        self.replica.log.append(data, int.from_bytes(data[57:61], "big"))
+        self.outcomes.append(outcome)
+        if self.commit_at_once:
+            outcome.complete(None)
+        return outcome
+
+
+class Clock:
+    def wall_ms(self) -> int:
+        return 1000
+
+    def monotonic_ms(self) -> int:
+        return 0
+
+
+class Controller:
+    """Answers when told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, Deferred[Any]]] = []
+
+    def submit(self, event: Any) -> Deferred[Any]:
+        outcome: Deferred[Any] = Deferred()
+        self.asked.append((event, outcome))
+        return outcome
+
+
+class Metadata:
+    def __init__(self) -> None:
+        self.image = ClusterImage()
+
+
+class Node:
+    """What Groups and ProducerIds need of a node."""
+
+    broker_id = BrokerId(0)
+    broker_epoch = 7
+
+    def __init__(self, *, with_topic: bool = True) -> None:
+        self.config = BrokerConfig()
+        self.clock = Clock()
+        self.shell = Shell()
+        self.replicas = Replicas(Replica(Log()))
+        self.controller = Controller()
+        self.metadata = Metadata()
+        if with_topic:
+            image = PartitionImage((BrokerId(0),), BrokerId(0), LeaderEpoch(0), (BrokerId(0),), PartitionEpoch(0))
+            self.metadata.image.apply(TopicChanged(CONSUMER_OFFSETS_TOPIC, TopicId(bytes(range(16)))))
+            self.metadata.image.apply(PartitionChanged(CONSUMER_OFFSETS_TOPIC, 0, image))
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node()
+
+
+def groups_of(node: Node) -> Groups:
+    return Groups(node)  # type: ignore[arg-type]
+
+
+def commit(groups: Groups, offset: int) -> Deferred[Any]:
+    return groups.ask("g", CommitOffsets(0, "g", [OffsetToCommit(PARTITION, Offset(offset))], 1000))
+
+
+def committed(groups: Groups) -> int | None:
+    return offset_in(groups.ask("g", FetchOffsets(0, "g", [PARTITION])))
+
+
+def offset_in(outcome: Deferred[Any]) -> int | None:
+    reply = outcome.result()
+    assert isinstance(reply, FetchedOffsets)
+    found = reply.offsets.get(PARTITION)
+    return None if found is None else found.offset
+
+
+def error_of(outcome: Deferred[Any]) -> ErrorCode:
+    with pytest.raises(KafkaError) as refused:
+        outcome.result()
+    return refused.value.code
+
+
+def test_an_empty_partition_serves_at_once(node: Node) -> None:
+    """There is nothing to load."""
+    groups = groups_of(node)
+    assert commit(groups, 5).result() == CommitOutcome([(PARTITION, ErrorCode.NONE)])
+    assert committed(groups) == 5
+
+
+def test_a_partition_is_loaded_before_it_is_served(node: Node) -> None:
+    """COORDINATOR_LOAD_IN_PROGRESS meanwhile; then what an earlier coordinator wrote is there."""
+    earlier = groups_of(node)
+    for offset in (5, 6):
+        commit(earlier, offset)
+    groups = groups_of(node)
+    groups.leadership_changed(0)
+    assert error_of(commit(groups, 7)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    node.shell.settle()
+    assert committed(groups) == 6
+
+
+def test_a_new_leadership_loads_anew(node: Node) -> None:
+    """What was known under another epoch is void."""
+    groups = groups_of(node)
+    commit(groups, 5)
+    node.replicas.replica.leader_epoch = 1
+    assert error_of(groups.ask("g", FetchOffsets(0, "g"))) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    node.shell.settle()
+    assert committed(groups) == 5
+
+
+def test_another_brokers_group_is_refused(node: Node) -> None:
+    """NOT_COORDINATOR, by which the client asks who is."""
+    groups = groups_of(node)
+    node.replicas.replica.leader = None
+    groups.leadership_changed(0)
+    assert error_of(commit(groups, 1)) is ErrorCode.NOT_COORDINATOR
+
+
+def test_a_commit_is_answered_when_it_is_committed(node: Node) -> None:
+    """And so is a fetch that came after it: what it told could otherwise be taken back."""
+    groups = groups_of(node)
+    commit(groups, 1)
+    node.replicas.commit_at_once = False
+    waiting = commit(groups, 2)
+    fetch = groups.ask("g", FetchOffsets(0, "g"))
+    assert not waiting.done
+    assert not fetch.done
+    node.replicas.outcomes[-1].complete(None)
+    assert waiting.result() == CommitOutcome([(PARTITION, ErrorCode.NONE)])
+    assert offset_in(fetch) == 2
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+    ],
+)
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_failed_append_is_told_and_its_state_dropped(
+    node: Node, failure: ErrorCode, told: ErrorCode, at_once: bool
+) -> None:
+    """In the coordinator's terms; the next question finds what the log really has."""
+    groups = groups_of(node)
+    commit(groups, 1)
+    if at_once:
+        node.replicas.refuse = KafkaError(failure)
+        outcome = commit(groups, 2)
+        node.replicas.refuse = None
+    else:
+        node.replicas.commit_at_once = False
+        outcome = commit(groups, 2)
+        fetch = groups.ask("g", FetchOffsets(0, "g"))
+        # The replicas never got it: a new leader's log ends before.
+        log = node.replicas.replica.log
+        log.batches.pop()
+        log.log_end_offset -= 1
+        node.replicas.outcomes[-1].fail(KafkaError(failure))
+        assert error_of(fetch) is told
+    assert error_of(outcome) is told
+    assert error_of(groups.ask("g", FetchOffsets(0, "g"))) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    node.shell.settle()
+    assert committed(groups) == 1
+
+
+def test_malformed_records_are_skipped(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    """Each is reported with its offset; the others count."""
+    groups = groups_of(node)
+    commit(groups, 1)
+    log = node.replicas.replica.log
+    bad = [Record(0, 0, b"\x00\x01\xff", b"", ()), Record(1, 0, None, b"x", ()), Record(2, 0, b"\x00\x63??", b"", ())]
+    log.append(bytearray(build_batch(bad)), 3)
+    commit(groups, 2)
+    fresh = groups_of(node)
+    fresh.leadership_changed(0)
+    node.shell.settle()
+    assert committed(fresh) == 2
+    skipped = [record for record in caplog.records if "group record skipped" in record.message]
+    assert [record.args[1] for record in skipped if isinstance(record.args, tuple)] == [1, 2]
+
+
+def test_many_records_are_loaded_in_turns(node: Node) -> None:
+    """No turn of the loop replays them all."""
+    groups = groups_of(node)
+    wanted = [OffsetToCommit(TopicPartition("t", index), Offset(index)) for index in range(500)]
+    for _ in range(5):
+        groups.ask("g", CommitOffsets(0, "g", wanted, 1000))
+    fresh = groups_of(node)
+    fresh.leadership_changed(0)
+    turns = 0
+    while node.shell.turns:
+        node.shell.turns.pop(0)()
+        turns += 1
+    assert turns > 5
+    reply = fresh.ask("g", FetchOffsets(0, "g")).result()
+    assert isinstance(reply, FetchedOffsets)
+    assert len(reply.offsets) == 500
+
+
+def test_a_disk_that_fails_while_loading_is_told(node: Node) -> None:
+    """The next question tries again."""
+    commit(groups_of(node), 1)
+    groups = groups_of(node)
+    node.replicas.replica.log.broken = True
+    groups.leadership_changed(0)
+    node.shell.settle()
+    node.replicas.replica.log.broken = False
+    assert error_of(groups.ask("g", FetchOffsets(0, "g"))) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    node.shell.settle()
+    assert committed(groups) == 1
+
+
+def test_offsets_of_deleted_topics_go(node: Node) -> None:
+    """From the log too."""
+    groups = groups_of(node)
+    commit(groups, 1)
+    groups.partitions_deleted([PARTITION])
+    assert committed(groups) is None
+
+
+def test_the_topic_is_created_once(node: Node) -> None:
+    """Whoever asks meanwhile waits for the same creation; a refusal is told and not remembered."""
+    node = Node(with_topic=False)
+    groups = groups_of(node)
+    first, second = groups.ensure_topic(), groups.ensure_topic()
+    ((request, creation),) = node.controller.asked
+    assert (request.topics[0].partitions, request.topics[0].replication_factor) == (50, 1)
+    creation.complete([CreatedTopic(CONSUMER_OFFSETS_TOPIC, ErrorCode.INVALID_REPLICATION_FACTOR, "too few")])
+    assert error_of(first) is error_of(second) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    third = groups.ensure_topic()
+    node.controller.asked[-1][1].complete([CreatedTopic(CONSUMER_OFFSETS_TOPIC, ErrorCode.TOPIC_ALREADY_EXISTS)])
+    assert third.result() is None
+
+
+def test_producer_ids_are_never_given_twice() -> None:
+    """One block is asked for at a time, and used up before the next."""
+    node = Node()
+    ids = ProducerIds(node)  # type: ignore[arg-type]
+    taken = [ids.take() for _ in range(5)]
+    (_, first) = node.controller.asked.pop()
+    assert node.controller.asked == []
+    first.complete(ProducerIdBlock(ProducerId(100), 3))
+    (_, second) = node.controller.asked.pop()
+    second.complete(ProducerIdBlock(ProducerId(103), 3))
+    assert [outcome.result() for outcome in taken] == [100, 101, 102, 103, 104]
+    assert ids.take().result() == 105
+
+
+def test_producers_without_a_controller_are_told_to_come_again() -> None:
+    """With an error that clients retry."""
+    node = Node()
+    ids = ProducerIds(node)  # type: ignore[arg-type]
+    taken = ids.take()
+    node.controller.asked.pop()[1].fail(KafkaError(ErrorCode.NOT_CONTROLLER))
+    assert error_of(taken) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    again = ids.take()
+    node.controller.asked.pop()[1].complete(ProducerIdBlock(ProducerId(0), 1))
+    assert again.result() == 0
