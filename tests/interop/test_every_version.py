@@ -458,3 +458,47 @@ def test_list_config_resources(connection: BlockingConnection, version: int) -> 
         assert listed == set()
     else:
         assert {(ConfigResourceType.TOPIC, name), (ConfigResourceType.BROKER, "0")} <= listed
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_list_groups(connection: BlockingConnection, version: int) -> None:
+    """A group is its offsets; filters by state from v4, by type from v5."""
+    group = topic_name("listed")
+    connection.request(messages.FindCoordinatorRequest(key=group), 3)
+    commit(connection, 9, group, created(connection))
+
+    def listed(**filters: Any) -> list[Any]:
+        answer = connection.request(messages.ListGroupsRequest(**filters), version)
+        assert answer.error_code == ErrorCode.NONE
+        return [found for found in answer.groups if found.group_id == group]
+
+    (found,) = listed()
+    assert found.protocol_type == ""
+    if version >= 4:
+        assert (found.group_state, len(listed(states_filter=["empty"]))) == ("Empty", 1)
+        assert listed(states_filter=["Stable"]) == []
+    if version >= 5:
+        assert (found.group_type, len(listed(types_filter=["Classic"]))) == ("classic", 1)
+        assert listed(types_filter=["consumer"]) == []
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_describe_groups(connection: BlockingConnection, version: int) -> None:
+    """Empty, or Dead; from v6 on an unknown group is an error."""
+    group = topic_name("described")
+    connection.request(messages.FindCoordinatorRequest(key=group), 3)
+    commit(connection, 9, group, created(connection))
+    message = messages.DescribeGroupsRequest(groups=[group, "nobody"], include_authorized_operations=version >= 3)
+
+    def answered() -> list[Any] | None:
+        groups = connection.request(message, version).groups
+        loading = any(found.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS for found in groups)
+        return None if loading else groups
+
+    known, unknown = until(answered, "the coordinators are loaded")
+    assert (known.group_state, known.members, known.error_code) == ("Empty", [], ErrorCode.NONE)
+    assert (unknown.group_state, unknown.error_code) == (
+        "Dead",
+        ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE,
+    )
+    assert (known.authorized_operations > 0) == (version >= 3)
