@@ -1,4 +1,4 @@
-"""`python -m sim --seed N --seconds S`: replays one run; `--seeds N` makes many, one after the other."""
+"""`python -m sim --seed N --seconds S` replays one run, `--seeds N` makes many; `--crash-log` crashes one log."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import logging
 import sys
 import time
 
+from sim.invariants import InvariantBrokenError
+from sim.log_scenario import LogScenario, count_changes
 from sim.run import RunFailedError, run
 
 
@@ -16,6 +18,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1, help="how many runs")
     parser.add_argument("--seconds", type=float, default=30.0, help="simulated seconds of load and faults in each")
     parser.add_argument("--log", help="level from which the broker's own log is shown on stderr, such as WARNING")
+    parser.add_argument("--crash-log", action="store_true", help="instead, crash one log at every write and sync")
     arguments = parser.parse_args()
     if arguments.log is None:
         logging.disable()
@@ -23,6 +26,10 @@ def main() -> int:
         logging.basicConfig(level=arguments.log.upper())
     for seed in range(arguments.seed, arguments.seed + arguments.seeds):
         start = time.monotonic()
+        if arguments.crash_log:
+            if not crash_log(seed):
+                return 1
+            continue
         try:
             outcome = run(seed, arguments.seconds)
         except RunFailedError as failure:
@@ -33,6 +40,24 @@ def main() -> int:
             f" {outcome.events} events in {time.monotonic() - start:.1f} s, digest {outcome.digest[:16]}"
         )
     return 0
+
+
+def crash_log(seed: int) -> bool:
+    """A log's scenario, cut off by a kill and by a power cut at each change of the disk; says where it did not hold."""
+    changes = count_changes(seed)
+    for number in range(1, changes + 1):
+        for power_cut in (False, True):
+            scenario = LogScenario(seed)
+            scenario.crash_at(number, power_cut=power_cut)
+            try:
+                scenario.check_recovery(power_cut=power_cut)
+            except InvariantBrokenError as broken:
+                what = "a power cut" if power_cut else "a kill"
+                print(f"{broken}\nafter {what} at change {number}", file=sys.stderr)
+                print(f"replay: python -m sim --crash-log --seed {seed}", file=sys.stderr)
+                return False
+    print(f"seed {seed}: {changes} changes of the disk, a kill and a power cut at each")
+    return True
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ _CHECKED: Final = 16
 """Where the checksum's range begins: at the magic."""
 _SIZE_MIN: Final = (14, 22)
 """The least size of a message, by magic."""
+MESSAGE_SIZE_MIN: Final = _ENTRY + _SIZE_MIN[0]
+"""Bytes of the smallest message in a log: magic 0, neither key nor value."""
 _LOG_APPEND_TIME: Final = 0x08
 _LZ4_DESCRIPTOR: Final = slice(4, 6)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from tidelog.model.errors import KafkaError
 from tidelog.records.batch import HEADER_SIZE, BatchHeader, InvalidBatch, check_crc, read_header, read_records
 from tidelog.records.control import ControlRecordType, control_type, decode_end_txn_marker
+from tidelog.records.legacy import MESSAGE_SIZE_MIN, LegacyMessage, read_messages
 from tidelog.storage.errors import CorruptFile
 from tidelog.storage.file_names import INDEX, LOG, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
 from tidelog.storage.offset_index import (
@@ -124,11 +125,16 @@ def _log_items(file: File, name: str, *, data: bool, records: bool) -> Iterator[
     gaps: list[tuple[int, int]] = []
     last_offset: int | None = None
     position, size = 0, file.size()
-    while size - position >= HEADER_SIZE:
+    while size - position >= MESSAGE_SIZE_MIN:
         try:
             header = read_header(file.pread(HEADER_SIZE, position))
         except InvalidBatch:
-            break
+            message = _legacy_message(file, position)
+            if message is None:
+                break
+            yield from _legacy_items(message, position, data=data, records=records)
+            position += message.size
+            continue
         if position + header.size > size:
             break
         batch = file.pread(header.size, position)
@@ -151,6 +157,46 @@ def _log_items(file: File, name: str, *, data: bool, records: bool) -> Iterator[
         yield Item("damage", {"text": f"Non-consecutive offsets in {name}"})
         for before, after in gaps:
             yield Item("damage", {"text": f"  {before} is followed by {after}"})
+
+
+def _legacy_message(file: File, position: int) -> LegacyMessage | None:
+    """The message of a client before Kafka 0.11 at that place; None if there is none, or a damaged one."""
+    size = int.from_bytes(file.pread(4, position + 8), "big", signed=True)
+    try:
+        return next(read_messages(file.pread(max(size, 0) + 12, position)), None)
+    except InvalidBatch:
+        return None
+
+
+def _legacy_items(message: LegacyMessage, position: int, *, data: bool, records: bool) -> Iterator[Item]:
+    timestamp_name = "LogAppendTime" if message.is_log_append_time else "CreateTime"
+    if message.magic == 0:
+        timestamp_name = "NoTimestampType"
+    checksum = {"crc": message.crc, "isvalid": True}
+    yield Item(
+        "batch",
+        {
+            "offset": message.last_offset,
+            "position": position,
+            timestamp_name: message.timestamp,
+            "size": message.size,
+            "magic": message.magic,
+            "compresscodec": message.codec.codec_name,
+            **checksum,
+        },
+    )
+    for record in message.records if records else ():
+        fields: dict[str, Any] = {
+            "offset": record.offset,
+            timestamp_name: record.timestamp,
+            "keySize": -1 if record.key is None else len(record.key),
+            "valueSize": -1 if record.value is None else len(record.value),
+        }
+        if len(message.records) == 1:
+            fields |= checksum
+        if data:
+            _add_content(fields, record)
+        yield Item("record", fields)
 
 
 def _batch_fields(batch: bytes, header: BatchHeader, position: int) -> dict[str, Any]:
@@ -194,11 +240,15 @@ def _record_fields(record: Record, header: BatchHeader, *, data: bool) -> dict[s
         except KafkaError as error:
             fields["controlType"] = f"unreadable ({error})"
     elif data:
-        if record.key is not None:
-            fields["key"] = record.key.decode(errors="replace")
-        if record.value is not None:
-            fields["payload"] = record.value.decode(errors="replace")
+        _add_content(fields, record)
     return fields
+
+
+def _add_content(fields: dict[str, Any], record: Record) -> None:
+    if record.key is not None:
+        fields["key"] = record.key.decode(errors="replace")
+    if record.value is not None:
+        fields["payload"] = record.value.decode(errors="replace")
 
 
 def _add_marker(fields: dict[str, Any], record: Record) -> None:
