@@ -1,5 +1,8 @@
 """Message sets of old clients: read by tools, refused by brokers, and damage is found."""
 
+from binascii import crc32
+from struct import pack_into
+
 import pytest
 from sim.disk import SimulatedDisk
 from sim.randomness import SeededRandom
