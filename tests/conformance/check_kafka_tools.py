@@ -250,3 +250,21 @@ def test_committed_offsets_are_kafkas_records(broker: Cluster) -> None:
     # This client counts the zero byte at the end of its text.
     assert (payload["version"], payload["data"]["offset"]) == ("4", 7)
     assert payload["data"]["metadata"].rstrip("\0") == "a note"
+
+
+def test_groups_show_their_lag(broker: Cluster) -> None:
+    """kafka-consumer-groups lists and describes a group that assigns by itself."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    topics(broker, "--create", "--topic", "lagging")
+    run(
+        f"{TOOLS}.VerifiableProducer",
+        *("--bootstrap-server", broker.bootstrap, "--topic", "lagging", "--max-messages", "10"),
+    )
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "laggards"})
+    consumer.commit(offsets=[TopicPartition("lagging", 0, 4)], asynchronous=False)
+    consumer.close()
+    tool = (f"{TOOLS}.consumer.group.ConsumerGroupCommand", "--bootstrap-server", broker.bootstrap)
+    assert "laggards" in run(*tool, "--list").splitlines()
+    described = run(*tool, "--describe", "--group", "laggards")
+    assert re.search(r"laggards\s+lagging\s+0\s+4\s+10\s+6\s+-", described), described
