@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Final
 
@@ -110,6 +109,8 @@ def is_dynamic(name: str) -> bool:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """What a mistyped name probably meant; None when nothing is near."""
+    from difflib import get_close_matches  # Needed by a broker that does not start: the others start sooner.
+
     dotted = name.replace("_", ".").replace("-", ".").lower()
     candidates = list(known)
     if dotted in candidates:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from decimal import Decimal
 from enum import Enum, IntEnum
 from typing import Final, Protocol, TypeAlias
 
@@ -257,6 +256,8 @@ def render(value: Value) -> str | None:
 
 def java_double(value: float) -> str:
     """A double as Java's Double.toString: 0.5, 1.0E-4, 1.7976931348623157E308."""
+    from decimal import Decimal  # Seldom needed, and a millisecond of every start.
+
     if value != value:
         return "NaN"
     if abs(value) == float("inf"):
