@@ -1,7 +1,7 @@
 """The Spark data source: `spark.read.format("tidelog")` and `readStream`, no jar and no setup.
 
-Spark imports every package called pyspark_* and registers its `DefaultSource`; that happens in each session that uses any
-Python data source, so importing this must stay cheap: what does the work is imported when a DataFrame is made.
+Spark imports every package called pyspark_* and registers its `DefaultSource`; that happens in each session that uses
+any Python data source, so importing this must stay cheap: what does the work is imported when a DataFrame is made.
 """
 
 from typing import TYPE_CHECKING

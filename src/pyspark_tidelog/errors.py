@@ -22,6 +22,6 @@ class DataLoss(SourceError):
 
     def __init__(self, what: str, *, instead: str) -> None:
         super().__init__(
-            f"{what} Nothing was skipped: the read stops here. To go on without these records, set failOnDataLoss to false: "
-            f"{instead}."
+            f"{what} Nothing was skipped: the read stops here. To go on without these records, set failOnDataLoss to"
+            f" false: {instead}."
         )

@@ -3,15 +3,15 @@
 Pure. A stream's position travels as JSON in Spark's checkpoint. It has the official connector's form,
 `{"topic": {"0": 5, "1": 7}}`, and three marks of ours under names that no topic can have:
 
-    "@topicIds"  {"topic": "<id>"}   Which incarnation of each topic the offsets belong to (KIP-516), so that a topic that
-                                     was deleted and created again is noticed.
+    "@topicIds"  {"topic": "<id>"}   Which incarnation of each topic the offsets belong to (KIP-516), so that a topic
+                                     that was deleted and created again is noticed.
     "@initial"   true                This is the answer to `initialOffset()`.
     "@from"      {...}               In the first batch's end only: where that batch starts.
 
 The last two exist because Spark asks for the initial offset twice in a fresh query, and again on a restart whose first
-batch failed, and writes none of the answers down. Had "latest" moved in between, the records in between would be lost. It
-does write down where the first batch ends: so that end carries the start which it was planned from, and `batch_start`
-prefers it to whatever `initialOffset()` says now.
+batch failed, and writes none of the answers down. Had "latest" moved in between, the records in between would be
+lost. It does write down where the first batch ends: so that end carries the start which it was planned from, and
+`batch_start` prefers it to whatever `initialOffset()` says now.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -93,7 +93,8 @@ class OffsetRange:
 
 
 def batch_start(start: Position, end: Position) -> Position:
-    """Where the batch that ends at `end` starts: what its plan says, if it is the first (see the module's docstring)."""
+    """Where the batch that ends at `end` starts: what its plan says, if it is the first (see the module's
+    docstring)."""
     if start.initial and end.since is not None:
         return end.since
     return start
@@ -150,7 +151,8 @@ def limit_offsets(
 def split_ranges(
     ranges: Sequence[OffsetRange], *, partitions_min: int | None, records_max: int | None
 ) -> list[OffsetRange]:
-    """Ranges cut so that none has more than `records_max` offsets and there are at least `partitions_min`, if they can be.
+    """Ranges cut so that none has more than `records_max` offsets and there are at least `partitions_min`, if they
+    can be.
 
     Without either, a task reads one partition. As many pieces go to a range as its share of all offsets.
     """

@@ -1,8 +1,8 @@
 """The options of `format("tidelog")`: the official Kafka connector's names and meanings, read once and checked whole.
 
-Spark hands options over as strings, their names without regard to case. They become one `SourceOptions` here; whatever is
-wrong with them is said here too, with the option's name, what was found and what would be right, before anything is read.
-Source of names, defaults and precedence: Spark's "Structured Streaming + Kafka Integration Guide".
+Spark hands options over as strings, their names without regard to case. They become one `SourceOptions` here;
+whatever is wrong with them is said here too, with the option's name, what was found and what would be right, before
+anything is read. Source of names, defaults and precedence: Spark's "Structured Streaming + Kafka Integration Guide".
 """
 
 import difflib
@@ -28,7 +28,8 @@ HEADERS: Final = "headers"
 
 KAFKA_PREFIX: Final = "kafka."
 FETCH_BYTES_DEFAULT: Final = 8 << 20
-"""Bytes of one fetch; the connector's 1 MiB binds it to round trips, and this much is decoded while the next is fetched."""
+"""Bytes of one fetch; the connector's 1 MiB binds it to round trips, and this much is decoded while the next is
+fetched."""
 BATCH_ROWS_DEFAULT: Final = 50_000
 """Rows of one Arrow batch: below 10,000 the cost of a batch shows, above this the JVM gains nothing more."""
 
@@ -187,7 +188,7 @@ _KAFKA_ACCEPTED: Final = frozenset(
 )
 """Settings of Kafka's Java consumer without a counterpart here: moving over needs no edit."""
 _KAFKA_REFUSED: Final = {
-    "auto.offset.reset": "set startingOffsets to say where to start; a running query keeps its offsets in its checkpoint",
+    "auto.offset.reset": "set startingOffsets to say where to start; a query keeps its offsets in its checkpoint",
     "key.deserializer": "keys are always binary; convert them with DataFrame operations",
     "value.deserializer": "values are always binary; convert them with DataFrame operations",
     "enable.auto.commit": "offsets are never committed behind the query's back; set kafka.group.id to publish progress",
@@ -240,7 +241,8 @@ def parse_options(given: Mapping[str, str], *, streaming: bool | None) -> Source
 
 
 def parse_offsets_json(option: str, text: str) -> dict[TopicPartition, int]:
-    """`{"topic": {"0": 23, "1": -1}}` as a flat mapping; keys that start with "@" are this source's own marks and skipped.
+    """`{"topic": {"0": 23, "1": -1}}` as a flat mapping; keys that start with "@" are this source's own marks and
+    skipped.
 
     Raises `OptionError` where a name, a partition or an offset is none.
     """

@@ -1,7 +1,7 @@
 """From options to offsets: asks the cluster which partitions there are and where reading starts and ends.
 
-Every question about many partitions is one request a leader. What the options promise and the cluster can't keep is told
-here, before a task is started: topics that don't exist, offsets that are gone or not there yet.
+Every question about many partitions is one request a leader. What the options promise and the cluster can't keep is
+told here, before a task is started: topics that don't exist, offsets that are gone or not there yet.
 """
 
 import logging
@@ -113,8 +113,8 @@ def starting_offsets(cluster: BlockingCluster, options: SourceOptions, found: Pa
         if options.timestamp_strategy is TimestampStrategy.ERROR:
             raise OptionError(
                 at.option,
-                f"is after the last record of {', '.join(map(str, late))}; set startingOffsetsByTimestampStrategy to latest"
-                " to start there at the end",
+                f"is after the last record of {', '.join(map(str, late))}; set"
+                " startingOffsetsByTimestampStrategy to latest to start there at the end",
             )
         offsets |= _ask(cluster, options, dict.fromkeys(late, LATEST))
     return offsets

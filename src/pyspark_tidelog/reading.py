@@ -106,8 +106,8 @@ def _decode(data: FetchedData, start: int, end: int, wanted: Column, options: So
 def _after_gap(options: SourceOptions, offset_range: OffsetRange, error: OffsetOutOfRange) -> int:
     """The first offset that is there at or after the one that is not."""
     what = (
-        f"{offset_range.topic_partition} was to be read from offset {error.offset}, but has the offsets from {error.start} to"
-        f" {error.end} only: retention or DeleteRecords removed the others, or the log was cut."
+        f"{offset_range.topic_partition} was to be read from offset {error.offset}, but has the offsets from"
+        f" {error.start} to {error.end} only: retention or DeleteRecords removed the others, or the log was cut."
     )
     _lose(options, what, f"the read then continues at offset {error.start}")
     return error.start if error.offset < error.start else offset_range.end

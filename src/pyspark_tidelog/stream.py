@@ -1,9 +1,10 @@
-"""`readStream.format("tidelog")`: where a stream is, what its next batch takes, and what became of the topics meanwhile.
+"""`readStream.format("tidelog")`: where a stream is, what its next batch takes, and what became of the topics
+meanwhile.
 
 Spark keeps one of these in a process beside the driver and asks it for offsets; `read` runs on pickled copies in tasks.
-Between two batches it is asked for the latest offset every 10 ms, hence the short memory of the last answer. Spark calls
-`commit` a batch late, and not at all for the last one; but it asks for the latest offset *from* a position only when the
-batch that ended there is done, so that is when progress is published.
+Between two batches it is asked for the latest offset every 10 ms, hence the short memory of the last answer. Spark
+calls `commit` a batch late, and not at all for the last one; but it asks for the latest offset *from* a position only
+when the batch that ended there is done, so that is when progress is published.
 """
 
 import logging
@@ -107,7 +108,8 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._latest is None else self._latest[1].to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """A range of offsets a task, from the two positions alone: a replayed batch reads what it read the first time."""
+        """A range of offsets a task, from the two positions alone: a replayed batch reads what it read the first
+        time."""
         until = Position.from_json(end)
         since = batch_start(Position.from_json(start), until)
         pieces = split_ranges(
@@ -241,6 +243,7 @@ def _losses(
         )
     for each in behind:
         yield (
-            f"{each} was read up to offset {position.offsets[each]}, and now ends at {latest.offsets[each]}: its end was lost.",
+            f"{each} was read up to offset {position.offsets[each]}, and now ends at {latest.offsets[each]}: its end"
+            " was lost.",
             "the query then waits until records with higher offsets come",
         )

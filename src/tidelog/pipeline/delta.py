@@ -8,8 +8,8 @@ A commit adds the batch's files and, in the same atomic step, says in Delta's ow
 So the table itself knows which offsets it holds. A batch that Spark replays is recognized by its offsets and left
 alone; a query whose checkpoint was lost goes on where the table stands; a second query that writes the same offsets
 meets a conflict and fails instead of doubling rows. The query's id and batch number would not do as identifiers: a
-checkpoint that was restored from a copy counts its batches again, over other offsets. Files of attempts that never came to a commit are in no version of the table:
-readers don't see them, `DeltaTable.vacuum(full=True)` removes them.
+checkpoint that was restored from a copy counts its batches again, over other offsets. Files of attempts that never
+came to a commit are in no version of the table: readers don't see them, `DeltaTable.vacuum(full=True)` removes them.
 """
 
 import json
@@ -52,7 +52,8 @@ def progress_id(topic: str, partition: int, topic_id: str) -> str:
 
 
 def open_table(path: str, schema: pa.Schema, *, description: str) -> DeltaTable:
-    """The table at `path`, made if there is none; raises `TableMismatch` where its columns are not those of `schema`."""
+    """The table at `path`, made if there is none; raises `TableMismatch` where its columns are not those of
+    `schema`."""
     if not DeltaTable.is_deltatable(path):
         return DeltaTable.create(path, schema=schema, mode="ignore", description=description)
     table = DeltaTable(path)
@@ -126,8 +127,8 @@ def commit_batch(table: DeltaTable, schema: pa.Schema, query: str, batch: int, w
         table.create_write_transaction(actions, "append", schema, commit_properties=properties)
     except CommitFailedError as error:
         raise TableMismatch(
-            f"another writer committed to {table.table_uri} at the same time ({error}); run one job for a topic and table,"
-            " then start this one again: nothing is lost or doubled"
+            f"another writer committed to {table.table_uri} at the same time ({error}); run one job for a topic and"
+            " table, then start this one again: nothing is lost or doubled"
         ) from error
     table.update_incremental()
     return True
@@ -147,9 +148,9 @@ def _check_continuity(table: DeltaTable, written: Sequence[WrittenRange]) -> dic
         expected = ends.get(app, stands)
         if expected is not None and offsets.start != expected:
             raise TableMismatch(
-                f"{table.table_uri} stands at offset {expected} of {offsets.topic}-{offsets.partition}, but the batch begins"
-                f" at {offsets.start}: the checkpoint is not of this table, or another query writes into it. Remove the"
-                " checkpoint to go on where the table stands"
+                f"{table.table_uri} stands at offset {expected} of {offsets.topic}-{offsets.partition}, but the batch"
+                f" begins at {offsets.start}: the checkpoint is not of this table, or another query writes into it."
+                " Remove the checkpoint to go on where the table stands"
             )
         ends[app] = offsets.end
     if replayed and ends:

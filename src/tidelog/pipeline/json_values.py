@@ -9,7 +9,6 @@ continuation.) Whatever fails that is parsed record by record, where a bad one i
 
 import io
 import json
-import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -21,7 +20,6 @@ from tidelog.pipeline.errors import UnparsableRecord
 
 _BLOCK_BYTES_MAX: Final = 64 << 20
 """Of text that Arrow parses at once: a record larger than a block could not be parsed."""
-_ZONED: Final = re.compile(r".*(?:[zZ]|[+-]\d{2}:?\d{2})")
 
 
 def parse_values(values: pa.BinaryArray, schema: pa.Schema) -> tuple[pa.RecordBatch, dict[int, str]]:
@@ -146,14 +144,25 @@ def _scalar(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_timestamp(kind):
         if not isinstance(value, str):
             raise ValueError("a timestamp is text such as 2013-01-01T10:00:00Z")
-        # Arrow reads zoned text into zoned timestamps only; text without a zone is taken as UTC, as in the bulk way.
-        text = value if _ZONED.fullmatch(value) else value + "Z"
-        return pc.cast(pa.scalar(text), pa.timestamp("ns", tz="UTC")).cast(kind, safe=False).as_py()
+        return _timestamp(value).cast(kind, safe=False).as_py()
     if pa.types.is_boolean(kind) is not isinstance(value, bool):
         raise ValueError("wrong type")
     if pa.types.is_floating(kind) and isinstance(value, int):
         return float(value)
     return pa.scalar(value, kind).as_py()
+
+
+_TIMESTAMP_FORMS: Final = (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.timestamp("ns", "UTC"))
+
+
+def _timestamp(text: str) -> pa.Scalar:
+    """ISO 8601 in the forms that Arrow knows; without a zone it is UTC, as in the bulk way."""
+    for form in _TIMESTAMP_FORMS:
+        try:
+            return pa.scalar(text).cast(form)
+        except pa.ArrowInvalid:
+            continue
+    raise ValueError("a timestamp is text such as 2013-01-01T10:00:00Z")
 
 
 def _load_object(value: bytes) -> dict[str, Any]:

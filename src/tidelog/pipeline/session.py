@@ -26,8 +26,8 @@ JAVA_MIN: Final = 17
 """What Spark 4 is compiled for."""
 _JAVA_TIMEOUT_S: Final = 20
 _INSTALL_JAVA: Final = (
-    "On Debian and Ubuntu: apt install openjdk-17-jre-headless; elsewhere see https://adoptium.net. Then set JAVA_HOME, or put"
-    " java on the PATH."
+    "On Debian and Ubuntu: apt install openjdk-17-jre-headless; elsewhere see https://adoptium.net. Then set JAVA_HOME,"
+    " or put java on the PATH."
 )
 
 
@@ -75,7 +75,8 @@ def spark_session(
     """The process's Spark session, started if there is none yet; raises `JavaMissing` or `PipelineError`.
 
     `cores` None uses all of them; `scratch` is for Spark's temporary files (None: the system's place for such); `log`
-    takes what the JVM and its workers write to stderr (None: this process's); `settings` come last and win. An existing session is returned as it is: a user's Spark keeps the user's settings.
+    takes what the JVM and its workers write to stderr (None: this process's); `settings` come last and win. An
+    existing session is returned as it is: a user's Spark keeps the user's settings.
     """
     try:
         from pyspark.sql import SparkSession
@@ -98,7 +99,8 @@ def spark_session(
 
 @contextmanager
 def _quiet_logging(folder: Path) -> Iterator[None]:
-    """Has the JVM find a log4j2.properties of ours as it starts, or it would first announce its own profile, and warn."""
+    """Has the JVM find a log4j2.properties of ours as it starts, or it would first announce its own profile, and
+    warn."""
     if "SPARK_CONF_DIR" in os.environ:
         yield
         return

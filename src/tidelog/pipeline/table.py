@@ -88,7 +88,8 @@ class TableJob:
     """Columns of JSON values; None: those of the table if there is one, else inferred from a sample."""
     bad_records: BadRecords = BadRecords.FAIL
     starting_offsets: str = "earliest"
-    """Where a new table begins: earliest, latest or the source's JSON. A table that has rows goes on where it stands."""
+    """Where a new table begins: earliest, latest or the source's JSON. A table that has rows goes on where it
+    stands."""
     once: bool = False
     """Take what there is now and end, instead of running until stopped."""
     trigger_interval_s: float = TRIGGER_INTERVAL_S_DEFAULT

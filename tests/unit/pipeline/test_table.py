@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-
 from tests.unit.pyspark_tidelog.spark_fixtures import BASE_TIMESTAMP, Broker
+
 from tidelog.pipeline.errors import PipelineError, TableMismatch, UnparsableRecord
 from tidelog.pipeline.reading import read_delta
 from tidelog.pipeline.shape import BadRecords, ValueFormat
@@ -29,9 +29,7 @@ def job(broker: Broker, topic: str, path: Path, **fields: Any) -> TableJob:
     return TableJob(bootstrap=broker.bootstrap, topic=topic, path=str(path), once=True, **fields)
 
 
-def run(
-    spark: SparkSession, wanted: TableJob, on_batch: Callable[[BatchDone], None] | None = None
-) -> list[BatchDone]:
+def run(spark: SparkSession, wanted: TableJob, on_batch: Callable[[BatchDone], None] | None = None) -> list[BatchDone]:
     """Runs a job to its end; what it committed."""
     done: list[BatchDone] = []
 
@@ -46,7 +44,9 @@ def run(
 
 def rows(path: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
-    return sorted(found, key=lambda row: (row.get("partition", row.get("_partition")), row.get("offset", row.get("_offset"))))
+    return sorted(
+        found, key=lambda row: (row.get("partition", row.get("_partition")), row.get("offset", row.get("_offset")))
+    )
 
 
 def offsets(path: Path) -> list[tuple[int, int]]:
@@ -144,7 +144,7 @@ def test_two_writers_do_not_double(spark: SparkSession, broker: Broker, tmp_path
     shutil.rmtree(table / "_checkpoints")
     shutil.copytree(tmp_path / "old", table / "_checkpoints")
     broker.produce(topic, [b"z"] * 4)
-    with pytest.raises(TableMismatch, match="stands at offset 8 .* begins at 4.*Remove the checkpoint"):
+    with pytest.raises(TableMismatch, match=r"stands at offset 8 .* begins at 4.*Remove the checkpoint"):
         run(spark, job(broker, topic, table))
     assert offsets(table) == [(0, offset) for offset in range(8)]
 
@@ -177,10 +177,12 @@ def test_chosen_columns_and_types(spark: SparkSession, broker: Broker, tmp_path:
     broker.produce(topic, [b'{"id": 7, "price": 2}'])
     schema = pa.schema([("id", pa.int32()), ("price", pa.float64())])
     table = tmp_path / "table"
-    wanted = job(broker, topic, table, value=ValueFormat.JSON, value_schema=schema, columns=("price", "_offset", "_partition"))
+    wanted = job(
+        broker, topic, table, value=ValueFormat.JSON, value_schema=schema, columns=("price", "_offset", "_partition")
+    )
     run(spark, wanted)
     assert rows(table) == [{"price": 2.0, "_offset": 0, "_partition": 0}]
-    with pytest.raises(TableMismatch, match="would write .*give the same columns"):
+    with pytest.raises(TableMismatch, match=r"would write .*give the same columns"):
         run(spark, job(broker, topic, table))
 
 

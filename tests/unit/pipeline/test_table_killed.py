@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
-
 from tests.unit.pyspark_tidelog.spark_fixtures import Broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.row("R38"), pytest.mark.timeout(240)]

@@ -116,7 +116,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def stop_spark(session: SparkSession) -> None:
-    """Ends the session and its JVM, which otherwise lives until this process ends; once, though two folders' tests ask."""
+    """Ends the session and its JVM, which otherwise lives until this process ends; once, though two folders' tests
+    ask."""
     from pyspark import SparkContext
 
     if SparkContext._active_spark_context is None:

@@ -1,4 +1,5 @@
-"""`spark.read.format("tidelog")` against a broker: every record once, where the options say, in the connector's form."""
+"""`spark.read.format("tidelog")` against a broker: every record once, where the options say, in the connector's
+form."""
 
 from __future__ import annotations
 

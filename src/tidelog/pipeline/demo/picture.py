@@ -25,8 +25,8 @@ def draw(answers: Answers, path: Path) -> None:
         figure = plt.figure(figsize=(14, 9.2), facecolor="white")
         figure.text(0.03, 0.955, "Every flight out of New York in 2013", fontsize=21, weight="bold", va="center")
         figure.text(
-            0.03, 0.918, "336,776 records  ·  confluent-kafka  →  tidelog  →  Spark  →  Delta", fontsize=11, color=_QUIET,
-            va="center",
+            0.03, 0.918, "336,776 records  ·  confluent-kafka  →  tidelog  →  Spark  →  Delta", fontsize=11,
+            color=_QUIET, va="center",
         )  # fmt: skip
         _draw_map(figure, figure.add_axes((0.03, 0.385, 0.60, 0.455)), answers)
         _draw_hours(figure, figure.add_axes((0.055, 0.045, 0.545, 0.245)), answers.hours)

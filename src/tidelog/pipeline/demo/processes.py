@@ -43,7 +43,22 @@ def no_process_stays() -> Iterator[None]:
         # A second Ctrl-C must not interrupt the cleaning up; it takes seconds at most.
         for number in numbers:
             signal.signal(number, signal.SIG_IGN)
-        end_descendants()
+        with _stderr_dropped():
+            end_descendants()
+
+
+@contextmanager
+def _stderr_dropped() -> Iterator[None]:
+    """Py4J's threads print a trace each when the JVM goes away under them; it goes because we end it."""
+    sys.stderr.flush()
+    own, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(own, 2)
+        os.close(own)
+        os.close(nowhere)
 
 
 def end_descendants() -> None:
@@ -84,10 +99,11 @@ def descendants(pid: int) -> list[int]:
 
 def _runs(pid: int) -> bool:
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
     except OSError:
         return False
-    return state != "Z"
+    # A dead child of ours is there until it is reaped, which has to wait for the last of its threads.
+    return state != "Z" or int(parent) == os.getpid()
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

@@ -1,0 +1,106 @@
+"""JSON values as columns: the bulk way and the careful way agree, and rows never shift."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidelog.pipeline import json_values
+from tidelog.pipeline.errors import UnparsableRecord
+from tidelog.pipeline.json_values import infer_schema, parse_values
+
+SCHEMA = pa.schema(
+    [
+        ("a", pa.int64()),
+        ("b", pa.string()),
+        ("c", pa.float64()),
+        ("t", pa.timestamp("us", tz="UTC")),
+        ("ok", pa.bool_()),
+    ]
+)
+
+SCALARS: Any = (
+    st.none() | st.booleans() | st.integers(-(2**65), 2**65) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=6) | st.sampled_from(["2013-01-01T10:00:00Z", "2013-01-01", "2013-01-01 10:00:00"])
+)  # fmt: skip
+OBJECTS = st.dictionaries(st.sampled_from(["a", "b", "c", "t", "ok", "z"]), SCALARS | st.lists(SCALARS, max_size=2))
+MUTATIONS = st.sampled_from(
+    [b"", b"{", b"}", b"{}", b"\n", b" ", b"{}{}", b"\xff", b"[1]", b'{"a":1}\n{"a":2}', b'{"a":{}']
+)
+VALUES = st.one_of(st.none(), OBJECTS.map(lambda value: json.dumps(value).encode()), MUTATIONS, st.binary(max_size=8))
+
+
+@settings(max_examples=2000)
+@given(st.lists(VALUES, max_size=6))
+def test_a_value_means_the_same_alone_and_among_others(values: list[bytes | None]) -> None:
+    """Each row is what its value gives by itself, whatever stands before and after it."""
+    batch, bad = parse_values(pa.array(values, pa.binary()), SCHEMA)
+    batch.validate(full=True)
+    assert batch.num_rows == len(values)
+    for row, value in enumerate(values):
+        alone, alone_bad = parse_values(pa.array([value], pa.binary()), SCHEMA)
+        assert batch.slice(row, 1).to_pylist() == alone.to_pylist()
+        assert (row in bad) == (0 in alone_bad)
+
+
+def test_the_bulk_way_is_taken_for_good_values() -> None:
+    """Many good values are one call of Arrow's parser, and come out the same as one by one."""
+    values = pa.array(
+        [json.dumps({"a": index, "b": f"n{index}", "c": index / 2}).encode() for index in range(500)], pa.binary()
+    )
+    bulk = json_values._parse_bulk(values, SCHEMA)
+    assert bulk is not None
+    careful, bad = json_values._parse_one_by_one(values, SCHEMA)
+    assert not bad
+    assert bulk.equals(careful)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b"", "Expecting value"),
+        (b"[1]", "a JSON list, not an object"),
+        (b"\xff", "can't decode"),
+        (b'{"a": "x"}', "a is 'x', not int64"),
+        (b'{"a": true}', "a is True, not int64"),
+        (b'{"t": 5}', "t is 5, not timestamp"),
+        (b"[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_bad_values_have_a_reason(value: bytes, reason: str) -> None:
+    """The others in the batch are parsed all the same."""
+    batch, bad = parse_values(pa.array([b'{"a": 1}', value, b'{"a": 3}'], pa.binary()), SCHEMA)
+    assert list(bad) == [1]
+    assert reason in bad[1]
+    assert batch.column("a").to_pylist() == [1, None, 3]
+
+
+def test_inference() -> None:
+    """Types fit all samples; a field that is always null becomes text; timestamps are UTC."""
+    samples = [b'{"i": 1, "f": 1, "n": null, "t": "2013-01-01T10:00:00Z"}', None, b'{"f": 1.5, "l": [{"x": 1}]}']
+    assert infer_schema(samples) == pa.schema(
+        [
+            ("i", pa.int64()),
+            ("f", pa.float64()),
+            ("n", pa.string()),
+            ("t", pa.timestamp("us", tz="UTC")),
+            ("l", pa.list_(pa.struct([("x", pa.int64())]))),
+        ]
+    )
+    for nothing in ([], [None], [b"{}"], [b"text"]):
+        with pytest.raises(UnparsableRecord):
+            infer_schema(nothing)
+
+
+def test_times_without_a_zone_are_utc() -> None:
+    """In both ways of parsing."""
+    expected = datetime.datetime(2013, 1, 1, 10, tzinfo=datetime.UTC)
+    for text in ("2013-01-01T10:00:00Z", "2013-01-01 10:00:00", "2013-01-01T12:00:00+02:00"):
+        batch, _ = parse_values(pa.array([json.dumps({"t": text}).encode()], pa.binary()), SCHEMA)
+        assert batch.column("t").to_pylist() == [expected]

@@ -1,0 +1,63 @@
+"""Java is looked for before Spark is started, and what is missing is said in a sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidelog.pipeline.errors import JavaMissing
+from tidelog.pipeline.session import check_java, java_version
+
+
+def fake_java(folder: Path, script: str) -> dict[str, str]:
+    """A JAVA_HOME whose java is a shell script."""
+    program = folder / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return {"JAVA_HOME": str(folder)}
+
+
+def test_no_java(tmp_path: Path) -> None:
+    """Neither JAVA_HOME nor PATH has one."""
+    with pytest.raises(JavaMissing, match=r"needs Java 17 or later, and there is no java here.*apt install"):
+        check_java({"PATH": str(tmp_path)})
+
+
+def test_java_home_is_wrong(tmp_path: Path) -> None:
+    """JAVA_HOME comes first, as for Spark, and is named when nothing is there, or it fails."""
+    with pytest.raises(JavaMissing, match=r"JAVA_HOME is .*/nowhere, but"):
+        check_java({"JAVA_HOME": str(tmp_path / "nowhere")})
+    with pytest.raises(JavaMissing, match="-version fails"):
+        check_java(fake_java(tmp_path, "exit 1"))
+
+
+def test_java_is_too_old(tmp_path: Path) -> None:
+    """Both what there is and what is needed are named."""
+    with pytest.raises(JavaMissing, match=r"needs Java 17 or later; .* is Java 8"):
+        check_java(fake_java(tmp_path, """echo 'openjdk version "1.8.0_402"' >&2"""))
+
+
+def test_java_is_good(tmp_path: Path) -> None:
+    """On the PATH or in JAVA_HOME."""
+    script = """echo 'openjdk version "21.0.2" 2024-01-16' >&2"""
+    environment = fake_java(tmp_path, script)
+    assert check_java(environment) == 21
+    assert check_java({"PATH": f"{environment['JAVA_HOME']}/bin"}) == 21
+
+
+def test_java_that_says_nothing(tmp_path: Path) -> None:
+    """An answer without a version is an error, not a guess."""
+    with pytest.raises(JavaMissing, match="does not say which Java"):
+        check_java(fake_java(tmp_path, "echo hello"))
+
+
+@settings(max_examples=2000)
+@given(st.text(max_size=40) | st.text(max_size=12).map(lambda text: f'version "{text}"'))
+def test_any_answer_is_a_version_or_none(text: str) -> None:
+    """Whatever prints it."""
+    version = java_version(text)
+    assert version is None or version >= 0
