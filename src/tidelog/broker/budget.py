@@ -10,6 +10,7 @@ There are two lanes, so that a hundred requests of 100 MB never stand before an 
 
 from __future__ import annotations
 
+import mmap
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -19,6 +20,8 @@ ORDINARY_FRAME_MAX: Final = 2 << 20
 ORDINARY_CAPACITY: Final = 32 << 20
 """Bytes of the ordinary lane: sixteen of its largest frames."""
 
+UNMAP_SLICE: Final = 4 << 20
+"""Bytes of a large buffer that are given back to the kernel in one turn: 100 MB at once would take 50 ms."""
 _RETAINED_MAX: Final = 8 << 20
 """Bytes of buffers kept for the next large frame; a fresh one costs a page fault for every 4 KiB."""
 
@@ -77,8 +80,16 @@ class Lane:
 class ByteBudget:
     """The lanes of one broker, and the buffers that it keeps for reuse."""
 
-    def __init__(self, request_bytes_max: int, queued_bytes_max: int = -1) -> None:
-        """`request_bytes_max`: socket.request.max.bytes; `queued_bytes_max`: queued.max.request.bytes, -1 for none."""
+    def __init__(
+        self, request_bytes_max: int, queued_bytes_max: int, soon: Callable[[Callable[[], None]], None]
+    ) -> None:
+        """`request_bytes_max`: socket.request.max.bytes; `queued_bytes_max`: queued.max.request.bytes, -1 for none.
+
+        `soon` calls back in the loop's next turn.
+        """
+        self._soon = soon
+        self._unmapping: deque[tuple[mmap.mmap, int, Reservation]] = deque()
+        """Large buffers on their way back to the kernel, and how far each has been given back."""
         self._ordinary = Lane(ORDINARY_CAPACITY)
         self._large = Lane(max(request_bytes_max + 4, queued_bytes_max, ORDINARY_FRAME_MAX))
         self._retained: dict[int, list[bytearray]] = {}
@@ -97,10 +108,11 @@ class ByteBudget:
         """Whether somebody waits for bytes: time to be strict with those who hold some and stall."""
         return bool(self._ordinary.waiting or self._large.waiting)
 
-    def buffer(self, size: int) -> bytearray:
+    def buffer(self, size: int) -> bytearray | mmap.mmap:
         """A buffer of at least `size` bytes, its content arbitrary."""
         if size > ORDINARY_FRAME_MAX:
-            return bytearray(size)
+            # Pages come as they are written to. A bytearray would be cleared whole at once: 300 ms for 100 MB.
+            return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         rounded = 1 << (size - 1).bit_length()
         kept = self._retained.get(rounded)
         if kept:
@@ -108,12 +120,31 @@ class ByteBudget:
             return kept.pop()
         return bytearray(rounded)
 
-    def recycle(self, buffer: bytearray) -> None:
-        """Takes back a buffer that nobody looks at any more."""
-        size = len(buffer)
-        if size <= ORDINARY_FRAME_MAX and self._retained_bytes + size <= _RETAINED_MAX:
-            self._retained.setdefault(size, []).append(buffer)
-            self._retained_bytes += size
+    def give_back(self, buffer: bytearray | mmap.mmap, reservation: Reservation) -> None:
+        """Takes back a buffer that nobody looks at any more, and, when its memory is free, the reservation."""
+        if isinstance(buffer, bytearray):
+            size = len(buffer)
+            if self._retained_bytes + size <= _RETAINED_MAX:
+                self._retained.setdefault(size, []).append(buffer)
+                self._retained_bytes += size
+            self.release(reservation)
+            return
+        if not self._unmapping:
+            self._soon(self._unmap)
+        self._unmapping.append((buffer, 0, reservation))
+
+    def _unmap(self) -> None:
+        """Gives a slice of the first large buffer back to the kernel; the rest in the turns that follow."""
+        buffer, position, reservation = self._unmapping.popleft()
+        size = min(UNMAP_SLICE, len(buffer) - position)
+        buffer.madvise(mmap.MADV_DONTNEED, position, size)
+        position += size
+        if position < len(buffer):
+            self._unmapping.appendleft((buffer, position, reservation))
+        if self._unmapping:
+            self._soon(self._unmap)
+        if position == len(buffer):
+            self.release(reservation)
 
     def trim(self) -> None:
         """Lets the kept buffers go; called when the broker has been quiet for a while."""

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import mmap
 import struct
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -78,7 +79,7 @@ class Server:
         self.monotonic_ms = clock.monotonic_ms
         self.request_bytes_max = config.socket_request_max_bytes
         self.configure()
-        self.budget = ByteBudget(self.request_bytes_max, cast(int, config.get("queued.max.request.bytes")))
+        self.budget = ByteBudget(self.request_bytes_max, cast(int, config.get("queued.max.request.bytes")), shell.soon)
         self.buffer = bytearray(RECEIVE_BUFFER_SIZE)
         self.view = memoryview(self.buffer)
         self.connections: set[Connection] = set()
@@ -245,7 +246,7 @@ class Connection(asyncio.BufferedProtocol):
         """When the last bytes came in or went out."""
         self._tail = b""
         """The beginning of a frame, to be put before the next read."""
-        self._frame: bytearray | None = None
+        self._frame: bytearray | mmap.mmap | None = None
         """The buffer of a large frame under way."""
         self._frame_size = 0
         self._frame_filled = 0
@@ -496,10 +497,12 @@ class Connection(asyncio.BufferedProtocol):
     def _give_back_frame(self) -> None:
         frame, self._frame = self._frame, None
         reservation, self._reservation = self._reservation, None
-        if frame is not None:
-            self._server.budget.recycle(frame)
-        if reservation is not None:
+        if reservation is None:
+            return
+        if frame is None:
             self._server.budget.release(reservation)
+        else:
+            self._server.budget.give_back(frame, reservation)
 
     def _continue(self) -> None:
         """Takes up, in the next turn, what had to wait."""
