@@ -353,9 +353,20 @@ def read_records(buffer: Bytes, position: int = 0, *, size_max: int = DECOMPRESS
     return list(decode_records(section, header.records_count, header.base_offset, header.base_timestamp, stamp))
 
 
-def recompress(buffer: Bytes, position: int, header: BatchHeader, codec: Codec, level: int | None = None) -> bytes:
-    """The batch with its records compressed by another codec, all else as it was; no record is decoded."""
-    section = records_section(buffer, position, header)
+def recompress(
+    buffer: Bytes,
+    position: int,
+    header: BatchHeader,
+    codec: Codec,
+    level: int | None = None,
+    *,
+    size_max: int = DECOMPRESSED_SIZE_MAX,
+) -> bytes:
+    """The batch with its records compressed by another codec, all else as it was; no record is decoded.
+
+    `DecompressionBomb` when they take more than `size_max` bytes; `CorruptData` if their codec cannot read them.
+    """
+    section = records_section(buffer, position, header, size_max=size_max)
     attributes = header.attributes & ~7 | codec
     return assemble(header._replace(attributes=attributes), compress(codec, section, level))
 
