@@ -77,8 +77,9 @@ class LogDirectory:
         """[checkpoint file] -> content last written, to leave out writes that change nothing"""
         self.pending_deletions: list[tuple[Callable[[], None], int]] = []
         """What to unlink, and after how many milliseconds."""
-        self.flush_requests: dict[TopicPartition, Log] = {}
-        self.changes: dict[TopicPartition, Log] = {}
+        self.flush_requests: dict[TopicPartition, None] = {}
+        """Logs that want a flush, in the order in which they said so."""
+        self.changes: dict[TopicPartition, None] = {}
         """Logs with something to flush or to checkpoint."""
         self.is_checkpointing = False
         """Whether a task that writes checkpoints is under way: it alone uses their temporary names."""
@@ -91,7 +92,7 @@ class LogDirectory:
     def __repr__(self) -> str:
         return f"LogDirectory({self._path!r}, {len(self.logs)} logs{', offline' if self._failure else ''})"
 
-    # What logs know of it: `tidelog.storage.log.LogOwner`.
+    # What logs know of it: `tidelog.storage.log_folder.LogOwner`.
 
     @property
     def path(self) -> str:
@@ -115,11 +116,20 @@ class LogDirectory:
         self.pending_deletions.clear()
         self._on_failure(self)
 
-    def flush_wanted(self, log: Log) -> None:
-        self.flush_requests[log.topic_partition] = log
+    def flush_wanted(self, topic_partition: TopicPartition) -> None:
+        self.flush_requests[topic_partition] = None
 
-    def changed(self, log: Log) -> None:
-        self.changes[log.topic_partition] = log
+    def changed(self, topic_partition: TopicPartition) -> None:
+        self.changes[topic_partition] = None
+
+    def take_flush_requests(self) -> list[Log]:
+        """The logs that want a flush; they are taken at their word once."""
+        wanted, self.flush_requests = self.flush_requests, {}
+        return [self.logs[name] for name in wanted if name in self.logs]
+
+    def changed_logs(self) -> list[Log]:
+        """The logs that may have something to flush or to checkpoint."""
+        return [self.logs[name] for name in self.changes if name in self.logs]
 
     def delete_later(self, unlink: Callable[[], None], delay_ms: int) -> None:
         self.pending_deletions.append((unlink, delay_ms))
@@ -270,7 +280,7 @@ class LogDirectory:
                         log.sync_files()
                     self.sync_folders(self.created)
                 for log in self.logs.values():
-                    log.flushed_offset = log.log_end_offset
+                    log.synced()
                 for path, content in self.checkpoint_writes():
                     replace_file(self._disk, path, content)
                 if not self._is_damaged:

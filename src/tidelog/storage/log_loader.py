@@ -31,16 +31,23 @@ from tidelog.storage.file_names import (
     TRANSACTION_INDEX,
     parse_segment_file,
 )
-from tidelog.storage.log import Log, LogEnvironment, LogOwner
+from tidelog.storage.log import Log
 from tidelog.storage.offset_index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
-from tidelog.storage.producer_recovery import apply_batch, load_producers_before, rebuild_producers
+from tidelog.storage.producer_recovery import (
+    apply_batch,
+    load_producers_before,
+    snapshot_offsets,
+    snapshot_path,
+)
+from tidelog.storage.retention import discard
 from tidelog.storage.segment import Segment
 from tidelog.storage.transaction_index import ENTRY_SIZE as TRANSACTION_ENTRY_SIZE
 
 if TYPE_CHECKING:
-    from tidelog.model.identifiers import TopicId, TopicPartition
+    from tidelog.model.identifiers import TopicId
     from tidelog.ports.disk import Disk
     from tidelog.storage.log_config import LogConfig
+    from tidelog.storage.log_folder import LogEnvironment, LogFolder
 
 logger = logging.getLogger(__name__)
 
@@ -52,32 +59,27 @@ _INDEX_SIZES: Final = {
 
 
 def load_log(
-    topic_partition: TopicPartition,
-    directory: str,
+    folder: LogFolder,
     config: LogConfig,
-    owner: LogOwner,
-    environment: LogEnvironment,
     *,
     recovery_point: int = 0,
     log_start_offset: int = 0,
     clean: bool = False,
 ) -> Log:
-    """Loads the log in `directory`; recovers it unless its last owner stopped cleanly.
+    """Loads the log in `folder`; recovers it unless its last owner stopped cleanly.
 
     OSError where the disk refuses. Damage in the files is repaired, at the cost of what cannot be read any more.
     """
+    environment, directory, topic_partition = folder.environment, folder.path, folder.topic_partition
     disk = environment.disk
     now_ms = environment.clock.wall_ms()
     _finish_swaps(disk, directory, environment, config)
     segments, damaged = _open_segments(directory, config, environment, now_ms)
     epochs, epochs_file = _read_epochs(disk, directory)
     log = Log(
-        topic_partition,
+        folder,
         _read_topic_id(disk, directory),
-        directory,
         config,
-        owner,
-        environment,
         segments=segments,
         log_start_offset=max(log_start_offset, segments[0].base_offset if segments else 0),
         epochs=EpochCache() if epochs is None else epochs,
@@ -103,7 +105,7 @@ def load_log(
     log.epochs.truncate_from_end(log.log_end_offset)
     log.epochs.truncate_from_start(log.log_start_offset)
     _remove_stray_snapshots(log)
-    rebuild_producers(log, now_ms, clean=clean)
+    log.rebuild_producers(now_ms, clean=clean)
     return log
 
 
@@ -206,7 +208,9 @@ def _recover(
         if not unflushed and segment not in damaged:
             continue
         if index == 0 or previous is not segments[index - 1]:
-            load_producers_before(log, index, now_ms)
+            load_producers_before(
+                log.folder, log.producers, segments, index, log_start_offset=log.log_start_offset, now_ms=now_ms
+            )
         cut = recover_segment(log, segment, assign_epochs=not clean or epochs_lost)
         previous = segment
         if not is_last and (cut or (unflushed and _lost_tail(log, segment, segments[index + 1]))):
@@ -214,7 +218,7 @@ def _recover(
                 "segments_removed log=%s after=%d cut_bytes=%d", log.topic_partition, segment.base_offset, cut
             )
             log.segments = segments[: index + 1]
-            log.discard(segments[index + 1 :])
+            discard(log.folder, segments[index + 1 :], log.config.file_delete_delay_ms)
             break
 
 
@@ -244,11 +248,11 @@ def recover_segment(log: Log, segment: Segment, *, assign_epochs: bool) -> int:
 def _remove_stray_snapshots(log: Log) -> None:
     """Keeps the snapshots of segments, and the newest other one if it lies above the last segment."""
     bases = {segment.base_offset for segment in log.segments}
-    stray = [offset for offset in log.snapshot_offsets() if offset not in bases]
+    stray = [offset for offset in snapshot_offsets(log.folder) if offset not in bases]
     if stray and stray[-1] > max(bases):
         stray.pop()
     for offset in stray:
-        log.environment.disk.unlink(log.snapshot_path(offset))
+        log.folder.disk.unlink(snapshot_path(log.folder, offset))
 
 
 def _read_epochs(disk: Disk, directory: str) -> tuple[EpochCache | None, bytes | None]:

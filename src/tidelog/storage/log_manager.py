@@ -23,9 +23,10 @@ from tidelog.storage.checkpoints import encode_partition_metadata
 from tidelog.storage.errors import CorruptFile, DirectoryOffline, NoLogDirectory, WrongLogDirectory
 from tidelog.storage.file_names import DELETE_FOLDER, PARTITION_METADATA, STRAY_FOLDER, marked_folder
 from tidelog.storage.file_pool import DEFAULT_CAPACITY, FilePool
-from tidelog.storage.log import Log, LogEnvironment
+from tidelog.storage.log import Log
 from tidelog.storage.log_config import LONG_MAX, LogConfig
 from tidelog.storage.log_directory import LogDirectory
+from tidelog.storage.log_folder import LogEnvironment, LogFolder
 from tidelog.storage.log_loader import load_log
 from tidelog.storage.segment import Segment
 from tidelog.storage.tasks import DiskTask, SimpleTask, run_now
@@ -155,11 +156,8 @@ class LogManager:
                         f" one that is not to be used away"
                     )
                 log = load_log(
-                    topic_partition,
-                    path,
+                    LogFolder(topic_partition, path, directory, self.environment),
                     self.config_of(topic_partition.topic),
-                    directory,
-                    self.environment,
                     recovery_point=directory.recovery_points.get(topic_partition, 0),
                     log_start_offset=directory.start_offsets.get(topic_partition, 0),
                     clean=directory.was_clean,
@@ -299,14 +297,15 @@ class LogManager:
         path: str,
     ) -> Log:
         disk = self._disk
+        folder = LogFolder(topic_partition, path, directory, self.environment)
         if disk.exists(path):
             # Left by a creation that failed half-way; whatever it holds is loaded as after a crash.
-            return load_log(topic_partition, path, config, directory, self.environment)
+            return load_log(folder, config)
         disk.make_directories(path)
         if topic_id is not None:
             _write_new(disk, f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
         segment = Segment.create(self.pool, path, 0, config, now_ms=self._clock.wall_ms())
-        return Log(topic_partition, topic_id, path, config, directory, self.environment, segments=[segment])
+        return Log(folder, topic_id, config, segments=[segment])
 
     def _check_topic_id(self, log: Log, topic_id: TopicId | None) -> None:
         if topic_id is None:
@@ -325,7 +324,7 @@ class LogManager:
         try:
             replace_file(self._disk, f"{log.directory}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
         except OSError as error:
-            raise log.fail(error, f"writing {PARTITION_METADATA} of {log.topic_partition}") from error
+            raise log.folder.fail(error, f"writing {PARTITION_METADATA} of") from error
         log.topic_id = topic_id
 
     def _choose(self, log_dir: str | None) -> LogDirectory:
@@ -354,19 +353,17 @@ class LogManager:
         if log is None:
             return None
         directory = self._owners[topic_partition]
-        log.check_online()
+        log.folder.check_online()
         target = f"{directory.path}/{marked_folder(topic_partition, self._token(), mark)}"
         try:
             self._disk.rename(log.directory, target)
         except OSError as error:
-            raise log.fail(error, f"removing {topic_partition}") from error
+            raise log.folder.fail(error, "removing") from error
         del self._logs[topic_partition], self._owners[topic_partition], directory.logs[topic_partition]
         directory.flush_requests.pop(topic_partition, None)
         directory.changes.pop(topic_partition, None)
         directory.needs_sync = True
-        log.moved(target)
-        log.is_deleted = True
-        log.release_files()
+        log.deleted(target)
         return log
 
     def set_config(self, topic_partition: TopicPartition, config: LogConfig) -> None:
@@ -412,18 +409,12 @@ class LogManager:
         tasks: list[DiskTask] = []
         for directory in self.directories:
             if directory.flush_requests:
-                logs, directory.flush_requests = directory.flush_requests, {}
-                for log in logs.values():
-                    task = self._flush_task(log)
+                for log in directory.take_flush_requests():
+                    # Up to the active segment after a roll, up to the end where the settings ask for it.
+                    task = _flush(log, None if log.is_flush_due else log.active.base_offset)
                     if task is not None:
                         tasks.append(task)
         return tasks
-
-    def _flush_task(self, log: Log) -> DiskTask | None:
-        """Up to the active segment after a roll, up to the end where the settings ask for it."""
-        every = log.config.flush_messages
-        due = log.log_end_offset - log.flushed_offset >= every
-        return _flush(log, None if due else log.active.base_offset)
 
     def due_tasks(self, now_ms: int) -> list[DiskTask]:
         """Whatever is due at the monotonic time `now_ms`: flushes, retention, checkpoints, expiry, removal of files."""
@@ -467,7 +458,7 @@ class LogManager:
         for directory in self.directories:
             if directory.pending_deletions or directory.flush_requests or directory.needs_sync:
                 return now
-            if any(log.config.flush_ms != LONG_MAX for log in directory.changes.values()):
+            if any(log.config.flush_ms != LONG_MAX for log in directory.changed_logs()):
                 times.append(now + 1000)
         return min(times)
 
@@ -476,10 +467,10 @@ class LogManager:
         now = self._clock.wall_ms()
         tasks: list[DiskTask] = []
         for directory in self.directories:
-            for topic_partition, log in list(directory.changes.items()):
+            for log in directory.changed_logs():
                 since, flush_ms = log.flush_age_ms, log.config.flush_ms
                 if log.is_clean:
-                    del directory.changes[topic_partition]
+                    del directory.changes[log.topic_partition]
                     log.settled()
                 elif flush_ms != LONG_MAX and since is not None and now - since >= flush_ms:
                     task = _flush(log)
@@ -489,8 +480,8 @@ class LogManager:
 
     def _epoch_tasks(self) -> list[DiskTask]:
         """Writes the leader epochs of logs that are not flushed otherwise."""
-        changed = [log for directory in self.directories for log in directory.changes.values() if log.epochs_dirty]
-        tasks = [_flush(log, log.flushed_offset) for log in changed]
+        changed = [log for directory in self.directories for log in directory.changed_logs()]
+        tasks = [_flush(log, log.flushed_offset) for log in changed if log.epochs_dirty]
         return [task for task in tasks if task is not None]
 
     def retention_task(self) -> DiskTask:
@@ -511,7 +502,7 @@ class LogManager:
             now = self._clock.wall_ms()
             for log in logs:
                 try:
-                    if not log.is_deleted:
+                    if not log.folder.is_deleted:
                         log.delete_old_segments(now)
                 except (KafkaError, CorruptFile) as refused:
                     logger.warning("retention_failed log=%s reason=%s", log.topic_partition, refused)

@@ -1,22 +1,88 @@
-"""Bringing a log's producer state to its end: from the newest snapshot, by the batches behind it."""
+"""A log's producers on disk: their snapshots, and the way back from the newest of them, by the batches behind it."""
 
 from __future__ import annotations
 
 import logging
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tidelog.model.errors import KafkaError
 from tidelog.storage.append import end_of_transaction
 from tidelog.storage.errors import CorruptFile
-from tidelog.storage.producer_state import AppendOrigin, ProducerState, ProducerUpdate, decode_snapshot
+from tidelog.storage.file_names import DELETED, SNAPSHOT, parse_segment_file, segment_file
+from tidelog.storage.producer_state import (
+    AppendOrigin,
+    ProducerState,
+    ProducerUpdate,
+    decode_snapshot,
+    encode_snapshot,
+)
 from tidelog.storage.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tidelog.records.batch import BatchHeader
-    from tidelog.storage.log import Log
+    from tidelog.storage.log_folder import LogFolder
     from tidelog.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
+
+
+# Snapshot files.
+
+
+def snapshot_path(folder: LogFolder, offset: int) -> str:
+    return f"{folder.path}/{segment_file(offset, SNAPSHOT)}"
+
+
+def snapshot_offsets(folder: LogFolder) -> list[int]:
+    """Offsets of the snapshot files, ascending."""
+    parsed = map(parse_segment_file, folder.disk.list(folder.path))
+    return sorted(found[0] for found in parsed if found is not None and found[1:] == (SNAPSHOT, ""))
+
+
+def take_snapshot(folder: LogFolder, producers: ProducerState) -> bool:
+    """Writes the state as of `producers.map_end_offset`, unless there is such a snapshot already; true if it did.
+
+    Nothing is synced.
+    """
+    if producers.map_end_offset <= producers.snapshot_offset:
+        return False
+    file = folder.disk.open(snapshot_path(folder, producers.map_end_offset), create=True)
+    try:
+        content = encode_snapshot(producers.entries.values())
+        file.pwrite(content, 0)
+        if file.size() != len(content):
+            file.truncate(len(content))
+    finally:
+        file.close()
+    producers.snapshot_offset = producers.map_end_offset
+    return True
+
+
+def discard_snapshot(folder: LogFolder, offset: int, delay_ms: int) -> None:
+    """Renames the snapshot of a segment that goes to `.deleted`, and has it removed after `delay_ms`."""
+    disk, path = folder.disk, snapshot_path(folder, offset)
+    if not disk.exists(path):
+        return
+    renamed = path + DELETED
+    disk.rename(path, renamed)
+
+    def unlink() -> None:
+        if disk.exists(renamed):
+            disk.unlink(renamed)
+
+    folder.owner.delete_later(unlink, delay_ms)
+
+
+def remove_snapshots(folder: LogFolder) -> None:
+    """Removes all, at once."""
+    for offset in snapshot_offsets(folder):
+        folder.disk.unlink(snapshot_path(folder, offset))
+
+
+# Coming back.
 
 
 def apply_batch(
@@ -47,77 +113,86 @@ def apply_batch(
     ]
 
 
-def rebuild_producers(log: Log, now_ms: int, *, clean: bool = False) -> None:
-    """Brings the producers' state to the log's end, from the newest snapshot at or below it and the batches that
-    follow.
+def rebuild_producers(
+    folder: LogFolder,
+    producers: ProducerState,
+    segments: Sequence[Segment],
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+    now_ms: int,
+    clean: bool = False,
+) -> None:
+    """Brings the state to the log's end, from the newest snapshot at or below it and the batches that follow.
 
     Snapshots are taken on the way at the last two segments and at the end, as Kafka does, so that the next truncation
     needs no long scan. `clean` says that the log was closed cleanly: without any snapshot there are then no producers.
     """
-    producers = log.producers
-    end = log.log_end_offset
-    marks = sorted({*(segment.base_offset for segment in log.segments[-2:]), end})
-    had_none = producers.is_empty and producers.map_end_offset >= end
-    offsets = log.snapshot_offsets()
+    marks = sorted({*(segment.base_offset for segment in segments[-2:]), log_end_offset})
+    had_none = producers.is_empty and producers.map_end_offset >= log_end_offset
+    offsets = snapshot_offsets(folder)
     if clean and not offsets:
-        producers.clear(end)
+        producers.clear(log_end_offset)
         for mark in marks:
             producers.map_end_offset = mark
-            log.take_snapshot()
-        producers.map_end_offset = end
+            take_snapshot(folder, producers)
         return
-    load_snapshot(log, offsets, end, now_ms)
-    if end > producers.map_end_offset and not had_none:
-        _scan(log, marks)
-    producers.map_end_offset = end
-    log.take_snapshot()
+    load_snapshot(folder, producers, offsets, log_start_offset, log_end_offset, now_ms)
+    if log_end_offset > producers.map_end_offset and not had_none:
+        for index, segment in enumerate(segments):
+            following = segments[index + 1].base_offset if index + 1 < len(segments) else log_end_offset
+            if following <= producers.map_end_offset:
+                continue
+            if segment.base_offset in marks and segment.base_offset >= producers.map_end_offset:
+                producers.map_end_offset = segment.base_offset
+                take_snapshot(folder, producers)
+            _scan(producers, segment, producers.map_end_offset)
+            producers.map_end_offset = following
+    producers.map_end_offset = log_end_offset
+    take_snapshot(folder, producers)
 
 
-def load_producers_before(log: Log, index: int, now_ms: int) -> None:
-    """The producers' state as of the start of a segment; takes no snapshot and removes none."""
-    producers, base_offset = log.producers, log.segments[index].base_offset
-    load_snapshot(log, [offset for offset in log.snapshot_offsets() if offset <= base_offset], base_offset, now_ms)
-    for earlier, following in zip(log.segments[:index], log.segments[1 : index + 1], strict=True):
+def load_producers_before(
+    folder: LogFolder,
+    producers: ProducerState,
+    segments: Sequence[Segment],
+    index: int,
+    *,
+    log_start_offset: int,
+    now_ms: int,
+) -> None:
+    """The state as of the start of segment `index`; takes no snapshot and removes none."""
+    base_offset = segments[index].base_offset
+    offsets = [offset for offset in snapshot_offsets(folder) if offset <= base_offset]
+    load_snapshot(folder, producers, offsets, log_start_offset, base_offset, now_ms)
+    for earlier, following in pairwise(segments[: index + 1]):
         if following.base_offset > producers.map_end_offset:
-            _scan_segment(producers, earlier, producers.map_end_offset)
+            _scan(producers, earlier, producers.map_end_offset)
     producers.map_end_offset = base_offset
 
 
-def load_snapshot(log: Log, offsets: list[int], end: int, now_ms: int) -> None:
+def load_snapshot(
+    folder: LogFolder, producers: ProducerState, offsets: list[int], log_start_offset: int, end: int, now_ms: int
+) -> None:
     """The state of the newest readable snapshot at or below `end`; later and unreadable ones are removed."""
-    producers, environment = log.producers, log.environment
-    producers.clear(log.log_start_offset)
-    producers.snapshot_offset = log.log_start_offset
+    producers.clear(log_start_offset)
+    producers.snapshot_offset = log_start_offset
     for offset in reversed(offsets):
-        path = log.snapshot_path(offset)
+        path = snapshot_path(folder, offset)
         if offset <= end:
             try:
-                entries = decode_snapshot(environment.disk.read(path))
+                entries = decode_snapshot(folder.disk.read(path))
             except CorruptFile as error:
                 logger.warning("snapshot_removed path=%s reason=%s", path, error)
             else:
-                producers.load(entries, offset, now_ms, environment.producer_expiration_ms)
+                producers.load(entries, offset, now_ms, folder.environment.producer_expiration_ms)
                 producers.snapshot_offset = offset
                 return
-        environment.disk.unlink(path)
+        folder.disk.unlink(path)
 
 
-def _scan(log: Log, marks: list[int]) -> None:
-    """Applies the batches from `map_end_offset` to the log's end."""
-    producers, end = log.producers, log.log_end_offset
-    segments = log.segments
-    for index, segment in enumerate(segments):
-        following = segments[index + 1].base_offset if index + 1 < len(segments) else end
-        if following <= producers.map_end_offset:
-            continue
-        if segment.base_offset in marks and segment.base_offset >= producers.map_end_offset:
-            producers.map_end_offset = segment.base_offset
-            log.take_snapshot()
-        _scan_segment(producers, segment, producers.map_end_offset)
-        producers.map_end_offset = following
-
-
-def _scan_segment(producers: ProducerState, segment: Segment, start: int) -> None:
+def _scan(producers: ProducerState, segment: Segment, start: int) -> None:
+    """Applies the segment's batches from `start` on."""
     first = segment.find(start) if start > segment.base_offset else None
     for found in segment.headers(0 if first is None else first.position):
         header = found.header

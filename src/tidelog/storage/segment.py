@@ -7,6 +7,8 @@ rolling, retention and recovery of the whole are the log's affair.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -24,7 +26,7 @@ from tidelog.storage.offset_index import (
 from tidelog.storage.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from tidelog.ports.disk import File
     from tidelog.storage.file_pool import FilePool, PooledFile
@@ -558,6 +560,16 @@ class Segment:
             self._offset_index.path = self.path(INDEX)
         if self._time_index is not None:
             self._time_index.path = self.path(TIME_INDEX)
+
+
+def floor_index(segments: Sequence[Segment], offset: int) -> int:
+    """Index of the one of a log's segments, oldest first, in which `offset` lies, or would."""
+    if offset >= segments[-1].base_offset:
+        return len(segments) - 1
+    return max(bisect_right(segments, offset, key=_base_offset) - 1, 0)
+
+
+_base_offset = attrgetter("base_offset")
 
 
 def _read(file: File, size: int, position: int, *, blocking: bool) -> bytes:

@@ -1,0 +1,194 @@
+"""What of a log survives a power cut, and the tasks that make more of it do.
+
+    Durability   one log's recovery point, and which of its files a flush has still to take care of
+    Flush        the task: what was dirty when it was made; its I/O runs in any thread, beside appends
+
+A flush writes the leader epochs first and moves the recovery point last: below a recovery point the batches are not
+read again after a crash, so their epochs must be in the checkpoint by then. Above it the batches tell them. An epoch
+that has no batch yet may be forgotten: no record was written in it that another log could contradict, and loading a
+log forgets it even after a clean stop, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.model.identifiers import Offset
+from tidelog.ports.disk import replace_file
+from tidelog.storage.file_names import LEADER_EPOCH_CHECKPOINT
+from tidelog.storage.producer_recovery import snapshot_path
+from tidelog.storage.segment import Segment, floor_index
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidelog.records.epochs import EpochCache
+    from tidelog.storage.log_folder import LogFolder
+
+
+class Durability:
+    """How much of one log is durable. Several flushes may be under way."""
+
+    __slots__ = (
+        "_epochs_written",
+        "_files",
+        "_files_synced",
+        "_is_writing_epochs",
+        "_truncations",
+        "epochs",
+        "flushed_offset",
+        "folder",
+        "unflushed_since_ms",
+    )
+
+    def __init__(self, folder: LogFolder, epochs: EpochCache, flushed_offset: int) -> None:
+        self.folder = folder
+        self.epochs = epochs
+        self.flushed_offset = Offset(flushed_offset)
+        """The recovery point."""
+        self.unflushed_since_ms: int | None = None
+        """Wall time of the oldest append that is not flushed; None when all is."""
+        self._epochs_written: bytes | None = None
+        """Content of the checkpoint file as last written; None without one."""
+        self._is_writing_epochs = False
+        """Whether a flush is at it, which alone uses the temporary name."""
+        self._files = 0
+        """Counts the segment files created; a flush makes durable their names, too."""
+        self._files_synced = 0
+        self._truncations = 0
+        """A flush from before a truncation says nothing of what was appended after it."""
+
+    def loaded(self, flushed_offset: int, epochs_file: bytes | None) -> None:
+        """What the loader has found."""
+        self.flushed_offset = Offset(flushed_offset)
+        self._epochs_written = epochs_file
+        self._files += 1  # A process that was killed may have left files whose names are in memory only.
+
+    def file_created(self) -> None:
+        """A segment's files are new in the folder."""
+        self._files += 1
+
+    def truncated_to(self, offset: int) -> None:
+        """The log was cut to end at `offset`."""
+        self._truncations += 1
+        self.flushed_offset = Offset(min(self.flushed_offset, offset))
+
+    @property
+    def epochs_dirty(self) -> bool:
+        """Whether the epochs differ from their checkpoint file."""
+        return self._epochs_content() != self._epochs_written
+
+    def _epochs_content(self) -> bytes | None:
+        """Content of the checkpoint file; None for a log that needs none yet."""
+        if self._epochs_written is None and self.epochs.latest_entry is None:
+            return None
+        return self.epochs.to_checkpoint_text().encode()
+
+    def write_epochs(self) -> None:
+        """Writes the checkpoint here and now, for a clean stop."""
+        content = self._epochs_content()
+        if content is not None and content != self._epochs_written:
+            _replace_epochs(self.folder, content)
+            self._epochs_written = content
+
+    def flush(self, segments: list[Segment], target: int, settled: Callable[[], None]) -> Flush | None:
+        """Makes everything below `target` durable, and the epochs; None when that is so already.
+
+        Index entries that are only in memory are written now, since that must not run beside an append. `settled` is
+        called when the flush is done and the recovery point has moved. OSError if the disk refuses.
+        """
+        epochs = self._epochs_content()
+        if epochs == self._epochs_written or self._is_writing_epochs:
+            epochs = None
+        if target <= self.flushed_offset and epochs is None:
+            return None
+        dirty = segments[floor_index(segments, self.flushed_offset) :]
+        dirty = [segment for segment in dirty if segment.base_offset < target or segment is segments[-1]]
+        for segment in dirty:
+            segment.write_indexes()
+        if epochs is not None:
+            self._is_writing_epochs = True
+        self.unflushed_since_ms = None
+        return Flush(self, dirty, segments[-1], target, epochs, settled)
+
+    def sync(self, segments: list[Segment], log_end_offset: int) -> None:
+        """Makes durable what a clean stop has written, file by file, in this thread."""
+        for segment in segments[floor_index(segments, self.flushed_offset) :]:
+            segment.fsync(indexes=True)
+            segment.release_files()
+        self.folder.sync_file(snapshot_path(self.folder, log_end_offset))
+        self.folder.disk.fsync_directory(self.folder.path)
+
+
+class Flush:
+    """A `DiskTask`: makes durable what was dirty when it was made."""
+
+    __slots__ = (
+        "_active",
+        "_dirty",
+        "_durability",
+        "_epochs",
+        "_files",
+        "_settled",
+        "_snapshot",
+        "_syncs_names",
+        "_truncations",
+        "target",
+    )
+
+    def __init__(
+        self,
+        durability: Durability,
+        dirty: list[Segment],
+        active: Segment,
+        target: int,
+        epochs: bytes | None,
+        settled: Callable[[], None],
+    ) -> None:
+        self.target = target
+        """Everything below it is durable afterwards."""
+        self._durability = durability
+        self._dirty = dirty
+        self._active = active
+        self._epochs = epochs
+        """The checkpoint's content to write."""
+        self._settled = settled
+        self._snapshot = snapshot_path(durability.folder, active.base_offset) if len(dirty) > 1 else None
+        """The one that the last roll has taken."""
+        self._files = durability._files
+        self._syncs_names = durability._files != durability._files_synced
+        self._truncations = durability._truncations
+
+    def __repr__(self) -> str:
+        return f"Flush({self._durability.folder.topic_partition} to {self.target})"
+
+    def run(self) -> None:
+        folder = self._durability.folder
+        if self._epochs is not None:
+            _replace_epochs(folder, self._epochs)
+        if self._snapshot is not None:
+            folder.sync_file(self._snapshot)
+        for segment in self._dirty:
+            if segment.base_offset < self.target:
+                segment.fsync(indexes=segment is not self._active)
+        if self._syncs_names:
+            folder.disk.fsync_directory(folder.path)
+
+    def finish(self, error: OSError | None) -> None:
+        durability = self._durability
+        if self._epochs is not None:
+            durability._is_writing_epochs = False
+        if error is not None:
+            if not durability.folder.is_deleted:
+                durability.folder.fail(error, "flushing")
+            return
+        if self._epochs is not None:
+            durability._epochs_written = self._epochs
+        durability._files_synced = max(self._files, durability._files_synced)
+        if self._truncations == durability._truncations:
+            durability.flushed_offset = Offset(max(durability.flushed_offset, self.target))
+        self._settled()
+
+
+def _replace_epochs(folder: LogFolder, content: bytes) -> None:
+    replace_file(folder.disk, f"{folder.path}/{LEADER_EPOCH_CHECKPOINT}", content)

@@ -1,0 +1,116 @@
+"""A partition's folder, and what a log needs of the broker around it.
+
+Everything that a log consists of stands on this: where its files are, through which disk they are reached, and what
+becomes of an I/O error. An OSError takes the whole log directory offline, by way of its owner; from then on every call
+raises KAFKA_STORAGE_ERROR.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.storage.errors import DirectoryOffline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidelog.model.identifiers import TopicPartition
+    from tidelog.ports.clock import Clock
+    from tidelog.ports.disk import Disk
+    from tidelog.ports.random import Random
+    from tidelog.storage.file_pool import FilePool
+
+
+class LogOwner(Protocol):
+    """What a log tells the directory that it lies in."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def failure(self) -> str | None:
+        """Why the directory is offline; None while it works."""
+        ...
+
+    def failed(self, error: OSError, what: str) -> None:
+        """An operation failed: the directory goes offline."""
+        ...
+
+    def flush_wanted(self, topic_partition: TopicPartition) -> None:
+        """The log rolled, or has `flush.messages` unflushed records."""
+        ...
+
+    def changed(self, topic_partition: TopicPartition) -> None:
+        """The log has something to flush or to checkpoint; said once until it is clean again."""
+        ...
+
+    def delete_later(self, unlink: Callable[[], None], delay_ms: int) -> None:
+        """Files have their `.deleted` name: `unlink` them after a while."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnvironment:
+    """What all logs of a broker share."""
+
+    disk: Disk
+    pool: FilePool
+    clock: Clock
+    random: Random | None
+    """Draws the jitter of `segment.jitter.ms`; None for none."""
+    producer_expiration_ms: int
+
+
+class LogFolder:
+    """One partition's folder."""
+
+    __slots__ = ("environment", "is_deleted", "owner", "path", "topic_partition")
+
+    def __init__(
+        self, topic_partition: TopicPartition, path: str, owner: LogOwner, environment: LogEnvironment
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.path = path
+        self.owner = owner
+        """The log directory in which it lies."""
+        self.environment = environment
+        self.is_deleted = False
+        """Whether it has been renamed, to be removed: the log serves no more."""
+
+    @property
+    def disk(self) -> Disk:
+        return self.environment.disk
+
+    def check_online(self) -> None:
+        """`DirectoryOffline` (KAFKA_STORAGE_ERROR) when the log can serve no more."""
+        failure = self.owner.failure
+        if failure is not None:
+            raise DirectoryOffline(self.owner.path, failure)
+        if self.is_deleted:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.topic_partition} has been deleted")
+
+    def fail(self, error: OSError, doing: str) -> KafkaError:
+        """Takes the directory offline, unless the error is not the disk's; gives what to raise.
+
+        `doing` is what failed, as in "appending to".
+        """
+        what = f"{doing} {self.topic_partition}"
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            return KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error.strerror}; raise the limit on open files (ulimit -n)"
+            )
+        self.owner.failed(error, what)
+        return DirectoryOffline(self.owner.path, f"{what}: {error}")
+
+    def sync_file(self, path: str) -> None:
+        """Makes a file durable, if it is there."""
+        disk = self.environment.disk
+        if disk.exists(path):
+            file = disk.open(path)
+            try:
+                file.fsync()
+            finally:
+                file.close()

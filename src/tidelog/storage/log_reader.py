@@ -1,0 +1,138 @@
+"""Finding things in a log: bytes for a fetch, offsets for timestamps, aborted transactions.
+
+These are questions to a list of segments, oldest first, which nobody changes while they are answered: a log replaces
+its list when it rolls or deletes. So they may run in a thread beside the one that appends. With `blocking=False` they
+raise `WouldBlock` when what they need is not in the page cache; an OSError is for the log to judge.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tidelog.model.identifiers import LeaderEpoch, Offset
+from tidelog.ports.disk import FileRange
+from tidelog.storage.segment import Segment, floor_index
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidelog.storage.transaction_index import AbortedTransaction
+
+
+class ReadResult(NamedTuple):
+    """What a fetch gets."""
+
+    ranges: list[FileRange]
+    """To be released by whoever sends them; none when there is nothing to read."""
+    size: int
+    """Bytes in all."""
+    first_batch_size: int = 0
+    """Bytes of the first batch where more were asked for than it fits into; 0 where that was not looked up."""
+
+
+class FoundRecord(NamedTuple):
+    """A record found by its timestamp."""
+
+    timestamp: int
+    offset: Offset
+    leader_epoch: LeaderEpoch
+
+
+EMPTY_READ: Final = ReadResult([], 0)
+
+
+def read_batches(
+    segments: list[Segment],
+    recent: Mapping[int, int],
+    offset: int,
+    max_bytes: int,
+    *,
+    up_to_offset: int,
+    log_end_offset: int,
+    min_one_batch: bool,
+    blocking: bool,
+) -> ReadResult:
+    """The bytes from the batch that holds `offset`, or is the first after it, to below `up_to_offset`; of one segment.
+
+    `recent` gives the positions of newly appended batches of the last segment by their first offset, so that readers
+    at the end of the log need no index.
+    """
+    last = len(segments) - 1
+    for index in range(floor_index(segments, offset), last + 1):
+        segment = segments[index]
+        position = recent.get(offset) if index == last else None
+        if position is None:
+            found = segment.find(offset, blocking=blocking)
+            if found is None:
+                continue  # Compaction has left a gap at the end of that segment.
+            position = found.position
+        end = segment.size
+        if up_to_offset < (log_end_offset if index == last else segments[index + 1].base_offset):
+            known = recent.get(up_to_offset) if index == last else None
+            if known is None:
+                found = segment.find(up_to_offset, blocking=blocking)
+                known = end if found is None else found.position
+            end = known
+        return _range(segment, position, end, max_bytes, min_one_batch=min_one_batch, blocking=blocking)
+    return EMPTY_READ
+
+
+def _range(
+    segment: Segment, position: int, end: int, max_bytes: int, *, min_one_batch: bool, blocking: bool
+) -> ReadResult:
+    size = end - position
+    if size <= 0:
+        return EMPTY_READ
+    first = 0
+    if size > max_bytes:
+        header = segment.header_at(position, blocking=blocking)
+        first = size if header is None else min(header.size, size)
+        if first > max_bytes and not min_one_batch:
+            return ReadResult([], 0, first)
+        size = max(max_bytes, first)
+    pooled = segment.log_file
+    with pooled as file:
+        return ReadResult([FileRange(file, position, size, pooled)], size, first)
+
+
+def first_as_late_as(
+    segments: list[Segment], timestamp: int, *, from_offset: int, blocking: bool
+) -> FoundRecord | None:
+    """The first record at or after `from_offset` whose timestamp is at least `timestamp`."""
+    for segment in segments:
+        if segment.max_timestamp_so_far(blocking=blocking).timestamp >= timestamp:
+            found = segment.find_timestamp(timestamp, from_offset, blocking=blocking)
+            if found is not None:
+                return _found(found)
+    return None
+
+
+def latest_record(segments: list[Segment], *, blocking: bool) -> FoundRecord | None:
+    """The first of the records that have the greatest timestamp (KIP-734)."""
+    latest: Segment | None = None
+    greatest = -1
+    for segment in segments:
+        timestamp = segment.max_timestamp_so_far(blocking=blocking).timestamp
+        if timestamp > greatest:
+            latest, greatest = segment, timestamp
+    found = None if latest is None else latest.find_max_timestamp(blocking=blocking)
+    return None if found is None else _found(found)
+
+
+def _found(found: tuple[int, int, int]) -> FoundRecord:
+    timestamp, offset, epoch = found
+    return FoundRecord(timestamp, Offset(offset), LeaderEpoch(epoch))
+
+
+def aborted_transactions(
+    segments: list[Segment], start_offset: int, end_offset: int, *, ended_from: int
+) -> list[AbortedTransaction]:
+    """The aborted transactions with records in start_offset .. end_offset - 1, whose marker is not before
+    `ended_from`."""
+    found: list[AbortedTransaction] = []
+    for segment in segments[floor_index(segments, start_offset) :]:
+        entries, complete = segment.transaction_index.collect(ended_from, end_offset)
+        found += entries
+        if complete:
+            break
+    return found
