@@ -95,7 +95,11 @@ class _Inode:
         self.dirty.clear()
         self.size_dirty = False
 
-    def power_cut(self, random: SeededRandom) -> None:
+    def power_cut(self, random: SeededRandom, *, nothing_survives: bool) -> None:
+        if nothing_survives:
+            self.content = bytearray(self.durable)
+            self.forget_dirt()
+            return
         old, new = self.durable, self.content
         size = len(old)
         if self.size_dirty:
@@ -142,13 +146,14 @@ class _Directory:
             else:
                 node.sync()
 
-    def power_cut(self, random: SeededRandom) -> None:
-        for gone, come, node in self.changes[: random.below(len(self.changes) + 1)]:
+    def power_cut(self, random: SeededRandom, *, nothing_survives: bool) -> None:
+        survivors = 0 if nothing_survives else random.below(len(self.changes) + 1)
+        for gone, come, node in self.changes[:survivors]:
             _apply(self.durable, gone, come, node)
         self.entries = dict(self.durable)
         self.changes.clear()
         for name in sorted(self.entries):
-            self.entries[name].power_cut(random)
+            self.entries[name].power_cut(random, nothing_survives=nothing_survives)
 
     def files(self) -> Iterator[_Inode]:
         for node in self.entries.values():
@@ -199,9 +204,9 @@ class SimulatedDisk:
         self._locks.clear()
 
     def power_cut(self) -> None:
-        """Everything is gone that was not synced, but for what the seed lets survive."""
+        """What was not synced is gone, but for what the seed lets survive: nothing at all, every other time."""
         self.kill()
-        self._root.power_cut(self.random)
+        self._root.power_cut(self.random, nothing_survives=self.random.chance(0.5))
 
     @property
     def used(self) -> int:

@@ -32,11 +32,14 @@ class History:
 
     def __init__(self) -> None:
         self._partitions: dict[TopicPartition, PartitionHistory] = {}
+        self.generation = 0
+        """Counts the broker's starts."""
         self.acknowledged_count = 0
         self.read_count = 0
 
     def restarted(self) -> None:
         """A new broker process: it may not know yet how far the one before had come."""
+        self.generation += 1
         for history in self._partitions.values():
             history.high_watermark = 0
 

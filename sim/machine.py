@@ -132,12 +132,12 @@ class Machine:
         self._trace.record("power_cut")
         self.disk.power_cut()
 
-    def die_at(self, operation: int, *, power_cut: bool) -> None:
-        """Lets the process die in the middle of a change of the disk to come; 1 is the next one."""
+    def die_at(self, operation: int, *, power_cut: bool, kind: str | None = None) -> None:
+        """Lets the process die in a change of the disk to come: 1 is the next one, or the next of `kind`."""
         number = self.disk.operations + operation
 
         def plan(found: Operation) -> Fault | None:
-            if found.number < number or found.kind == "read":
+            if found.number < number or found.kind == "read" or kind not in (None, found.kind):
                 return None
             self.disk.fault = None
             self.kill()

@@ -85,7 +85,7 @@ class Process:
 class SimulatedExecutor(Executor):
     """The pool of I/O threads: work happens a while after it was submitted, whole, in no particular order."""
 
-    def __init__(self, loop: VirtualLoop, random: SeededRandom, latency: tuple[float, float] = (0.0001, 0.004)) -> None:
+    def __init__(self, loop: VirtualLoop, random: SeededRandom, latency: tuple[float, float] = (0.0001, 0.008)) -> None:
         """`latency`: least and greatest time that a task takes, in seconds."""
         self._loop = loop
         self._random = random

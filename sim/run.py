@@ -186,7 +186,7 @@ class Simulation:
         while self._loop.time() < end:
             await asyncio.sleep(random.between(0.2, 4.0))
             self.faults += 1
-            power_cut = self.flushes and random.chance(0.5)
+            power_cut = self.flushes and random.chance(0.7)
             match random.below(6):
                 case 0:
                     self._network.reset()
@@ -196,8 +196,11 @@ class Simulation:
                     self.machine.power_cut() if power_cut else self.machine.kill()
                 case 3:
                     await self._disk_error(random)
-                case _:
+                case 4:
                     self.machine.die_at(1 + random.below(60), power_cut=power_cut)
+                case _:
+                    # Where acknowledging too early would show.
+                    self.machine.die_at(1 + random.below(60), power_cut=power_cut, kind="fsync")
             await self._revive(random)
         self.machine.disk.fault = None
         await self._revive(random)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sim.clock import EPOCH_MS
+from sim.invariants import require
 from sim.log_checks import split_batches
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP
@@ -36,6 +37,8 @@ class Pending:
     sequence: int
     values: list[bytes]
     data: bytes
+    generation: int
+    """Of the broker that it was first sent to."""
 
 
 class Producer:
@@ -51,6 +54,8 @@ class Producer:
         self._history = history
         self._trace = trace
         self._pending: deque[Pending] = deque()
+        self._pause_s = (0.005, 0.1)[random.below(2)]
+        """Longest pause between two rounds of requests: some producers are in a hurry."""
         self._sequence = 0
         self._next_offset = 0
         """After what was acknowledged last."""
@@ -65,7 +70,7 @@ class Producer:
                 if self._producer_id < 0:
                     await self._initialize()
                 await self._send_all()
-                await asyncio.sleep(self._random.between(0.001, 0.1))
+                await asyncio.sleep(self._random.between(0.0, self._pause_s))
             except (OSError, TimeoutError) as error:
                 self._trace.record("producer_retries", self.name, repr(error))
                 self._client.close()
@@ -96,7 +101,7 @@ class Producer:
             producer_epoch=self._producer_epoch,
             base_sequence=self._sequence,
         )
-        pending = Pending(self._sequence, values, data)
+        pending = Pending(self._sequence, values, data, self._history.generation)
         self._sequence += count
         return pending
 
@@ -131,6 +136,8 @@ class Producer:
         A broker that was started again remembers one batch of each producer (Kafka's snapshots keep no more), so it
         does not know an older one that it had written before it could answer. An application would have to look, too.
         """
+        restarted = self._pending[0].generation != self._history.generation
+        require(12, restarted, f"{self.partition}: what {self.name} sent again is out of order, or was not recognized")
         reader = Consumer(self.name, self.partition, self._client, self._random, self._history, self._trace)
         reader.offset = self._next_offset
         await reader.fetch()

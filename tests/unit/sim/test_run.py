@@ -27,7 +27,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize("seed", range(1, 21))
 def test_seeds(seed: int) -> None:
     """Kills, power cuts, broken connections: nothing acknowledged is lost, nothing is served that should not be."""
-    outcome = run(seed, 10)
+    outcome = run(seed, 6)
     assert outcome.acknowledged > 100
     assert outcome.read >= outcome.acknowledged
     assert outcome.faults > 0
