@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import sys
 import threading
@@ -17,6 +18,7 @@ from tidelog.cli.errors import Refused, WrongUsage
 from tidelog.cli.options import Bootstrap, Form, Output, key_values
 from tidelog.cli.output import size
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
+from tidelog.client.blocking import BlockingCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,6 +85,8 @@ def table(
         raise WrongUsage("no tool of Kafka's makes tables: -o can be table or json")
     if schema is not None and value != "json":
         raise WrongUsage("--schema is for --value json")
+    # What fails in here is told once, by us; Py4J would log it first, with a trace.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     reporter = Reporter(output)
     with stop_on_signals() as stopped:
         spark, job = _prepared(
@@ -149,6 +153,9 @@ def _prepared(
         raise WrongUsage(f"--bad-records is {bad_records!r}; it can be fail or keep") from None
     with _refusing(PipelineError):
         check_java()
+        # Spark takes seconds to start: what a look at the cluster can tell comes first.
+        with BlockingCluster(fields["bootstrap"], fail_fast=True) as cluster:
+            cluster.topics([fields["topic"]])
         spark = spark_session(f"tidelog table {fields['topic']}", cores=cores)
     try:
         arrow_schema = None if schema is None else _schema_of(schema)

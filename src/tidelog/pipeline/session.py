@@ -9,9 +9,11 @@ enter the JVM. For jobs that compute much in the JVM, pass `quick_start=False`.
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,8 +95,26 @@ def spark_session(
     # Workers must be this interpreter: whatever "python3" is on the PATH may lack the project or be another version.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    with tempfile.TemporaryDirectory(prefix="tidelog-spark-") as folder, _stderr_to(log), _quiet_logging(Path(folder)):
+    with (
+        tempfile.TemporaryDirectory(prefix="tidelog-spark-") as folder,
+        _stderr_to(log),
+        _quiet_logging(Path(folder)),
+        _own_interrupts(),
+    ):
         return builder.getOrCreate()
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Keeps Spark from taking SIGINT over: its handler asks the JVM in the middle of whatever is being asked of it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
@@ -129,9 +149,12 @@ def _stderr_to(path: Path | None) -> Iterator[None]:
         os.close(own)
 
 
+# What fails is told by the exception that Python gets; the JVM's log would only tell it first, and at length.
 _LOG4J: Final = """\
-rootLogger.level = error
+rootLogger.level = fatal
 rootLogger.appenderRef.stderr.ref = stderr
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = fatal
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR

@@ -66,6 +66,8 @@ SAMPLE_RECORDS: Final = 1_000
 """Records a partition that columns are inferred from."""
 TRIGGER_INTERVAL_S_DEFAULT: Final = 10.0
 """Between two batches of a continuous run: each makes a file a partition, and small files make slow tables."""
+STOP_PATIENCE_S: Final = 30.0
+"""How long a stop waits for the batch under way; a batch given up would be taken again by the next run."""
 CHECKPOINTS: Final = "_checkpoints"
 """Folder inside the table, which Delta's readers and vacuum pass over because of its underscore."""
 _SOURCE: Final = "tidelog_table_files"
@@ -261,7 +263,10 @@ class TableRun:
         return ended
 
     def stop(self) -> None:
-        """Ends a continuous job after the batch under way is given up; what was committed stays."""
+        """Ends a continuous job, after the batch under way if that is done within `STOP_PATIENCE_S`."""
+        deadline = time.monotonic() + STOP_PATIENCE_S
+        while self.query.isActive and self.query.status["isTriggerActive"] and time.monotonic() < deadline:
+            self.query.awaitTermination(0.05)  # type: ignore[arg-type]  # Spark takes floats.
         self.query.stop()
         self.committer.close()
 

@@ -350,14 +350,17 @@ def _next_steps(directory: Path) -> list[tuple[str, str]]:
     tidelog = os.path.relpath(program) if program.exists() else "tidelog"
     python = os.path.relpath(sys.executable)
     table = directory / FLIGHTS
-    show_history = f"from deltalake import DeltaTable; print(*DeltaTable('{table}').history(3), sep='\\n')"
+    show_history = (
+        f"from deltalake import DeltaTable; [print(c['version'], c.get('tidelog.offsets')) for c in"
+        f" DeltaTable('{table}').history()]"
+    )
     return [
         (
             f"{tidelog} start --data {directory / 'broker'} --port 9092",
             "serve this run's log again (Ctrl-C stops it); beside it:",
         ),
         (f"{tidelog} topics describe {FLIGHTS}", "its partitions and where they are"),
-        (f"{tidelog} consume {FLIGHTS} --from-beginning --max-messages 3", "records, as any Kafka client reads them"),
+        (f"{tidelog} consume {FLIGHTS} --max-messages 3", "records, as any Kafka client reads them"),
         (
             f"{tidelog} table {FLIGHTS} {table} --value json --once",
             "take what is new into the table: nothing, until you produce",
