@@ -117,7 +117,11 @@ class Log:
     def loaded(self, log_end_offset: int, flushed_offset: int, epochs_file: bytes | None) -> None:
         """The loader has found where the log ends, up to where it is known to be durable, and an epoch checkpoint."""
         self.log_end_offset = Offset(log_end_offset)
+        self.epochs.truncate_from_end(self.log_end_offset)
+        self.epochs.truncate_from_start(self.log_start_offset)
         self._durability.loaded(flushed_offset, epochs_file)
+        if not self.is_clean:
+            self._mark_changed()
         self._flush_if_due()  # What recovery kept is not served before it is flushed, either.
 
     def __repr__(self) -> str:

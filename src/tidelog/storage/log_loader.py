@@ -46,6 +46,7 @@ from tidelog.storage.transaction_index import ENTRY_SIZE as TRANSACTION_ENTRY_SI
 if TYPE_CHECKING:
     from tidelog.model.identifiers import TopicId
     from tidelog.ports.disk import Disk
+    from tidelog.records.batch import BatchHeader
     from tidelog.storage.log_config import LogConfig
     from tidelog.storage.log_folder import LogEnvironment, LogFolder
 
@@ -102,8 +103,6 @@ def load_log(
             "log_emptied log=%s end=%d start=%d: its segment files are missing", topic_partition, end, log_start_offset
         )
         log.truncate_fully(log_start_offset)
-    log.epochs.truncate_from_end(log.log_end_offset)
-    log.epochs.truncate_from_start(log.log_start_offset)
     _remove_stray_snapshots(log)
     log.rebuild_producers(now_ms, clean=clean)
     return log
@@ -206,12 +205,15 @@ def _recover(
         is_last = index + 1 == len(segments)
         unflushed = not clean and (is_last or segments[index + 1].base_offset > recovery_point)
         if not unflushed and segment not in damaged:
+            if epochs_lost:
+                for found in segment.headers(0):
+                    _note_epoch(log.epochs, found.header)
             continue
         if index == 0 or previous is not segments[index - 1]:
             load_producers_before(
                 log.folder, log.producers, segments, index, log_start_offset=log.log_start_offset, now_ms=now_ms
             )
-        cut = recover_segment(log, segment, assign_epochs=not clean or epochs_lost)
+        cut = recover_segment(log, segment, note_epochs=unflushed or epochs_lost)
         previous = segment
         if not is_last and (cut or (unflushed and _lost_tail(log, segment, segments[index + 1]))):
             logger.warning(
@@ -230,19 +232,33 @@ def _lost_tail(log: Log, segment: Segment, following: Segment) -> bool:
     return not log.config.compacted and segment.next_offset() < following.base_offset
 
 
-def recover_segment(log: Log, segment: Segment, *, assign_epochs: bool) -> int:
+def recover_segment(log: Log, segment: Segment, *, note_epochs: bool) -> int:
     """Scans a segment, with the producers' state from before it, and cuts its torn end; gives the bytes cut."""
     size = segment.size
     for found, data in segment.scan():
         header = found.header
-        if assign_epochs and header.partition_leader_epoch > log.epochs.latest:
-            log.epochs.assign(LeaderEpoch(header.partition_leader_epoch), Offset(header.base_offset))
+        if note_epochs:
+            _note_epoch(log.epochs, header)
         for aborted in apply_batch(log.producers, header, data):
             segment.transaction_index.append(aborted)
     cut = size - segment.size
     if cut:
         logger.info("torn_tail_cut log=%s base_offset=%d bytes=%d", log.topic_partition, segment.base_offset, cut)
     return cut
+
+
+def _note_epoch(epochs: EpochCache, header: BatchHeader) -> None:
+    """Makes the epochs agree with a batch; nothing changes where they do, as compaction may have taken those before.
+
+    They differ where the checkpoint is older than the batch: it lacks the epoch, or knows one from before a truncation.
+    """
+    epoch = header.partition_leader_epoch
+    known = epochs.epoch_for_offset(Offset(header.base_offset))
+    if known > epoch >= 0:
+        epochs.truncate_from_end(next(entry.start_offset for entry in epochs.entries if entry.epoch > epoch))
+        known = epochs.latest
+    if known < epoch:
+        epochs.assign(LeaderEpoch(epoch), Offset(header.base_offset))
 
 
 def _remove_stray_snapshots(log: Log) -> None:
@@ -256,8 +272,9 @@ def _remove_stray_snapshots(log: Log) -> None:
 
 
 def _read_epochs(disk: Disk, directory: str) -> tuple[EpochCache | None, bytes | None]:
-    """The checkpoint's epochs and content; no epochs where it is missing or unreadable, so that the batches must
-    tell."""
+    """The checkpoint's epochs and content; no epochs where it is missing or unreadable: all batches must tell then.
+
+    A follower that took an epoch for longer than it was would keep records that no leader has."""
     path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
     content: bytes | None = None
     try:

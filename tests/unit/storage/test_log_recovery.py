@@ -19,10 +19,12 @@ from tests.unit.storage.support import (
     read_all,
 )
 
+from tidelog.model.identifiers import LeaderEpoch, Offset
 from tidelog.records.batch import patch
 from tidelog.storage.dump import dump_lines
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
+from tidelog.storage.tasks import run_now
 
 SIZE = len(batch(b"." * 100))
 CONFIG = LogConfig(segment_bytes=5 * SIZE, index_interval_bytes=SIZE, segment_index_bytes=1200)
@@ -147,6 +149,83 @@ def test_a_lost_epoch_checkpoint_is_found_in_the_batches(tmp_path: Path) -> None
     manager.abandon()
     (tmp_path / "topicone-0/leader-epoch-checkpoint").write_bytes(b"\xff\x00rubbish")
     assert reopened(tmp_path).epochs.entries == [(1, 0), (5, 3)]
+
+
+@pytest.mark.parametrize("stop", ["clean", "killed"])
+def test_a_lost_epoch_checkpoint_is_found_in_batches_that_need_no_scan(tmp_path: Path, stop: str) -> None:
+    """What was flushed is not recovered, yet its epochs are asked for; they are soon written again."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 12, leader_epoch=1)
+    fill(log, 11, leader_epoch=5)
+    manager.run_due(10**6)
+    assert log.flushed_offset == 20
+    for task in manager.checkpoint_tasks():
+        run_now(task)
+    if stop == "clean":
+        manager.close()
+    else:
+        manager.abandon()
+    checkpoint = tmp_path / "topicone-0/leader-epoch-checkpoint"
+    checkpoint.unlink()
+    manager = open_manager(tmp_path, config=CONFIG)
+    again = manager.get(TP)
+    assert again is not None
+    assert again.epochs.entries == [(1, 0), (5, 12)]
+    manager.run_due(10**6)
+    assert checkpoint.read_text() == "0\n2\n1 0\n5 12\n"
+
+
+def test_epochs_below_the_recovery_point_come_from_the_checkpoint_and_later_ones_from_batches(tmp_path: Path) -> None:
+    """Killed after a flush, then more epochs: none is missing."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 3, leader_epoch=1)
+    fill(log, 4, leader_epoch=2)
+    manager.run_due(0)
+    assert log.flushed_offset == 5
+    assert (tmp_path / "topicone-0/leader-epoch-checkpoint").read_text() == "0\n2\n1 0\n2 3\n"
+    for task in manager.checkpoint_tasks():
+        run_now(task)
+    fill(log, 2, leader_epoch=4)
+    fill(log, 2, leader_epoch=9)
+    manager.abandon()
+    again = reopened(tmp_path)
+    assert again.epochs.entries == [(1, 0), (2, 3), (4, 7), (9, 9)]
+
+
+def test_epochs_from_before_a_truncation_are_not_believed(tmp_path: Path) -> None:
+    """The checkpoint on disk still has an epoch whose records were cut; another leader's have taken their place."""
+    manager, log = open_log(tmp_path)
+    fill(log, 5, leader_epoch=1)
+    fill(log, 5, leader_epoch=2)
+    task = log.flush_task()
+    assert task is not None
+    run_now(task)
+    log.truncate_to(3)
+    fill(log, 4, leader_epoch=1)
+    manager.abandon()
+    again = reopened(tmp_path)
+    assert again.epochs.entries == [(1, 0)]
+    fill(again, 1, leader_epoch=3)
+    assert again.epochs.entries == [(1, 0), (3, 7)]
+
+
+@pytest.mark.parametrize("stop", ["clean", "killed"])
+def test_an_epoch_without_records_may_be_forgotten(tmp_path: Path, stop: str) -> None:
+    """A leader that wrote nothing: whatever is asked of the log once the next epoch has begun is answered the same."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 7, leader_epoch=1)
+    log.assign_epoch(4)
+    if stop == "clean":
+        manager.close()
+    else:
+        manager.abandon()
+    again = reopened(tmp_path)
+    assert log.epochs.entries == [(1, 0), (4, 7)]
+    assert again.epochs.entries == [(1, 0)]
+    for replica in (log.epochs, again.epochs):
+        replica.assign(LeaderEpoch(6), Offset(7))
+    for epoch in range(8):
+        assert again.end_offset_for_epoch(epoch) == log.epochs.end_offset_for(LeaderEpoch(epoch), Offset(7))
 
 
 def test_a_log_without_its_segments_goes_on_at_its_start(tmp_path: Path) -> None:
