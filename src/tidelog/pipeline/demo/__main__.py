@@ -80,7 +80,14 @@ class Show:
         self.stages.append(Stage(name, time.monotonic() - started, records, size))
 
     def table(self) -> Table:
-        table = Table(title="What each stage took", title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+        table = Table(
+            title="What each stage took",
+            title_justify="left",
+            title_style="bold",
+            box=SIMPLE_HEAD,
+            pad_edge=False,
+            padding=(0, 1),
+        )
         for heading in ("stage", "seconds", "records", "MB", "records/s", "MB/s"):
             table.add_column(heading, justify="left" if heading == "stage" else "right", no_wrap=True)
         for each in self.stages:
