@@ -127,12 +127,14 @@ class ReplicaManager:
     def leader(self, topic_partition: TopicPartition, current_leader_epoch: int = NO_LEADER_EPOCH) -> Replica:
         """The replica, which this broker leads.
 
-        KafkaError NOT_LEADER_OR_FOLLOWER, or, where the client knows another epoch than `current_leader_epoch`
-        (KIP-320), FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
+        KafkaError NOT_LEADER_OR_FOLLOWER; KAFKA_STORAGE_ERROR when its directory has failed; or, where the client knows
+        another epoch than `current_leader_epoch` (KIP-320), FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
         """
         replica = self.get(topic_partition)
         if replica is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"This broker holds no replica of {topic_partition}.")
+        if replica.log.is_offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log directory of {topic_partition} has failed.")
         check_leader_epoch(replica, current_leader_epoch)
         if replica.leader is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"This broker does not lead {topic_partition}.")
