@@ -31,6 +31,6 @@ class DecompressionBomb(InvalidBatch):
         super().__init__(
             ErrorCode.INVALID_RECORD,
             f"{compressed_size} bytes compressed by {codec_name} grow past {size_max} bytes: refused as a decompression"
-            " bomb; send smaller batches, or raise the limit",
+            " bomb; send smaller batches, or raise the limit (of a topic: max.message.bytes)",
         )
         self.size_max = size_max

@@ -6,7 +6,7 @@ asks for another codec than the producer's).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.records.batch import (
@@ -30,6 +30,12 @@ from tidelog.storage.producer_state import AppendOrigin
 if TYPE_CHECKING:
     from tidelog.model.identifiers import TopicPartition
     from tidelog.records.control import EndTxnMarker
+
+
+DECOMPRESSED_RATIO_MAX: Final = 32
+"""A compressed batch that must be opened, or compressed anew, may grow to so many times max.message.bytes."""
+_DECOMPRESSED_MIN: Final = 16 << 20
+"""Bytes that it may grow to in any case: honest batches of topics whose max.message.bytes is small."""
 
 
 class AppendInfo(NamedTuple):
@@ -105,8 +111,14 @@ def client_batches(
             timestamp_before_max_ms=None if before_max == LONG_MAX else before_max,
             timestamp_after_max_ms=None if after_max == LONG_MAX else after_max,
             keys_required=from_client and config.compacted,
+            decompressed_size_max=_decompressed_size_max(config) if from_client and config.compacted else None,
         )
     return batches
+
+
+def _decompressed_size_max(config: LogConfig) -> int:
+    """Bytes that a batch may grow to while it is judged: an append runs on the loop, and must not stall it."""
+    return max(DECOMPRESSED_RATIO_MAX * config.max_message_bytes, _DECOMPRESSED_MIN)
 
 
 def assign_offsets(
@@ -124,9 +136,10 @@ def assign_offsets(
     target = config.compression_type
     if target is not None and any(header.attributes & 7 != target and not header.is_control for _, header in batches):
         parts = []
+        level, size_max = config.compression_level(target), _decompressed_size_max(config)
         for position, header in batches:
             if header.attributes & 7 != target and not header.is_control:
-                part = recompress(buffer, position, header, target, config.compression_level(target))
+                part = recompress(buffer, position, header, target, level, size_max=size_max)
                 if len(part) > config.max_message_bytes:
                     raise KafkaError(
                         ErrorCode.MESSAGE_TOO_LARGE,
