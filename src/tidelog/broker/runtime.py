@@ -70,6 +70,22 @@ class BrokerFailed(Exception):  # noqa: N818 - it says what happened
     """The broker cannot start, or had to stop; the message says why and what to do."""
 
 
+def _disk_refused(error: OSError) -> str:
+    """What a file system's refusal means to whoever starts a broker."""
+    reason = error.strerror or str(error)
+    if error.filename is None:
+        return reason
+    advice = {
+        errno.EROFS: "mount it writable, or choose another directory",
+        errno.EACCES: "let this user write there, or choose another directory",
+        errno.EPERM: "let this user write there, or choose another directory",
+        errno.ENOTDIR: "part of that path is a file: move it away, or choose another directory",
+        errno.EEXIST: "a file is where a directory should be: move it away, or choose another directory",
+        errno.ENOSPC: "make room there, or choose another directory",
+    }.get(error.errno or 0, "put that right, or choose another directory")
+    return f"{error.filename}: {reason}; {advice}"
+
+
 class Runtime:
     """One broker in the running event loop: `start`, wait for `failed` or whatever else there is, `stop`."""
 
@@ -167,7 +183,7 @@ class Runtime:
                 case StorageError() | StoreError() | StoreCorrupt() | StoreLocked() | KafkaError():
                     raise BrokerFailed(str(error)) from error
                 case OSError():
-                    raise BrokerFailed(f"{error.filename or ''}: {error.strerror or error}".lstrip(": ")) from error
+                    raise BrokerFailed(_disk_refused(error)) from error
                 case _:
                     raise
 
@@ -260,6 +276,7 @@ class Runtime:
             ),
             random=self._random,
             settings=LogManagerSettings(
+                initial_task_delay_ms=config.log_initial_task_delay_ms,
                 retention_check_interval_ms=config.log_retention_check_interval_ms,
                 flush_offset_checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
                 high_watermark_checkpoint_interval_ms=config.replica_high_watermark_checkpoint_interval_ms,

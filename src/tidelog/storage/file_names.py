@@ -62,19 +62,20 @@ def parse_segment_file(name: str) -> tuple[Offset, str, str] | None:
     return (Offset(offset), found[2], found[3]) if offset < 2**63 else None
 
 
-def parse_partition_folder(name: str) -> TopicPartition:
-    """The partition whose folder is called `name`; `InvalidLogFolder` when no partition's folder can be called that."""
+def parse_partition_folder(name: str, where: str = "the log directory") -> TopicPartition:
+    """The partition whose folder is called `name`; `InvalidLogFolder` when no partition's folder can be called that.
+
+    `where` is the log directory's path, for the message.
+    """
     found = _FOLDER.fullmatch(name)
     if found is None:
-        raise InvalidLogFolder(
-            f"the folder {name!r} is not in the form of topic-partition: move it out of the log directory"
-        )
+        raise InvalidLogFolder(f"the folder {name!r} is not in the form of topic-partition: move it out of {where}")
     topic, partition = found[1], int(found[2])
     reason = invalid_topic_name_reason(topic)
     if reason is not None or partition >= 2**31:
         raise InvalidLogFolder(
             f"the folder {name!r} cannot belong to a topic ({reason or 'partition number too large'}): "
-            "move it out of the log directory"
+            f"move it out of {where}"
         )
     return TopicPartition(topic, partition)
 

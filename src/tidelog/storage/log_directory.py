@@ -69,10 +69,6 @@ class LogDirectory:
         self.properties: MetaProperties | None = None
         self.was_clean = False
         """Whether the last owner closed everything."""
-        self.recovery_points: dict[TopicPartition, int] = {}
-        """As read at start; so are the two below."""
-        self.start_offsets: dict[TopicPartition, int] = {}
-        self.high_watermarks: dict[TopicPartition, int] = {}
         self.written: dict[str, bytes] = {}
         """[checkpoint file] -> content last written, to leave out writes that change nothing"""
         self.pending_deletions: list[tuple[Callable[[], None], int]] = []
@@ -137,7 +133,7 @@ class LogDirectory:
     # Opening.
 
     def open(self, broker_id: int, cluster_id: str | None, directory_id: Callable[[], TopicId]) -> None:
-        """Locks the directory, makes sure that it is ours, reads its checkpoints.
+        """Locks the directory and makes sure that it is ours.
 
         `LogDirectoryLocked`, `WrongLogDirectory` and `CorruptFile` are to stop the broker; an OSError only takes the
         directory out of service (`failed`).
@@ -152,9 +148,6 @@ class LogDirectory:
                 " names it twice: stop that process, or give this broker a directory of its own"
             ) from error
         self._check_properties(broker_id, cluster_id, directory_id)
-        self.recovery_points = self._read_offsets(RECOVERY_POINT_CHECKPOINT)
-        self.start_offsets = self._read_offsets(LOG_START_CHECKPOINT)
-        self.high_watermarks = self._read_offsets(REPLICATION_CHECKPOINT)
         clean = f"{path}/{CLEAN_SHUTDOWN}"
         if disk.exists(clean):
             self.was_clean = True
@@ -194,16 +187,14 @@ class LogDirectory:
         if self.properties != found and found.version == 0:
             replace_file(self._disk, file, encode_meta_properties(self.properties))
 
-    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+    def read_offsets(self, name: str) -> dict[TopicPartition, int]:
         """A checkpoint; an unreadable one counts as empty: offsets are then found by recovery."""
         try:
-            content = self._disk.read(f"{self._path}/{name}")
-            return decode_offsets(content)
+            return decode_offsets(self._disk.read(f"{self._path}/{name}"))
         except FileNotFoundError:
             return {}
         except CorruptFile as error:
             logger.warning("checkpoint_ignored path=%s/%s reason=%s", self._path, name, error)
-            self.was_clean = False
             return {}
 
     def partition_folders(self) -> tuple[list[tuple[TopicPartition, str]], list[str]]:
@@ -219,7 +210,7 @@ class LogDirectory:
                 continue
             marked = parse_marked_folder(name)
             if marked is None:
-                partitions.append((parse_partition_folder(name), path))
+                partitions.append((parse_partition_folder(name, self._path), path))
             elif marked[1] == DELETE_FOLDER:
                 deleted.append(path)
             else:

@@ -13,7 +13,7 @@ import heapq
 import logging
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicId, TopicPartition, format_topic_id
@@ -21,7 +21,15 @@ from tidelog.placement import log_directory as placement
 from tidelog.ports.disk import replace_file
 from tidelog.storage.checkpoints import encode_partition_metadata
 from tidelog.storage.errors import CorruptFile, DirectoryOffline, NoLogDirectory, WrongLogDirectory
-from tidelog.storage.file_names import DELETE_FOLDER, PARTITION_METADATA, STRAY_FOLDER, marked_folder
+from tidelog.storage.file_names import (
+    DELETE_FOLDER,
+    LOG_START_CHECKPOINT,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_CHECKPOINT,
+    STRAY_FOLDER,
+    marked_folder,
+)
 from tidelog.storage.file_pool import DEFAULT_CAPACITY, FilePool
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LONG_MAX, LogConfig
@@ -32,7 +40,7 @@ from tidelog.storage.segment import Segment
 from tidelog.storage.tasks import DiskTask, SimpleTask, run_now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from tidelog.ports.clock import Clock
     from tidelog.ports.disk import Disk
@@ -42,14 +50,12 @@ __all__ = ["LogManager", "LogManagerSettings", "NewLog"]
 
 logger = logging.getLogger(__name__)
 
-FIRST_RETENTION_MS: Final = 30_000
-"""After the start, as in Kafka: clients come first."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogManagerSettings:
     """Broker-wide settings, milliseconds unless named otherwise; defaults are Kafka's."""
 
+    initial_task_delay_ms: int = 30_000
+    """`log.initial.task.delay.ms`: until retention is looked at first; clients come before."""
     retention_check_interval_ms: int = 300_000
     flush_offset_checkpoint_interval_ms: int = 60_000
     """`log.flush.offset.checkpoint.interval.ms`, and that of start offsets."""
@@ -139,7 +145,7 @@ class LogManager:
             reasons = "; ".join(f"{directory.path}: {directory.failure}" for directory in self.directories)
             raise NoLogDirectory(f"None of the log directories works: {reasons}")
         now = self._clock.monotonic_ms()
-        self._next_retention_ms = now + FIRST_RETENTION_MS
+        self._next_retention_ms = now + self.settings.initial_task_delay_ms
         self._next_checkpoint_ms = now + self.settings.flush_offset_checkpoint_interval_ms
         self._next_high_watermarks_ms = now + self.settings.high_watermark_checkpoint_interval_ms
         self._next_expiration_ms = now + self.settings.producer_expiration_check_interval_ms
@@ -147,6 +153,9 @@ class LogManager:
     def _open_directory(self, directory: LogDirectory) -> None:
         try:
             directory.open(self._broker_id, self._cluster_id, lambda: TopicId(self._token()))
+            recovery_points = directory.read_offsets(RECOVERY_POINT_CHECKPOINT)
+            start_offsets = directory.read_offsets(LOG_START_CHECKPOINT)
+            high_watermarks = directory.read_offsets(REPLICATION_CHECKPOINT)
             partitions, deleted = directory.partition_folders()
             for topic_partition, path in partitions:
                 other = self._owners.get(topic_partition)
@@ -158,11 +167,11 @@ class LogManager:
                 log = load_log(
                     LogFolder(topic_partition, path, directory, self.environment),
                     self.config_of(topic_partition.topic),
-                    recovery_point=directory.recovery_points.get(topic_partition, 0),
-                    log_start_offset=directory.start_offsets.get(topic_partition, 0),
+                    recovery_point=recovery_points.get(topic_partition, 0),
+                    log_start_offset=start_offsets.get(topic_partition, 0),
                     clean=directory.was_clean,
                 )
-                mark = directory.high_watermarks.get(topic_partition, 0)
+                mark = high_watermarks.get(topic_partition, 0)
                 log.update_high_watermark(min(max(mark, log.log_start_offset), log.log_end_offset))
                 self._add(log, directory)
             for path in deleted:
@@ -234,11 +243,6 @@ class LogManager:
     def config_of(self, topic: str) -> LogConfig:
         """The settings of a topic's logs."""
         return self.default_config if self._topic_config is None else self._topic_config(topic)
-
-    @property
-    def high_watermarks(self) -> Mapping[TopicPartition, int]:
-        """As read from the checkpoints at start."""
-        return {tp: offset for directory in self.directories for tp, offset in directory.high_watermarks.items()}
 
     def create(
         self,

@@ -287,10 +287,9 @@ SETTINGS: Final = (
         "log.initial.task.delay.ms",
         LONG,
         30000,
-        "How long after the start retention and flushing begin; here with their first interval.",
+        "How long after the start retention is first looked at; checkpoints begin with their first interval.",
         valid=Range(0),
         importance=LOW,
-        effect=ACCEPTED,
     ),
     Setting(
         "log.preallocate", BOOLEAN, False, "Whether a new segment's file is made full-size at once.", mode=CLUSTER_WIDE
