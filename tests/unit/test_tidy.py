@@ -23,6 +23,9 @@ ENTRY_POINTS = {
 }
 """Modules that nothing imports because people or tools run them."""
 
+LOADED_BY_FOLDER = {"tidelog.broker.handlers": "KEY", "tidelog.protocol.definitions": "DEFINITIONS"}
+"""Packages whose modules are found by listing them -> the name that each of these must define."""
+
 
 def tracked(*patterns: str) -> list[Path]:
     """Files that git knows, or will know once committed."""
@@ -40,6 +43,12 @@ def module_name(path: Path) -> str:
     relative = path.relative_to(ROOT / "src" if "src" in path.relative_to(ROOT).parts[:1] else ROOT).with_suffix("")
     parts = relative.parts[:-1] if relative.name == "__init__" else relative.parts
     return ".".join(parts)
+
+
+def is_found_by_listing(path: Path) -> bool:
+    """Whether a package lists its folder to find this module, which has what the package looks for."""
+    wanted = LOADED_BY_FOLDER.get(module_name(path).rpartition(".")[0])
+    return wanted is not None and re.search(rf"^{wanted}: ", path.read_text(), re.MULTILINE) is not None
 
 
 def test_every_module_says_what_it_is() -> None:
@@ -77,6 +86,7 @@ def test_no_module_is_dead() -> None:
         if path.name not in ("__init__.py", "__main__.py")
         and (name := module_name(path)) not in mentioned
         and name not in ENTRY_POINTS
+        and not is_found_by_listing(path)
     ]
     assert dead == []
 
@@ -97,6 +107,26 @@ def test_the_folder_map_is_true() -> None:
     assert named & expected == expected, f"not in the folder map: {sorted(expected - named)}"
     gone = {name for name in named if not (ROOT / name).is_dir()}
     assert gone == set()
+
+
+def test_the_names_in_the_architecture_exist() -> None:
+    """docs/architecture.md: each file that it names is there, and defines the names in brackets behind it."""
+    text = (ROOT / "docs/architecture.md").read_text()
+    wrong = []
+    for name, bracket in re.findall(r"`([\w/]+(?:/|\.pyx?))`(?:(?:,\s|\s\()((?:`\w+`(?:, |,\n *)?)+))?", text):
+        places = [base / name for base in (ROOT / "src/tidelog", ROOT / "src", ROOT) if (base / name).exists()]
+        if not places:
+            wrong.append(name)
+            continue
+        if places[0].is_dir():
+            continue
+        content = places[0].read_text()
+        wrong += [
+            f"{name}: {word}"
+            for word in re.findall(r"`(\w+)`", bracket)
+            if not re.search(rf"(?:def|class) {word}\b|^\s*{word}\b[^=\n]*=", content, re.MULTILINE)
+        ]
+    assert wrong == []
 
 
 def compatibility_rows() -> dict[str, tuple[str, str]]:
@@ -120,9 +150,8 @@ def test_every_row_of_the_mission_has_a_state() -> None:
 
 def test_every_api_served_is_documented() -> None:
     """The table of APIs in docs/compatibility.md holds exactly the handlers' keys, names and version ranges."""
-    from tidelog.protocol.apis import ApiKey
-
     from tidelog.broker.handlers import load_handlers
+    from tidelog.protocol.apis import ApiKey
 
     text = (ROOT / "docs/compatibility.md").read_text()
     documented = {

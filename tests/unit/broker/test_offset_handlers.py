@@ -123,6 +123,7 @@ def test_a_cold_lookup_waits_for_the_pool(filled: Broker, monkeypatch: pytest.Mo
     assert done.topics[0].partitions[0].offset == 2
 
 
+@pytest.mark.row("R28")
 class TestOffsetForLeaderEpoch:
     """Where epochs end (KIP-101, KIP-279)."""
 

@@ -31,6 +31,7 @@ def create(cluster: Cluster, topic: NewTopic) -> CreatedTopic:
 
 @pytest.mark.row("R05")
 @pytest.mark.row("R23")
+@pytest.mark.row("R30")
 def test_a_topic_is_written_in_kafkas_order() -> None:
     """As captured from 2.8.2's CreateTopics: settings, topic with its id, then partitions and states, fenced."""
     cluster = Cluster(broker(0), broker(1), broker(2))

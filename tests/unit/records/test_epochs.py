@@ -45,6 +45,7 @@ def test_negative_numbers_are_refused() -> None:
             cache((epoch, offset))
 
 
+@pytest.mark.row("R28")
 def test_end_offsets() -> None:
     """Known epochs end where the next begins, the latest at the log's end, unknown ones at the epoch below."""
     epochs = cache((2, 5), (4, 50), (6, 80))
@@ -91,6 +92,7 @@ def test_truncation_from_the_start() -> None:
     assert entries(epochs) == [(4, 90)]
 
 
+@pytest.mark.row("R28")
 def test_the_checkpoint_is_kafkas() -> None:
     """Version, count, one line an entry; read back it is the same."""
     epochs = cache((0, 0), (3, 120))
