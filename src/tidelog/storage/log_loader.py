@@ -105,6 +105,8 @@ def load_log(
         log.truncate_fully(log_start_offset)
     _remove_stray_snapshots(log)
     log.rebuild_producers(now_ms, clean=clean)
+    for segment in log.segments:
+        segment.forget_files()
     return log
 
 

@@ -50,6 +50,7 @@ __all__ = ["LogManager", "LogManagerSettings", "NewLog"]
 
 logger = logging.getLogger(__name__)
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogManagerSettings:
     """Broker-wide settings, milliseconds unless named otherwise; defaults are Kafka's."""

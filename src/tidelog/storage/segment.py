@@ -526,6 +526,12 @@ class Segment:
             if index is not None:
                 index.close()
 
+    def forget_files(self) -> None:
+        """Closes files and lets go of their handles, of a segment whose indexes are written and trimmed: most logs of a
+        broker are idle, and a broker has thousands."""
+        self.release_files()
+        self._log_file = self._offset_index = self._time_index = None
+
     def rename(self, mark: str) -> None:
         """Renames its files to end with `mark` (".deleted"); open descriptors stay valid."""
         for suffix in SEGMENT_SUFFIXES:

@@ -189,6 +189,35 @@ def test_a_full_disk_keeps_what_was_acknowledged(tmp_path: Path) -> None:
     assert [record.offset for record in read_all(again)] == list(range(10))
 
 
+@pytest.mark.parametrize(
+    ("operation", "file"),
+    [
+        ("open", "05.log"),
+        ("open", "05.index"),
+        ("truncate", "05.timeindex"),
+        ("pwrite", "05.snapshot"),
+        ("pwrite", ".index"),
+    ],
+)
+def test_a_full_disk_in_the_middle_of_a_roll_loses_nothing(tmp_path: Path, operation: str, file: str) -> None:
+    """Whatever file of the new segment, or index of the old one, finds no space: with space, the log goes on."""
+    disk = FaultyDisk()
+    size = len(batch(b"." * 100))
+    config = LogConfig(segment_bytes=5 * size, index_interval_bytes=size)
+    manager, log = open_log(tmp_path, disk=disk, config=config)
+    fill(log, 5)
+    disk.fail(operation, file, errno.ENOSPC)
+    with pytest.raises(KafkaError, match="No space left") as refused:
+        fill(log, 1)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert manager.offline_directories == [str(tmp_path)]
+    manager.abandon()
+    again = open_manager(tmp_path, config=config).get(TP)
+    assert again is not None
+    fill(again, 3)
+    assert [record.offset for record in read_all(again)] == list(range(8))
+
+
 def test_too_many_open_files_is_no_failure_of_the_directory(tmp_path: Path) -> None:
     """EMFILE refuses the append, says what to do, and the log serves on."""
     disk = FaultyDisk()
