@@ -5,7 +5,7 @@ Everything here is synchronous and knows no event loop: what must wait for a dev
 
     LogManager          the broker's logs in all its log directories
       LogDirectory      one entry of log.dirs: its lock, meta.properties, checkpoint files, and whether it still works
-        Log             one partition: append, read, truncate, retention
+        Log             one partition: appended to, read, cut at either end; its parts are named in `log`
           Segment       a .log file with its indexes
           ProducerState idempotent and transactional producers, and their snapshots
 """

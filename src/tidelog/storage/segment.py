@@ -541,12 +541,7 @@ class Segment:
             except FileNotFoundError:
                 continue  # A transaction index exists only where something was aborted.
         self.mark += mark
-        if self._log_file is not None:
-            self._log_file.path = self.path(LOG)
-        if self._offset_index is not None:
-            self._offset_index.path = self.path(INDEX)
-        if self._time_index is not None:
-            self._time_index.path = self.path(TIME_INDEX)
+        self._follow_names()
 
     def unlink(self) -> None:
         """Removes its files."""
@@ -560,6 +555,10 @@ class Segment:
     def moved(self, directory: str) -> None:
         """The folder was renamed."""
         self.directory = directory
+        self._follow_names()
+
+    def _follow_names(self) -> None:
+        """Open descriptors stay valid; those opened from now on need the new path."""
         if self._log_file is not None:
             self._log_file.path = self.path(LOG)
         if self._offset_index is not None:
