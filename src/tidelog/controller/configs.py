@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tidelog.config import broker_config, registry, topic_config
@@ -40,11 +41,11 @@ def parse_topic_overrides(configs: Sequence[tuple[str, str | None]]) -> dict[str
 
 def alter_configs(turn: Turn, request: AlterConfigs) -> list[ConfigOutcome]:
     """Each resource by itself: a change is written whole or not at all."""
-    resources = [item.resource for item in request.resources]
+    times = Counter(item.resource for item in request.resources)
     outcomes = []
     for item in request.resources:
         try:
-            if resources.count(item.resource) > 1:
+            if times[item.resource] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             _check_resource(turn, item.resource)
             values = _new_values(turn, item)

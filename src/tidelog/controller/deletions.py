@@ -7,6 +7,7 @@ who waits for the answer) is transient: a new controller asks all replicas again
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -52,7 +53,8 @@ class Deletions:
 
     def request(self, turn: Turn, request_id: int, request: DeleteTopics) -> None:
         """Begins deletions; the answer is given when the last one ends."""
-        outcomes = [self._check(turn, reference, request) for reference in request.topics]
+        times = Counter(request.topics)
+        outcomes = [self._check(turn, reference, times[reference]) for reference in request.topics]
         doomed = [outcome.name for outcome in outcomes if outcome.error is ErrorCode.NONE and outcome.name is not None]
         for name in doomed:
             if name not in turn.state.deleting:
@@ -98,13 +100,13 @@ class Deletions:
             self._finish(turn, topic)
         self._answer(turn)
 
-    def _check(self, turn: Turn, reference: TopicReference, request: DeleteTopics) -> DeletedTopic:
+    def _check(self, turn: Turn, reference: TopicReference, times: int) -> DeletedTopic:
         name, topic_id = reference.name, reference.topic_id
         if name is not None and topic_id != ZERO_TOPIC_ID:
             error, message = ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
         elif name is None and topic_id == ZERO_TOPIC_ID:
             error, message = ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified."
-        elif sum(other == reference for other in request.topics) > 1:
+        elif times > 1:
             kind = "id" if name is None else "name"
             error, message = ErrorCode.INVALID_REQUEST, f"Duplicate topic {kind}."
         elif name is None and (found := turn.state.image.topic_by_id(topic_id)) is None:

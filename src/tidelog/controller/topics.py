@@ -6,6 +6,7 @@ Codes and sentences are those of Kafka 4.x's controller; the writes are those of
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -60,15 +61,14 @@ class _Plan:
 
 def create_topics(turn: Turn, request: CreateTopics) -> list[CreatedTopic]:
     """Checks every topic by itself, then makes all that may be made in one batch."""
-    names = [topic.name for topic in request.topics]
-    repeated = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
+    times = Counter(topic.name for topic in request.topics)
     collisions = {collision_key(name): name for name in turn.state.image.topics}
     outcomes: list[CreatedTopic] = []
     plans: list[_Plan] = []
     new_partitions = 0
     for topic in request.topics:
         try:
-            if topic.name in repeated:
+            if times[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             _check_name(turn, topic.name, collisions)
             overrides = parse_topic_overrides(topic.configs)
@@ -197,13 +197,13 @@ def _check_replicas(turn: Turn, replicas: Sequence[int], replication_factor: int
 
 def grow_topics(turn: Turn, request: CreatePartitions) -> list[TopicOutcome]:
     """Adds partitions to topics, each topic by itself."""
-    names = [topic.name for topic in request.topics]
+    times = Counter(topic.name for topic in request.topics)
     outcomes: list[TopicOutcome] = []
     grown: list[tuple[TopicImage, Assignment]] = []
     new_partitions = 0
     for topic in request.topics:
         try:
-            if names.count(topic.name) > 1:
+            if times[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             image, added = _growth(turn, topic)
             new_partitions += len(added)
