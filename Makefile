@@ -20,14 +20,17 @@ $(BIN)/python:
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 
 # One stamp for what the demo needs, one for what development needs: a second run finds them and needs no network.
+# pip does not compile what it installs editable; where PYTHONDONTWRITEBYTECODE is set, every start would compile it all.
 $(VENV)/.demo: $(BIN)/python $(BUILD_INPUTS)
 	@echo "Installing tidelog and what the demo needs into $(VENV) (once; PySpark is the largest part)..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python $(BUILD_INPUTS)
 	@echo "Installing tidelog and what development needs into $(VENV) (once)..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all]' --group dev
+	@$(BIN)/python -m compileall -q src
 	@touch $@ $(VENV)/.demo
 
 venv: $(VENV)/.dev ## Install everything that development needs into .venv.

@@ -74,9 +74,16 @@ def tidelog_broker(directory: str, *, soft_files: int | None = None) -> Iterator
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft_files, hard))
 
     command = [str(Path(sys.executable).parent / "tidelog"), "start", "--data", directory, "--port", str(port)]
+    # Installed packages have bytecode; a checkout whose sources are compiled at every start would be another program.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     started = time.monotonic()
     process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, preexec_fn=limit_files
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=limit_files,
+        env=environment,
     )
     try:
         until_answered(port, process)
