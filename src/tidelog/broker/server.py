@@ -78,11 +78,13 @@ class Server:
         self.shell = shell
         self.monotonic_ms = clock.monotonic_ms
         self.request_bytes_max = config.socket_request_max_bytes
+        self.send_buffer_bytes = config.socket_send_buffer_bytes
         self.configure()
         self.budget = ByteBudget(self.request_bytes_max, cast(int, config.get("queued.max.request.bytes")), shell.soon)
         self.buffer = bytearray(RECEIVE_BUFFER_SIZE)
         self.view = memoryview(self.buffer)
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
+        """Oldest first: a set's order would differ from run to run, and a simulation could not be replayed."""
         self._connections_by_address: dict[str, int] = {}
         self._connection_ids = 0
         self._unread: dict[Connection, int] = {}
@@ -138,12 +140,12 @@ class Server:
         if count >= count_max:
             return f"max.connections.per.ip={count_max} is reached"
         self._connections_by_address[address] = count + 1
-        self.connections.add(connection)
+        self.connections[connection] = None
         return None
 
     def dismiss(self, connection: Connection, address: str) -> None:
         """A connection that was admitted is gone."""
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         self._unread.pop(connection, None)
         count = self._connections_by_address.get(address, 0) - 1
         if count > 0:
@@ -538,7 +540,11 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
                 return
             outbox = self._outbox = Outbox(
-                self._transport, self._server.shell, self._drained, lambda error: self.close(str(error), abort=True)
+                self._transport,
+                self._server.shell,
+                self._drained,
+                lambda error: self.close(str(error), abort=True),
+                send_buffer_bytes=self._server.send_buffer_bytes,
             )
             outbox.transport_paused = self._write_paused
         outbox.send(chunks)

@@ -54,12 +54,20 @@ class Owner:
 class Sender(asyncio.Protocol):
     """The sending side: an outbox on a transport, as a connection has it."""
 
+    SEND_BUFFER_BYTES = 0
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
         self.shell = LoopShell()
         self.failures: list[Exception] = []
         self.drained = 0
-        self.outbox = Outbox(transport, self.shell, self.on_drained, self.failures.append)  # type: ignore[arg-type]
+        self.outbox = Outbox(
+            transport,  # type: ignore[arg-type]
+            self.shell,  # type: ignore[arg-type]
+            self.on_drained,
+            self.failures.append,
+            send_buffer_bytes=self.SEND_BUFFER_BYTES,
+        )
         transport.set_write_buffer_limits(high=64 << 10)  # type: ignore[attr-defined]
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -119,12 +127,13 @@ SHAPES = {
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("cold", [False, True])
+@pytest.mark.parametrize(("cold", "send_buffer"), [(False, 0), (True, 0), (False, 5_000)])
 def test_every_byte_arrives_in_order(
-    file: Any, monkeypatch: pytest.MonkeyPatch, loop: str, shape: str, cold: bool
+    file: Any, monkeypatch: pytest.MonkeyPatch, loop: str, shape: str, cold: bool, send_buffer: int
 ) -> None:
-    """Small and large ranges, warm and cold, between bytes: all comes as it was queued."""
+    """Small and large ranges, warm and cold, between bytes: all comes as it was queued, even piece by piece."""
     owner = Owner()
+    monkeypatch.setattr(Sender, "SEND_BUFFER_BYTES", send_buffer)
     if cold:
         monkeypatch.setattr(type(file), "probe", lambda self, size, offset: None)
 
@@ -183,6 +192,39 @@ def test_nothing_is_read_before_the_client_takes_it(file: Any, monkeypatch: pyte
 
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
         runner.run(main())
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_the_client_is_not_woken_for_the_head_of_an_answer(
+    file: Any, monkeypatch: pytest.MonkeyPatch, loop: str
+) -> None:
+    """Once ranges go by sendfile, what precedes one says that more follows, and a small answer is one call."""
+    owner = Owner()
+    calls: list[tuple[int, int]] = []
+    sendmsg = socket.socket.sendmsg
+
+    def recorded(self: socket.socket, buffers: Any, ancillary: Any, flags: int) -> int:
+        calls.append((sum(map(len, buffers)), flags))
+        return sendmsg(self, buffers, ancillary, flags)
+
+    async def main() -> None:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        _, sender = await asyncio.get_running_loop().create_connection(Sender, sock=ours)
+        reader, writer = await asyncio.open_connection(sock=theirs)
+        for shape in ([-20, 100_000, -5], [-20, 100_000, -5], [-20, 1000, -7, 3000, -5]):
+            chunks, expected = chunks_of(file, owner, shape)
+            sender.outbox.send(chunks)
+            assert await reader.readexactly(len(expected)) == expected
+            monkeypatch.setattr(socket.socket, "sendmsg", recorded)  # After the first, which leaves the transport.
+        sender.transport.close()
+        writer.close()
+        await writer.wait_closed()
+
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        runner.run(main())
+    assert calls == [(20, socket.MSG_MORE), (5, 0), (4032, 0)]
+    assert owner.references == 0
 
 
 @pytest.mark.parametrize("loop", LOOPS)

@@ -116,9 +116,8 @@ SETTINGS: Final = (
         "socket.send.buffer.bytes",
         INT,
         102_400,
-        "SO_SNDBUF of the broker's sockets; the operating system sizes it here.",
+        "SO_SNDBUF of connections that fetch; -1: the operating system sizes it, as it does for all others.",
         importance=HIGH,
-        effect=ACCEPTED,
     ),
     Setting(
         "socket.receive.buffer.bytes",
