@@ -34,6 +34,7 @@ from tidelog.controller.events import (
     Elected,
     Event,
     Fence,
+    LogDirectoryFailed,
     ReplicasFailed,
     ReplicasStopped,
     Request,
@@ -195,6 +196,11 @@ class ControllerDriver:
         answer.add_done_callback(lambda _: expiry.cancel())
         self._term.submit(_Pending(self._next_request_id, request, answer))
         return answer
+
+    def log_directory_failed(self) -> None:
+        """A log directory of this broker went offline: the controller asks it about its replicas."""
+        if self._term is not None:
+            self._term.post(LogDirectoryFailed(self._registration.id))
 
     def set_settings(self, settings: ControllerSettings) -> None:
         """Replaces what dynamic settings have changed."""

@@ -385,6 +385,8 @@ class Runtime:
             return
         logger.error("log directory offline: path=%s", path)
         self._node.directory_failed()
+        if self._driver is not None:
+            self._driver.log_directory_failed()
 
     def _fail(self, reason: str) -> None:
         logger.critical("broker stops: %s", reason)

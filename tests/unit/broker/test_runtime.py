@@ -5,6 +5,7 @@ import os
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -149,6 +150,31 @@ def test_hostile_connections_leave_the_broker_in_order(cluster: Cluster, caplog:
                     pass
     create(cluster.bootstrap, "t")
     assert not [record for record in caplog.records if record.name.startswith("tidelog")]
+
+
+def test_a_failed_directory_loses_its_leaderships(tmp_path: Path) -> None:
+    """Its partitions have no leader and an offline replica, as in Kafka; the others go on; a restart brings it back."""
+    log_dirs = f"{tmp_path}/a,{tmp_path}/b"
+    with Cluster({"log.dirs": log_dirs}, data=str(tmp_path)) as cluster:
+        admin = create(cluster.bootstrap, "t", partitions=2)
+
+        def fail_directory_of(partition: int) -> None:
+            logs = cluster.runtime.node.logs
+            (directory,) = [one for one in logs.directories if ("t", partition) in one.logs]
+            directory.failed(OSError(5, "Input/output error"), "testing")
+
+        def leaders() -> list[int]:
+            topic = admin.list_topics("t", timeout=10).topics["t"]
+            return [topic.partitions[index].leader for index in sorted(topic.partitions)]
+
+        assert leaders() == [0, 0]
+        cluster.call(fail_directory_of, 1)
+        deadline = time.monotonic() + 10
+        while leaders() != [0, -1]:
+            assert time.monotonic() < deadline, leaders()
+        assert send(cluster.bootstrap, "t", [b"goes on"]) == []
+        cluster.restart()
+        assert leaders() == [0, 0]
 
 
 def test_nothing_stays_behind(cluster: Cluster) -> None:
