@@ -1,42 +1,106 @@
-"""prebuilt requests"""
-import struct, os, json, sys
+"""Makes the requests that `lg` sends: Produce of six shapes, and Fetch with three limits.
+
+    python mkreq.py [DIR]
+
+DIR (`requests`) gets a file a request, and `meta.json` with what `lg` must know of each: where partition and offset
+stand.
+"""
+
+import json
+import os
+import struct
+import sys
+from pathlib import Path
+
 import fastcrc
-def uv(n):
-    o=bytearray()
-    while n>0x7f: o.append((n&0x7f)|0x80); n>>=7
-    o.append(n); return bytes(o)
-def zz(n): return uv((n<<1)^(n>>63))
-def record(i,val):
-    b=b'\0'+zz(0)+zz(i)+zz(-1)+zz(len(val))+val+zz(0)
-    return zz(len(b))+b
-def batch(nrec,vsize,rnd=True):
-    recs=b''.join(record(i,os.urandom(vsize)) for i in range(nrec))
-    body=struct.pack('>hiqqqhii',0,nrec-1,1700000000000,1700000000000,-1,-1,-1,nrec)+recs
-    crc=fastcrc.crc32.iscsi(body)
-    return struct.pack('>qiibI',0,len(body)+9,-1,2,crc)+body
-def produce(topic,b,ver=10,client=b'lg',acks=1):
-    t=topic.encode()
-    h=struct.pack('>hhih',0,ver,7,len(client))+client+b'\0'
-    h+=b'\0'+struct.pack('>hi',acks,30000)+b'\x02'+uv(len(t)+1)+t+b'\x02'
-    poff=len(h)+4
-    h+=struct.pack('>i',0)+uv(len(b)+1)
-    r=h+b+b'\0\0\0'
-    return struct.pack('>i',len(r))+r, poff
-def fetch(topic,ver=12,client=b'lg',pmax=1<<20,maxb=50<<20,minb=1,wait=0):
-    t=topic.encode()
-    h=struct.pack('>hhih',1,ver,7,len(client))+client+b'\0'
-    h+=struct.pack('>iiiibii',-1,wait,minb,maxb,0,0,-1)+b'\x02'+uv(len(t)+1)+t+b'\x02'
-    poff=len(h)+4
-    h+=struct.pack('>ii',0,-1); ooff=len(h)+4
-    h+=struct.pack('>qiqi',0,-1,-1,pmax)+b'\0'+b'\0'+b'\x01'+b'\x01'+b'\0'
-    fix=4+4+1+4+2+4+1+1+len(t)+1+4+2
-    return struct.pack('>i',len(h))+h,poff,ooff,fix
-def main():
-    d=sys.argv[1] if len(sys.argv)>1 else 'requests'; os.makedirs(d,exist_ok=True); meta={}
-    for name,n,v in (('s100x1',1,100),('s100x10k',9300,100),('s1kx1000',1000,1024),('s1kx15',15,1024),('s100x150',150,100),('s1kx1',1,1024)):
-        b=batch(n,v); r,po=produce('t',b); open(f'{d}/{name}','wb').write(r)
-        meta[name]=dict(poff=po,batch=len(b),recs=n,payload=n*v,req=len(r))
-    for pm in (1<<20,4<<20,16<<10*2):
-        r,po,oo,fix=fetch('t',pmax=pm); open(f'{d}/f{pm}','wb').write(r); meta[f'f{pm}']=dict(poff=po,ooff=oo,fix=fix)
-    json.dump(meta,open(d+'/meta.json','w'),indent=1); print(json.dumps(meta))
-if __name__=='__main__': main()
+
+CLIENT = b"lg"
+TOPIC = b"t"
+TIMESTAMP = 1_700_000_000_000
+SHAPES = (
+    ("s100x1", 1, 100),
+    ("s100x10k", 9300, 100),
+    ("s1kx1000", 1000, 1024),
+    ("s1kx15", 15, 1024),
+    ("s100x150", 150, 100),
+    ("s1kx1", 1, 1024),
+)
+"""Name, records, bytes of a value."""
+FETCH_LIMITS = (1 << 20, 4 << 20, 16 << 20)
+
+
+def unsigned(number: int) -> bytes:
+    """A variable-length integer."""
+    out = bytearray()
+    while number > 0x7F:
+        out.append((number & 0x7F) | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def zigzag(number: int) -> bytes:
+    return unsigned((number << 1) ^ (number >> 63))
+
+
+def record(index: int, value: bytes) -> bytes:
+    body = b"\0" + zigzag(0) + zigzag(index) + zigzag(-1) + zigzag(len(value)) + value + zigzag(0)
+    return zigzag(len(body)) + body
+
+
+def batch(records: int, value_bytes: int) -> bytes:
+    """A record batch of random values, which no codec would shrink."""
+    section = b"".join(record(index, os.urandom(value_bytes)) for index in range(records))
+    body = struct.pack(">hiqqqhii", 0, records - 1, TIMESTAMP, TIMESTAMP, -1, -1, -1, records) + section
+    return struct.pack(">qiibI", 0, len(body) + 9, -1, 2, fastcrc.crc32.iscsi(body)) + body
+
+
+def header(key: int, version: int) -> bytes:
+    return struct.pack(">hhih", key, version, 7, len(CLIENT)) + CLIENT + b"\0"
+
+
+def topic() -> bytes:
+    return b"\x02" + unsigned(len(TOPIC) + 1) + TOPIC + b"\x02"
+
+
+def produce(data: bytes) -> tuple[bytes, int]:
+    """A Produce v10 request with acks=1, and where its partition stands."""
+    start = header(0, 10) + b"\0" + struct.pack(">hi", 1, 30_000) + topic()
+    request = start + struct.pack(">i", 0) + unsigned(len(data) + 1) + data + b"\0\0\0"
+    return struct.pack(">i", len(request)) + request, len(start) + 4
+
+
+def fetch(partition_bytes_max: int) -> tuple[bytes, int, int, int]:
+    """A Fetch v12 request, where partition and offset stand, and the fixed bytes before an answer's records."""
+    start = header(1, 12) + struct.pack(">iiiibii", -1, 0, 1, 50 << 20, 0, 0, -1) + topic()
+    before_offset = start + struct.pack(">ii", 0, -1)
+    request = before_offset + struct.pack(">qiqi", 0, -1, -1, partition_bytes_max) + b"\0\0\x01\x01\0"
+    fixed = 4 + 4 + 1 + 4 + 2 + 4 + 1 + 1 + len(TOPIC) + 1 + 4 + 2
+    return struct.pack(">i", len(request)) + request, len(start) + 4, len(before_offset) + 4, fixed
+
+
+def main() -> None:
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "requests")
+    folder.mkdir(parents=True, exist_ok=True)
+    meta: dict[str, dict[str, int]] = {}
+    for name, records, value_bytes in SHAPES:
+        data = batch(records, value_bytes)
+        request, partition_at = produce(data)
+        (folder / name).write_bytes(request)
+        meta[name] = {
+            "poff": partition_at,
+            "batch": len(data),
+            "recs": records,
+            "payload": records * value_bytes,
+            "req": len(request),
+        }
+    for limit in FETCH_LIMITS:
+        request, partition_at, offset_at, fixed = fetch(limit)
+        (folder / f"f{limit}").write_bytes(request)
+        meta[f"f{limit}"] = {"poff": partition_at, "ooff": offset_at, "fix": fixed}
+    (folder / "meta.json").write_text(json.dumps(meta, indent=1))
+    print(json.dumps(meta))
+
+
+if __name__ == "__main__":
+    main()

@@ -2,8 +2,8 @@
 
     python -m tests.vectors.run [DIR]
 
-DIR defaults to $TIDELOG_VECTORS, then to the project's copy. Every family that is found in DIR runs; a family whose files
-are absent is named and skipped. The last line is `N passed, N failed`, and the exit code is 1 when a case failed.
+DIR defaults to $TIDELOG_VECTORS, then to the project's copy. Every family that is found in DIR runs; a family whose
+files are absent is named and skipped. The last line is `N passed, N failed`, and the exit code is 1 when a case failed.
 """
 
 from __future__ import annotations

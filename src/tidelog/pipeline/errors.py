@@ -5,13 +5,13 @@ class PipelineError(Exception):
     """Anything that this package raises by itself."""
 
 
-class JavaMissing(PipelineError):
+class JavaMissing(PipelineError):  # noqa: N818 - it says what is wrong
     """Spark needs a Java that is not there, or is too old."""
 
 
-class TableMismatch(PipelineError):
+class TableMismatch(PipelineError):  # noqa: N818 - it says what is wrong
     """The table at the path is not the one that this topic and these options would write."""
 
 
-class UnparsableRecord(PipelineError):
+class UnparsableRecord(PipelineError):  # noqa: N818 - it says what is wrong
     """A record's value is not what `value json` and the table's columns promise."""

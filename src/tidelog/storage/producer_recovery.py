@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tidelog.model.errors import KafkaError
+from tidelog.records.errors import InvalidBatch
 from tidelog.storage.append import end_of_transaction
 from tidelog.storage.errors import CorruptFile
 from tidelog.storage.file_names import DELETED, SNAPSHOT, parse_segment_file, segment_file
@@ -192,9 +193,16 @@ def load_snapshot(
 
 
 def _scan(producers: ProducerState, segment: Segment, start: int) -> None:
-    """Applies the segment's batches from `start` on."""
-    first = segment.find(start) if start > segment.base_offset else None
-    for found in segment.headers(0 if first is None else first.position):
-        header = found.header
-        if header.last_offset >= start and header.producer_id >= 0:
-            apply_batch(producers, header, segment.batch_bytes(found) if header.is_control else None)
+    """Applies the segment's batches from `start` on.
+
+    A damaged batch, below the recovery point where nobody looked for it, ends that: producers behind it are unknown and
+    may begin anew, which is better than a broker that does not start.
+    """
+    try:
+        first = segment.find(start) if start > segment.base_offset else None
+        for found in segment.headers(0 if first is None else first.position):
+            header = found.header
+            if header.last_offset >= start and header.producer_id >= 0:
+                apply_batch(producers, header, segment.batch_bytes(found) if header.is_control else None)
+    except InvalidBatch as damage:
+        logger.warning("producers_incomplete segment=%s reason=%s", segment.log_file.path, damage)

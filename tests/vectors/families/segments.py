@@ -41,7 +41,8 @@ def cases(directory: str) -> Iterator[tuple[str, Callable[[], None]]]:
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary)
         with tarfile.open(Path(directory) / FILES[0]) as archive:
-            archive.extractall(root, filter="data")
+            # The filter came with 3.11.4; these archives are ours.
+            archive.extractall(root, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
         expected: dict[str, Any] = json.loads((root / "expected.json").read_text())
         for name, partition in expected.items():
             yield (

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.METADATA
 VERSIONS: Final = Versions(0, 13)
 
+NULL_NAMES_FROM: Final = 12
+
 
 def handle(
     node: Node, context: RequestContext, request: messages.MetadataRequest
@@ -108,7 +110,9 @@ def _asked_topic(
     if name is None:
         known = image.topic_by_id(topic_id)
         if known is None or not authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, known.name):
-            return _failed(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+            # Before version 12 an answer cannot do without a name.
+            nameless = None if context.api_version >= NULL_NAMES_FROM else ""
+            return _failed(nameless, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
         return _topic(node, context, known, operations)
     if invalid_topic_name_reason(name) is not None:
         return _failed(name, ZERO_TOPIC_ID, ErrorCode.INVALID_TOPIC_EXCEPTION)
