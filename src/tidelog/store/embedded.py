@@ -206,6 +206,12 @@ class EmbeddedStore:
             except PersistenceFailed as failure:
                 self._fail(failure)
                 return
+            except Exception as error:
+                # Not foreseen, but the same to those who wait: what they were promised will never be durable.
+                unforeseen = PersistenceFailed(f"a commit ended with {error!r}")
+                unforeseen.__cause__ = error
+                self._fail(unforeseen)
+                return
             self._durable_zxid = group.zxid
             while self._waiting and self._waiting[0].zxid <= self._durable_zxid:
                 self._waiting.popleft().deliver()

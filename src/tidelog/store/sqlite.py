@@ -12,6 +12,7 @@ process out.
 from __future__ import annotations
 
 import asyncio
+import errno
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -29,6 +30,17 @@ FORMAT: Final = 1
 """Of the tables; a store of another format is refused."""
 PAGE_CACHE_KIB: Final = 256
 """The tree is in memory already; SQLite needs pages only while it writes."""
+
+_REFUSALS: Final = {
+    sqlite3.SQLITE_FULL: errno.ENOSPC,
+    sqlite3.SQLITE_READONLY: errno.EROFS,
+    sqlite3.SQLITE_CANTOPEN: errno.EACCES,
+    sqlite3.SQLITE_PERM: errno.EACCES,
+    sqlite3.SQLITE_IOERR: errno.EIO,
+}
+"""What the disk, and not the content of the file, makes SQLite say, as the system's errors."""
+_PRIMARY: Final = 0xFF
+"""Mask of the primary code in one of SQLite's extended codes."""
 
 _SCHEMA: Final = """
 CREATE TABLE nodes (
@@ -56,7 +68,7 @@ class SqlitePersistence:
         self._thread: ThreadPoolExecutor | None = None
 
     def load(self) -> Snapshot:
-        """Opens, locks and reads the whole store. OSError when the directory cannot be made or written."""
+        """Opens, locks and reads the whole store. OSError when the disk does not let it be made, opened or written."""
         self._disk.make_directories(self._directory)
         self._lock = self._take_lock()
         try:
@@ -64,6 +76,9 @@ class SqlitePersistence:
             return self._read(self._connection)
         except sqlite3.Error as error:
             self._release()
+            number = _REFUSALS.get(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & _PRIMARY)
+            if number is not None:
+                raise OSError(number, str(error), self._path) from error
             raise StoreCorrupt(
                 f"{self._path} cannot be read as a metadata store ({error}). Restore it, with its -wal file, from a "
                 "backup; or move it away to begin with an empty cluster (the partitions' logs are kept elsewhere)."

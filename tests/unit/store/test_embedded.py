@@ -48,7 +48,7 @@ class SlowDisk(MemoryPersistence):
         super().__init__()
         self.groups: list[Changes] = []
         self.gate = asyncio.Event()
-        self.failure: PersistenceFailed | None = None
+        self.failure: Exception | None = None
 
     async def commit(self, changes: Changes) -> None:
         self.groups.append(changes)
@@ -160,6 +160,27 @@ def test_a_failed_commit_ends_the_store() -> None:
         await client.close()
         await store.close()
         assert "/a" not in disk.committed.nodes
+
+    run(scenario)
+
+
+def test_a_commit_that_breaks_unexpectedly_ends_the_store_too() -> None:
+    """Nobody waits for ever: whatever goes wrong in a commit, the store fails as a whole and says so."""
+
+    async def scenario() -> None:
+        disk = SlowDisk()
+        disk.gate.set()
+        told: list[PersistenceFailed] = []
+        store = EmbeddedStore(disk, FakeClock(), Counting(), told.append)
+        store.start()
+        client = await LocalStore.connect(store)
+        disk.failure = OverflowError("Python int too large")
+        async with asyncio.timeout(5):
+            with pytest.raises(ConnectionLoss, match=r"OverflowError.*Python int too large"):
+                await client.create("/a")
+        assert len(told) == 1
+        await client.close()
+        await store.close()
 
     run(scenario)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import sqlite3
 from pathlib import Path
 
@@ -69,6 +70,42 @@ def test_garbage_is_a_clear_error(tmp_path: Path, content: bytes) -> None:
     for _ in range(2):
         with pytest.raises(StoreCorrupt, match=r"store\.db cannot be read as a metadata store .* Restore it"):
             persistence(tmp_path).load()
+
+
+def test_a_file_that_cannot_be_opened_is_not_called_damaged(tmp_path: Path) -> None:
+    """Nobody should move a store away, or restore an old one, for want of a permission: that is an OSError."""
+    (tmp_path / "store" / "store.db").mkdir(parents=True)
+    with pytest.raises(OSError, match=r"unable to open database file.*store\.db"):
+        persistence(tmp_path).load()
+
+
+@pytest.mark.parametrize(
+    ("code", "number"),
+    [
+        (sqlite3.SQLITE_FULL, errno.ENOSPC),
+        (sqlite3.SQLITE_READONLY, errno.EROFS),
+        (sqlite3.SQLITE_IOERR_FSYNC, errno.EIO),
+    ],
+)
+def test_a_full_or_failing_disk_is_not_called_a_damaged_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, number: int
+) -> None:
+    """What the disk refuses at the start keeps its meaning, names the file, and leaves the lock free."""
+
+    def refuse(store: SqlitePersistence) -> None:
+        error = sqlite3.OperationalError("the disk said no")
+        error.sqlite_errorcode = code
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqlitePersistence, "_open", refuse)
+        with pytest.raises(OSError, match="the disk said no") as refusal:
+            persistence(tmp_path).load()
+    assert refusal.value.errno == number
+    assert refusal.value.filename == str(tmp_path / "store" / "store.db")
+    store = persistence(tmp_path)
+    assert store.load() == Snapshot()
+    asyncio.run(store.close())
 
 
 def test_damaged_pages_are_found_at_the_start(tmp_path: Path) -> None:
