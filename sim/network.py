@@ -46,9 +46,9 @@ class SimulatedNetwork:
     def host(self, name: str) -> Host:
         return Host(self, name)
 
-    def arrival(self) -> float:
+    def arrival(self, random: SeededRandom | None = None) -> float:
         """When something sent now arrives."""
-        return max(self.loop.time(), self._held_until) + self.random.between(*self.delay)
+        return max(self.loop.time(), self._held_until) + (random or self.random).between(*self.delay)
 
     def hold(self, seconds: float) -> None:
         """Nothing arrives for a while: a partition that heals before TCP gives up."""
@@ -160,6 +160,8 @@ class SimulatedTransport(asyncio.Transport):
         self.network = network
         self.name = name
         self.context = context
+        self._random = network.random.stream(name)
+        """Of this end alone: a broker that closes all its connections does so in no particular order."""
         self._loop = network.loop
         self._protocol: asyncio.BaseProtocol = asyncio.BaseProtocol()
         self._closing = False
@@ -185,7 +187,7 @@ class SimulatedTransport(asyncio.Transport):
             return
         self.network.trace.record("sent", self.name, len(view), crc32(view))
         self._under_way += len(view)
-        pieces = 1 + self.network.random.below(3)
+        pieces = 1 + self._random.below(3)
         size = max(len(view) // pieces + 1, 1)
         for start in range(0, len(view), size):
             self._at_peer(self._next_arrival(), self.peer.arrived, view[start : start + size])
@@ -195,7 +197,7 @@ class SimulatedTransport(asyncio.Transport):
 
     def _next_arrival(self) -> float:
         """Later than that of everything sent before: timers of the same instant have no order."""
-        self._last_arrival = max(self._last_arrival + 1e-9, self.network.arrival())
+        self._last_arrival = max(self._last_arrival + 1e-9, self.network.arrival(self._random))
         return self._last_arrival
 
     def _at_peer(self, when: float, callback: Callable[..., object], *arguments: Any) -> None:
@@ -277,13 +279,13 @@ class SimulatedTransport(asyncio.Transport):
     def abort(self) -> None:
         if not self._lost:
             self._closing = True
-            self._at_peer(self.network.arrival(), self.peer.was_reset)
+            self._at_peer(self.network.arrival(self._random), self.peer.was_reset)
             self._loop.call_soon(self._lose, None, context=self.context)
 
     def vanish(self) -> None:
         """Its process is dead: it is told nothing, the other end of a reset."""
         self._forget()
-        self._at_peer(self.network.arrival(), self.peer.was_reset)
+        self._at_peer(self.network.arrival(self._random), self.peer.was_reset)
 
     def ended(self) -> None:
         """The other end has closed, after everything that it wrote."""
