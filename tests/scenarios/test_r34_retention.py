@@ -22,7 +22,7 @@ def now_ms() -> int:
 
 
 def test_by_time_the_files_wait_as_deleted(broker: Cluster) -> None:
-    """Segments whose newest record is too old are renamed, their snapshots as well, and no reader sees them any more."""
+    """Segments whose newest record is too old are renamed, and no reader sees them any more."""
     topic = topic_name("waits")
     create(broker, topic, segment_bytes=1500, retention_ms=-1, file_delete_delay_ms=HOUR_MS)
     assert not send(broker, topic, [bytes(1000)] * 3, timestamp_ms=START_MS)

@@ -113,6 +113,12 @@ def test_an_expansion_continues_the_creation() -> None:
 
 
 @pytest.mark.row("R10")
+def test_where_the_first_leader_is_gone_the_next_higher_id_is_the_start() -> None:
+    """Partition 0's leader was broker 1; without it the order goes on from broker 2."""
+    assert expand("t", {0: [1], 1: [2]}, brokers(0, 2, 3), 4, random=Drawn()) == {2: [0], 3: [2]}
+
+
+@pytest.mark.row("R10")
 def test_brokers_in_any_order_give_one_order() -> None:
     """The document's defect: created over [1, 0, 2] and expanded over [0, 1, 2]; here both see the same list."""
     live = brokers(1, 0, 2)
