@@ -1,6 +1,6 @@
 """Spark on two cores: `format("tidelog")` and `tidelog table` beside the official Kafka connector, on the same brokers.
 
-    python bench/spark.py [--kafka DIR] [--records 2000000] [--rounds 3]
+    python bench/spark.py [--kafka DIR] [--records 5000000] [--rounds 3]
 
 Each side runs in a process of its own, with the same Spark settings, on the same topics: 100 B values, and a fifth as
 many of 1 KB. The connector (4.2.0, there is none for Spark 4.3 yet) runs on PySpark 4.2.0 in a virtual environment of
@@ -49,7 +49,7 @@ def rows_of(topic: str, records: int) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kafka", type=Path, help="folder with Apache Kafka's jars")
-    parser.add_argument("--records", type=int, default=2_000_000, help="of 100 B (%(default)s)")
+    parser.add_argument("--records", type=int, default=5_000_000, help="of 100 B (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--side", choices=("tidelog", "connector"), help=argparse.SUPPRESS)
     parser.add_argument("--bootstrap", help=argparse.SUPPRESS)
@@ -95,7 +95,8 @@ def connector_environment() -> tuple[Path, Path] | None:
     if not (shutil.which("mvn") and shutil.which("java")):
         print("The official connector is left out: it needs a JDK 17 and mvn.")
         return None
-    folder, jars = WORK / "connector-venv", WORK / "connector-jars"
+    # Maven takes relative folders as relative to its pom.xml.
+    folder, jars = WORK.absolute() / "connector-venv", WORK.absolute() / "connector-jars"
     python = folder / "bin" / "python"
     try:
         if not python.exists():
@@ -109,7 +110,7 @@ def connector_environment() -> tuple[Path, Path] | None:
     except (OSError, subprocess.SubprocessError) as error:
         print(f"The official connector is left out: {error}")
         return None
-    return python.absolute(), jars.absolute()
+    return python, jars
 
 
 def fill(bootstrap: str, records: int) -> None:
@@ -191,7 +192,11 @@ def measure(arguments: argparse.Namespace) -> None:
 
     scratch = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
     builder = SparkSession.builder.master("local[2]").appName("bench").config("spark.driver.memory", "2g")
-    builder = builder.config("spark.ui.enabled", "false").config("spark.local.dir", str(scratch / "local"))
+    builder = (
+        builder.config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.local.dir", str(scratch / "local"))
+    )
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     if arguments.jars:
         builder = builder.config(

@@ -1,16 +1,32 @@
-"""The kernel's columns as Arrow record batches, without a copy: Arrow wraps the buffers that the kernel filled."""
+"""The kernel's columns as Arrow record batches, without a copy: Arrow wraps the buffers that the kernel filled.
+
+Spark compares Arrow schemas exactly: no large_binary, no dictionary, microseconds in UTC, columns in order.
+"""
 
 from collections.abc import Sequence
+from typing import Final
 
 import pyarrow as pa
 
-from pyspark_tidelog.schema import HEADER, TIMESTAMP, arrow_schema
 from tidelog.records.columns import BinaryColumn, Column, Columns, HeadersColumn
 
-MICROSECONDS = 1000
+TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+_ARROW_TYPES: Final = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": TIMESTAMP,
+    "timestampType": pa.int32(),
+    "headers": pa.list_(pa.field("element", HEADER)),
+}
+
+MICROSECONDS: Final = 1000
 """The `timestamp_scale` that `record_batch` expects: Kafka has milliseconds, Spark microseconds."""
 
-_DECODED = {
+_DECODED: Final = {
     "key": Column.KEY,
     "value": Column.VALUE,
     "offset": Column.OFFSET,
@@ -18,6 +34,11 @@ _DECODED = {
     "timestampType": Column.TIMESTAMP_TYPE,
     "headers": Column.HEADERS,
 }
+
+
+def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+    """The schema of the Arrow batches that Spark accepts for `spark_schema(columns)`."""
+    return pa.schema([pa.field(name, _ARROW_TYPES[name]) for name in columns])
 
 
 def decoded_columns(names: Sequence[str]) -> Column:

@@ -1,12 +1,15 @@
 """`spark.read.format("tidelog")`: offsets are resolved once, when the read is planned, and shared out to tasks."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_tidelog.offsets import OffsetRange, split_ranges
 from pyspark_tidelog.options import SourceOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class RangePartition(InputPartition):
@@ -35,12 +38,12 @@ class TidelogBatchReader(DataSourceReader):
         )
         return [RangePartition(piece) for piece in pieces]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Arrow batches of one range. Spark makes up an empty partition where a plan has none."""
         return read_partition(self._options, partition)
 
 
-def read_partition(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def read_partition(options: SourceOptions, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
     """What both readers do in a task."""
     if not isinstance(partition, RangePartition):
         return iter(())

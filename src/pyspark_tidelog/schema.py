@@ -1,12 +1,12 @@
-"""The DataFrame's columns: the official connector's, as Spark types and as the Arrow types that Spark takes them in.
+"""The DataFrame's columns, as Spark types: the official connector's.
 
-Spark compares Arrow schemas exactly: no large_binary, no dictionary, microseconds in UTC, columns in order.
+Without Arrow, whose import takes longer than all else that Spark needs for a `load()`: `arrow` has the same columns as
+the types that Spark takes them in.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -31,25 +31,7 @@ _SPARK_TYPES: Final[dict[str, DataType]] = {
     "headers": ArrayType(_HEADER),
 }
 
-TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-_ARROW_TYPES: Final = {
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": TIMESTAMP,
-    "timestampType": pa.int32(),
-    "headers": pa.list_(pa.field("element", HEADER)),
-}
-
 
 def spark_schema(columns: Sequence[str]) -> StructType:
     """The schema of a DataFrame with these columns, in this order; all nullable, as the connector's are."""
     return StructType([StructField(name, _SPARK_TYPES[name]) for name in columns])
-
-
-def arrow_schema(columns: Sequence[str]) -> pa.Schema:
-    """The schema of the Arrow batches that Spark accepts for `spark_schema(columns)`."""
-    return pa.schema([pa.field(name, _ARROW_TYPES[name]) for name in columns])

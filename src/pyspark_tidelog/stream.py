@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -37,6 +36,8 @@ from pyspark_tidelog.options import SourceOptions
 from tidelog.model.identifiers import TopicPartition
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pyspark_tidelog.planning import Partitions
     from tidelog.client.blocking import BlockingCluster
 
@@ -119,7 +120,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         return [RangePartition(piece) for piece in pieces]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Arrow batches of one range, in a task."""
         return read_partition(self._options, partition)
 

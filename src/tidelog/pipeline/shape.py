@@ -17,7 +17,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from pyspark_tidelog.schema import arrow_schema
+from pyspark_tidelog.arrow import arrow_schema
 from tidelog.pipeline.errors import TableMismatch
 
 RAW_COLUMNS: Final = ("key", "value", "partition", "offset", "timestamp")
