@@ -111,7 +111,7 @@ class MetadataCache:
             live.add(broker_id)
             endpoints = tuple(
                 Endpoint(
-                    endpoint.listener, SECURITY_PROTOCOLS[endpoint.security_protocol], endpoint.host, endpoint.port
+                    endpoint.listener, _security_protocol(endpoint.security_protocol), endpoint.host, endpoint.port
                 )
                 for endpoint in broker.endpoints
             )
@@ -149,6 +149,12 @@ class MetadataCache:
             self.image.apply(PartitionGone(topic, partition))
             if not known.partitions:
                 self.image.apply(TopicGone(topic))
+
+
+def _security_protocol(number: int) -> str:
+    if not 0 <= number < len(SECURITY_PROTOCOLS):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no security protocol {number}.")
+    return SECURITY_PROTOCOLS[number]
 
 
 def broker_ids(ids: Sequence[int]) -> tuple[BrokerId, ...]:
