@@ -1,0 +1,239 @@
+"""Consume: a topic read from its beginning by librdkafka, and by a reader in C that does the least that can be done.
+
+    python bench/consume.py [--kafka DIR] [--megabytes 400] [--rounds 5]
+
+librdkafka's Python client with `consume(10000)` is what users have; it is the slower side, so its figure says how long
+it is kept waiting. `lg fetch` (`bench/load`) only counts batches: the broker's own limit. Topics of 1 and 4 partitions
+with values of 1,000 and 100 bytes are filled by librdkafka, uncompressed, and lie in the page cache.
+
+With --kafka, DIR is a folder in which `bench/peers/kafka.sh jars DIR` has put Apache Kafka (mvn and a JDK needed): it
+gets the same records from the same producer, and the two take turns, in random order, so that what else the machine
+does hits both; the median of the rounds' ratios counts. Both brokers get a session of their own, since Linux shares
+the processors by session (autogroup) before it looks at processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tidelog.testing import ProcessBroker
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "load"))
+
+import mkreq  # noqa: E402  # Where the requests for `lg` are made: no package, so it needs its folder first.
+
+GOAL = 0.9
+"""Of Apache Kafka's rate by librdkafka, values of 1,000 bytes."""
+PRODUCER: dict[str, Any] = {
+    "linger.ms": 20,
+    "acks": 1,
+    "queue.buffering.max.messages": 1_000_000,
+    "queue.buffering.max.kbytes": 1 << 20,
+}
+# librdkafka's own backoff of 1 s, taken whenever its queue is full, would be all that is measured.
+CONSUMER: dict[str, Any] = {"group.id": "bench", "enable.auto.commit": False, "fetch.queue.backoff.ms": 10}
+PARTITION_BYTES = 1 << 20
+"""librdkafka's default of fetch.message.max.bytes; `lg fetch` asks for as much."""
+
+WARM_UP_ROUNDS = 3
+"""Rounds that do not count: Apache Kafka's virtual machine compiles meanwhile."""
+
+
+class Shape(NamedTuple):
+    topic: str
+    value_bytes: int
+    partitions: int
+
+
+SHAPES = (
+    Shape("k1", 1000, 1),
+    Shape("k4", 1000, 4),
+    Shape("h1", 100, 1),
+    Shape("h4", 100, 4),
+)
+
+
+class Server(NamedTuple):
+    name: str
+    port: int
+    pid: int
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def cpu_s(self) -> float:
+        """CPU time used until now, of all its threads."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Run(NamedTuple):
+    mb_s: float
+    """10^6 bytes a second: of values for librdkafka, of batches for `lg fetch`."""
+    cpu_s_gb: float
+    """CPU seconds of the broker for 10^9 bytes."""
+
+
+@contextlib.contextmanager
+def tidelog(work: Path) -> Iterator[Server]:
+    with ProcessBroker(data=str(work / "tidelog")) as broker:
+        yield Server("tidelog", int(broker.bootstrap.rpartition(":")[2]), broker.pid)
+
+
+@contextlib.contextmanager
+def kafka(directory: Path) -> Iterator[Server]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    script = HERE / "peers/kafka.sh"
+    shutil.rmtree(directory / "data1", ignore_errors=True)
+    command = ["bash", script, "start", directory, "1", str(port)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, start_new_session=True)
+    try:
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 2})
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                admin.list_topics(timeout=2)
+                break
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+        yield Server("Apache Kafka", port, int((directory / "pids").read_text().split()[0]))
+    finally:
+        subprocess.run(["bash", script, "stop", directory], check=True, stdout=subprocess.DEVNULL)
+
+
+def fill(server: Server, shape: Shape, records: int) -> None:
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    admin.create_topics([NewTopic(shape.topic, shape.partitions, 1)])[shape.topic].result(30)
+    producer = Producer({"bootstrap.servers": server.bootstrap, **PRODUCER})
+    pool = os.urandom(1 << 20)
+    for index in range(records):
+        start = index * 7919 % (len(pool) - shape.value_bytes)
+        value = pool[start : start + shape.value_bytes]
+        while True:
+            try:
+                producer.produce(shape.topic, value, partition=index // 1000 % shape.partitions)
+                break
+            except BufferError:
+                producer.poll(0.05)
+        if index % 1000 == 0:
+            producer.poll(0)
+    if producer.flush(120):
+        raise SystemExit(f"{server.name}: not every record of {shape.topic} was acknowledged")
+
+
+def by_librdkafka(server: Server, shape: Shape, records: int) -> Run:
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, **CONSUMER})
+    consumer.assign([TopicPartition(shape.topic, partition, 0) for partition in range(shape.partitions)])
+    count = size = 0
+    cpu_s, started = server.cpu_s(), time.perf_counter()
+    while count < records:
+        messages = consumer.consume(10_000, 10)
+        if not messages:
+            raise SystemExit(f"{server.name}: {count} of {records} records of {shape.topic}, then none for 10 s")
+        for message in messages:
+            if message.error():
+                raise KafkaException(message.error())
+            size += len(message)
+        count += len(messages)
+    took = time.perf_counter() - started
+    cpu_s = server.cpu_s() - cpu_s
+    consumer.close()
+    return Run(size / took / 1e6, cpu_s / (size / 1e9))
+
+
+def by_lg(server: Server, shape: Shape, work: Path) -> Run:
+    mkreq.TOPIC = shape.topic.encode()
+    request, partition_at, offset_at, skip = mkreq.fetch(PARTITION_BYTES)
+    (work / "fetch").write_bytes(request)
+    command = [work / "lg", "fetch", server.port, shape.partitions, 60, work / "fetch"]
+    command += [partition_at, offset_at, skip, shape.partitions]
+    cpu_s = server.cpu_s()
+    output = subprocess.run([str(part) for part in command], check=True, capture_output=True, text=True).stdout
+    figures = json.loads(output)
+    return Run(figures["MB_s"], (server.cpu_s() - cpu_s) / (figures["bytes"] / 1e9))
+
+
+def measure(servers: list[Server], shape: Shape, arguments: argparse.Namespace, work: Path) -> None:
+    records = arguments.megabytes * 1_000_000 // shape.value_bytes
+    if shape.value_bytes < 1000:
+        records //= 4  # The client needs as long for them as for the others.
+    for server in servers:
+        fill(server, shape, records)
+    readers = {"librdkafka, consume(10000)": lambda server: by_librdkafka(server, shape, records)}
+    if (work / "lg").exists():
+        readers["C, lg fetch"] = lambda server: by_lg(server, shape, work)
+    print(f"\n{records:,} values of {shape.value_bytes} B, {shape.partitions} partition(s)")
+    for reader, read in readers.items():
+        rounds: list[dict[str, Run]] = []
+        for index in range(WARM_UP_ROUNDS + arguments.rounds):
+            order = random.sample(servers, len(servers))
+            figures = {server.name: read(server) for server in order}
+            if index >= WARM_UP_ROUNDS:
+                rounds.append(figures)
+        print(f"  {reader}")
+        for server in servers:
+            rate = statistics.median(figures[server.name].mb_s for figures in rounds)
+            best = max(figures[server.name].mb_s for figures in rounds)
+            cpu = statistics.median(figures[server.name].cpu_s_gb for figures in rounds)
+            line = f"    {server.name:13} {rate:7,.0f} MB/s   best {best:7,.0f}   broker {cpu:5.2f} CPU s/GB"
+            if server.name == "tidelog" and len(servers) > 1:
+                ratio = statistics.median(figures["tidelog"].mb_s / figures["Apache Kafka"].mb_s for figures in rounds)
+                line += f"   {ratio:5.2f} of Apache Kafka"
+                if reader.startswith("librdkafka") and shape.value_bytes == 1000:
+                    line += f", goal {GOAL}: {'reached' if ratio >= GOAL else 'missed'}"
+            print(line, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kafka", type=Path, metavar="DIR", help="measure Apache Kafka from DIR as well")
+    parser.add_argument("--megabytes", type=int, default=400, help="in each topic of large values (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="that count (%(default)s)")
+    parser.add_argument("--shapes", nargs="*", default=[shape.topic for shape in SHAPES], help="of %(default)s")
+    arguments = parser.parse_args()
+    work = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
+    try:
+        if shutil.which("gcc"):
+            command = ["gcc", "-O2", "-march=native", "-w", "-o", work / "lg", HERE / "load/lg.c"]
+            subprocess.run(command, check=True)
+        else:
+            print("The reader in C is left out: it needs gcc.")
+        with contextlib.ExitStack() as stack:
+            servers = [stack.enter_context(tidelog(work))]
+            if arguments.kafka:
+                servers.append(stack.enter_context(kafka(arguments.kafka.absolute())))
+            else:
+                print("Apache Kafka is left out: it needs --kafka DIR.")
+            print(f"producer {PRODUCER}; consumer {CONSUMER}, else librdkafka's defaults")
+            print("brokers: default settings, no fsync; Apache Kafka with a heap of 1 GB")
+            for shape in SHAPES:
+                if shape.topic in arguments.shapes:
+                    measure(servers, shape, arguments, work)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
