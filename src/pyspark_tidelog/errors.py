@@ -13,11 +13,11 @@ class OptionError(SourceError, ValueError):
         self.option = option
 
 
-class UnknownTopic(SourceError):  # noqa: N818 - it says what is wrong
+class UnknownTopic(SourceError):
     """A topic or partition that was asked for by name does not exist."""
 
 
-class DataLoss(SourceError):  # noqa: N818 - it says what is wrong
+class DataLoss(SourceError):
     """Records that the read was promised are gone; continuing would skip them silently."""
 
     def __init__(self, what: str, *, instead: str) -> None:

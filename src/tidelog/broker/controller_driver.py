@@ -333,7 +333,7 @@ def _expire(answer: asyncio.Future[Any]) -> None:
         answer.set_exception(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The controller did not finish in time."))
 
 
-class _Deposed(Exception):  # noqa: N818 - it says what happened
+class _Deposed(Exception):
     """The fence failed: another controller was elected."""
 
 

@@ -30,7 +30,7 @@ _HEADER: Final = struct.Struct(">hhih")
 _API_VERSIONS: Final = int(apis.ApiKey.API_VERSIONS)
 
 
-class CloseConnection(Exception):  # noqa: N818 - an order, not an error.
+class CloseConnection(Exception):
     """The peer sent what no answer fits; the text is the reason for the log."""
 
 

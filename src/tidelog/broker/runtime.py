@@ -66,7 +66,7 @@ STOP_IO_MS_MAX: Final = 30_000
 """How long a stopping broker waits for its I/O threads."""
 
 
-class BrokerFailed(Exception):  # noqa: N818 - it says what happened
+class BrokerFailed(Exception):
     """The broker cannot start, or had to stop; the message says why and what to do."""
 
 

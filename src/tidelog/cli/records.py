@@ -33,7 +33,7 @@ ROWS_MAX = 20_000
 Header = tuple[str, bytes | None]
 
 
-class InvalidRecord(ValueError):  # noqa: N818 - a verdict on a line.
+class InvalidRecord(ValueError):
     """A line that is no record; the message says why."""
 
 

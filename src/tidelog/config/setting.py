@@ -64,7 +64,7 @@ class Effect(Enum):
     """Only the default is accepted: anything else asks for what is not there, and ignoring it would harm."""
 
 
-class InvalidValue(ValueError):  # noqa: N818  It says what it is; Kafka's ConfigException is wider.
+class InvalidValue(ValueError):
     """A text that is not a value of its setting; `str()` is Kafka's sentence, `reason` its last part."""
 
     def __init__(self, name: str, shown: object, reason: str, sentence: str | None = None) -> None:

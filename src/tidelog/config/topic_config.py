@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tidelog.config.broker_config import BrokerConfig
 
 
-class InvalidTopicConfig(ValueError):  # noqa: N818  Kafka's InvalidConfigurationException.
+class InvalidTopicConfig(ValueError):
     """Settings that a topic cannot have; the message is Kafka's, for an `error_message` beside INVALID_CONFIG."""
 
 

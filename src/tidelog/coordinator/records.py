@@ -20,7 +20,7 @@ _VALUE_VERSION_WITH_EXPIRY: Final = 1
 NEVER: Final = -1
 
 
-class MalformedRecord(ValueError):  # noqa: N818  It says what it is.
+class MalformedRecord(ValueError):
     """A key or value that is not what its type and version say."""
 
 

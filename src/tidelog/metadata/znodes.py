@@ -71,7 +71,7 @@ _UNREADABLE: Final = (KeyError, TypeError, ValueError, AttributeError, OverflowE
 _ENTITY_FOLDERS: Final = {ConfigResourceType.TOPIC: "topics", ConfigResourceType.BROKER: "brokers"}
 
 
-class MalformedZnode(ValueError):  # noqa: N818 - it says what is wrong
+class MalformedZnode(ValueError):
     """A node's content is not what Kafka keeps there. The message names the path and the reason."""
 
     def __init__(self, path: str, reason: str) -> None:

@@ -5,13 +5,13 @@ class PipelineError(Exception):
     """Anything that this package raises by itself."""
 
 
-class JavaMissing(PipelineError):  # noqa: N818 - it says what is wrong
+class JavaMissing(PipelineError):
     """Spark needs a Java that is not there, or is too old."""
 
 
-class TableMismatch(PipelineError):  # noqa: N818 - it says what is wrong
+class TableMismatch(PipelineError):
     """The table at the path is not the one that this topic and these options would write."""
 
 
-class UnparsableRecord(PipelineError):  # noqa: N818 - it says what is wrong
+class UnparsableRecord(PipelineError):
     """A record's value is not what `value json` and the table's columns promise."""

@@ -7,7 +7,7 @@ sees.
 from tidelog.model.errors import ErrorCode, KafkaError
 
 
-class InvalidBatch(KafkaError):  # noqa: N818 - a verdict, as Kafka words it.
+class InvalidBatch(KafkaError):
     """A batch refused. `code` is CORRUPT_MESSAGE (retriable: the bytes broke on their way), INVALID_RECORD (they were
     built wrongly), INVALID_TIMESTAMP, UNSUPPORTED_FOR_MESSAGE_FORMAT (magic 0 or 1) or UNSUPPORTED_COMPRESSION_TYPE.
     """

@@ -7,23 +7,23 @@ class StorageError(Exception):
     """The message says what was found, where, and what to do."""
 
 
-class InvalidLogFolder(StorageError):  # noqa: N818  It says what is wrong.
+class InvalidLogFolder(StorageError):
     """A folder in a log directory is named as no partition's can be."""
 
 
-class LogDirectoryLocked(StorageError):  # noqa: N818  It says what is wrong.
+class LogDirectoryLocked(StorageError):
     """Another process works in this log directory."""
 
 
-class WrongLogDirectory(StorageError):  # noqa: N818  It says what is wrong.
+class WrongLogDirectory(StorageError):
     """The log directory belongs to another cluster or broker, or two entries of log.dirs are the same directory."""
 
 
-class NoLogDirectory(StorageError):  # noqa: N818  It says what is wrong.
+class NoLogDirectory(StorageError):
     """No log directory works any more: the broker has nothing left to serve."""
 
 
-class CorruptFile(StorageError):  # noqa: N818  It says what is wrong.
+class CorruptFile(StorageError):
     """A checkpoint, snapshot or index that cannot be what its name says."""
 
 
@@ -31,11 +31,11 @@ class CorruptIndex(CorruptFile):
     """An index contradicts its log; it is rebuilt from the log."""
 
 
-class WouldBlock(Exception):  # noqa: N818  No error: a question put with blocking=False needs the device.
+class WouldBlock(Exception):
     """Ask again with `blocking=True` from a thread that may wait."""
 
 
-class DirectoryOffline(KafkaError):  # noqa: N818  It says what is wrong.
+class DirectoryOffline(KafkaError):
     """KAFKA_STORAGE_ERROR: the log's directory has failed."""
 
     def __init__(self, directory: str, reason: str) -> None:

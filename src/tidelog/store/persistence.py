@@ -12,7 +12,7 @@ from typing import Protocol
 from tidelog.store.tree import Changes, Snapshot
 
 
-class PersistenceFailed(Exception):  # noqa: N818 - it says what happened
+class PersistenceFailed(Exception):
     """A commit failed: what is on disk is what was committed before. The store must be loaded anew; never retry."""
 
 

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# The Spark source's own tests, against Apache Kafka instead of tidelog. Needs $TIDELOG_KAFKA_JARS (kafka_jars.sh) and a JDK.
+set -eu
+cd "$(dirname "$0")/../.."
+work=$(mktemp -d)
+port=$(python -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+stop() {
+  bench/peers/kafka.sh stop "$work"
+  rm -rf "$work"
+}
+trap stop EXIT
+mkdir -p "$work"
+ln -s "$TIDELOG_KAFKA_JARS" "$work/libs"
+HEAP="-Xmx512M -Xms256M" bench/peers/kafka.sh start "$work" 1 "$port"
+deadline=$((SECONDS + 60))
+until python -c "
+import sys
+from tidelog.client.blocking import BlockingCluster
+BlockingCluster(sys.argv[1], fail_fast=True).topics()" "127.0.0.1:$port" 2>/dev/null; do
+  [ "$SECONDS" -lt "$deadline" ] || { echo "Apache Kafka did not start; its log:" >&2; tail "$work/1.log" >&2; exit 1; }
+done
+TIDELOG_TEST_BOOTSTRAP="127.0.0.1:$port" python -m pytest -q -p no:randomly -n0 -m spark tests/unit/pyspark_tidelog
