@@ -14,9 +14,11 @@ from typing import Final
 from tidelog.config.definitions import (
     cluster,
     coordinators,
-    further,
+    group_protocols,
     log,
+    metrics,
     network,
+    remote_log,
     replication,
     security,
     topics,
@@ -31,7 +33,9 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = MappingProxyType(
         "Replication and leadership": replication.SETTINGS,
         "Committed offsets, groups and transactions": coordinators.SETTINGS,
         "Security": security.SETTINGS,
-        "Newer group protocols, tiered storage, metrics": further.SETTINGS,
+        "Newer group protocols": group_protocols.SETTINGS,
+        "Tiered storage": remote_log.SETTINGS,
+        "Metrics": metrics.SETTINGS,
     }
 )
 """The brokers' settings in the order of the reference page."""
