@@ -13,8 +13,8 @@ and no future for a request, unless its answer has to wait.
 connection waits for its answer; produce requests alone may overlap, so that acks=all doesn't cost a round trip each.
 
 **Bounds.** Bytes of large frames are reserved first (`budget`); a connection whose answers aren't read has no further
-requests begun; a turn handles at most `FRAMES_PER_TURN` requests of a connection; who stalls while others wait is
-closed.
+requests begun; a turn handles at most `FRAMES_PER_TURN` requests of a connection, and few once it has become long;
+who stalls while others wait is closed.
 """
 
 from __future__ import annotations
@@ -48,8 +48,10 @@ TAIL_MAX: Final = 16 << 10
 """Bytes of an incomplete frame that are kept as a copy and put before the next read; longer ones get a buffer."""
 FRAMES_PER_TURN: Final = 64
 """Requests of one connection handled before the others have their turn: about 2 ms."""
-FRAMES_OF_ALL: Final = 512
-"""Requests of all connections in one turn of the loop, about 12 ms, beyond which each further one gets little."""
+FRAMES_OF_ALL: Final = 256
+"""Requests of all connections in one turn of the loop, about 6 ms, beyond which each further one gets little."""
+TURN_MS: Final = 5
+"""Time of one turn of the loop after which the same holds, since some requests take longer than others."""
 FRAMES_WHEN_BUSY: Final = 1
 OVERLAPPING_PRODUCE_MAX: Final = 64
 """Produce requests of one connection that may wait for their answers at once."""
@@ -90,6 +92,7 @@ class Server:
         self._unread: dict[Connection, int] = {}
         self._frames = 0
         """Requests handled in this turn of the loop, all connections together."""
+        self._turn_started_ms = 0
         self._sweep: Timer | None = None
         self._strict: Timer | None = None
         self.serving = False
@@ -155,7 +158,11 @@ class Server:
 
     def frames_now(self) -> int:
         """How many requests a connection may have handled now; few, once the loop's turn has become long."""
-        return FRAMES_PER_TURN if self._frames < FRAMES_OF_ALL else FRAMES_WHEN_BUSY
+        if not self._frames:
+            self._turn_started_ms = self.monotonic_ms()
+            return FRAMES_PER_TURN
+        late = self._frames >= FRAMES_OF_ALL or self.monotonic_ms() - self._turn_started_ms >= TURN_MS
+        return FRAMES_WHEN_BUSY if late else FRAMES_PER_TURN
 
     def frames_handled(self, count: int) -> None:
         """Counts requests; the loop's next turn begins at zero."""
@@ -286,7 +293,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def begin(self) -> None:
         """The broker is ready."""
-        self._resume_reading()
+        if self._backlog is not None:
+            self._continue()
+        else:
+            self._resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = True
@@ -323,6 +333,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         server = self._server
         self.active_ms = server.monotonic_ms()
+        if not server.serving:
+            # uvloop begins to read when `connection_made` is over, whatever was asked there.
+            self._backlog = memoryview(bytearray(server.view[:nbytes]))
+            self._transport.pause_reading()
+            return
         if self._frame is not None:
             self._frame_filled += nbytes
             if self._frame_filled < self._frame_size:

@@ -291,6 +291,24 @@ def test_the_turn_of_all_connections_is_bounded() -> None:
     assert len(world.dispatcher.requests) == 2_000
 
 
+def test_slow_requests_end_the_turn_of_all_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the loop's turn has lasted `TURN_MS`, those later in it get one request each, however few were handled."""
+    world = World()
+    connections = [world.connect()[0] for _ in range(3)]
+
+    def slow(*_: object) -> bytes:
+        world.dispatcher.requests.append(b"")
+        world.clock.now_ms += 1
+        return b"answer"
+
+    monkeypatch.setattr(world.dispatcher, "request", slow)
+    for connection in connections:
+        feed(connection, frame() * 10)
+    assert len(world.dispatcher.requests) == 10 + 2 * server_module.FRAMES_WHEN_BUSY
+    world.shell.run_turns()
+    assert len(world.dispatcher.requests) == 30
+
+
 def test_a_client_that_does_not_read_gets_no_further_requests_begun() -> None:
     """While the transport holds unread answers, requests wait, and reading stops."""
     world = World()
@@ -421,6 +439,27 @@ def test_connections_before_the_start_wait_for_it() -> None:
     assert transport.paused
     server.start(EchoDispatcher())  # type: ignore[arg-type]
     assert not transport.paused
+
+
+@pytest.mark.parametrize("cut", [3, 21, 25])
+def test_requests_before_the_start_wait_for_it(cut: int) -> None:
+    """uvloop reads once after `connection_made`, though it was told there not to: the bytes are kept, not refused."""
+    world = World()
+    server = Server(world.config, world.clock, world.shell)
+    connection = server.connection("PLAINTEXT")
+    transport = FakeTransport()
+    connection.connection_made(transport)  # type: ignore[arg-type]
+    transport.paused = False
+    sent = frame(body=b"first") + frame(body=b"second")
+    connection.get_buffer(-1)[:cut] = sent[:cut]
+    connection.buffer_updated(cut)
+    assert transport.paused
+    assert transport.written == []
+    server.start(world.dispatcher)  # type: ignore[arg-type]
+    world.shell.run_turns()
+    assert not transport.paused
+    assert feed(connection, sent[cut:]) == len(sent) - cut
+    assert world.dispatcher.requests == [frame(body=b"first")[4:], frame(body=b"second")[4:]]
 
 
 def test_a_lost_connection_abandons_what_it_waited_for() -> None:
