@@ -1,7 +1,5 @@
 """What a command tells the caller to change; kept apart from typer so that raising it loads nothing."""
 
-# ruff: noqa: N818 - the names say what happened, as the protocol words it; an Error at their end says nothing more.
-
 from __future__ import annotations
 
 from collections.abc import Sequence

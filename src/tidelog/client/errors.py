@@ -5,8 +5,6 @@ The types tell whose fault it is, since that decides what to do next: another br
 after the others.
 """
 
-# ruff: noqa: N818 - the names say what happened, as the protocol words it; an Error at their end says nothing more.
-
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 

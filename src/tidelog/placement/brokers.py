@@ -1,7 +1,5 @@
 """Brokers as placement sees them, the order in which it takes them, and why a placement is refused."""
 
-# ruff: noqa: N818 - a refusal is named after the request's field that is wrong.
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -3,8 +3,6 @@
 The numbers are those of ZooKeeper's protocol, so that the store's server and a client of a real ensemble share them.
 """
 
-# ruff: noqa: N818 - the names are those of ZooKeeper and its clients.
-
 from __future__ import annotations
 
 from typing import ClassVar

@@ -136,7 +136,9 @@ def broker() -> Iterator[Broker]:
     """A broker in this process; or, for conformance, the cluster that TIDELOG_TEST_BOOTSTRAP names."""
     given = os.environ.get("TIDELOG_TEST_BOOTSTRAP")
     if given:
-        yield Broker(given)
+        tester = Broker(given)
+        yield tester
+        tester.client.close()
         return
     with Cluster() as cluster:
         tester = Broker(cluster.bootstrap)
