@@ -48,6 +48,7 @@ class Outbox:
     """The queue of one connection. `on_drained` is called when everything has left, after `busy` was true."""
 
     __slots__ = (
+        "_awaits_room",
         "_cold",
         "_duplicate",
         "_on_drained",
@@ -84,6 +85,8 @@ class Outbox:
         self._on_drained = on_drained
         self._on_failure = on_failure
         self._pending: deque[Chunk] = deque()
+        self._awaits_room = False
+        """Whether the loop watches the duplicate for room."""
         self._duplicate: socket.socket | None = None
         """The duplicate, once ranges are sent by sendfile."""
         self._switching = False
@@ -128,7 +131,7 @@ class Outbox:
                 chunk.release()
         self._pending.clear()
         if self._duplicate is not None:
-            asyncio.get_running_loop().remove_writer(self._duplicate.fileno())
+            self._await_room(self._duplicate, False)
             self._duplicate.close()
             self._duplicate = None
 
@@ -214,34 +217,50 @@ class Outbox:
     # Through the duplicate.
 
     def _pump_duplicate(self, duplicate: socket.socket) -> None:
-        sent = 0
+        is_full = False
         try:
-            while self._pending:
-                # Bytes that follow a range go out with it: they are few, and the client needs them to go on.
-                chunk = self._pending[0]
-                if isinstance(chunk, FileRange):
-                    if sent >= BYTES_PER_TURN:
-                        self._again()
-                        return
-                    if chunk.size >= SENDFILE_MIN:
-                        size = min(chunk.size, BYTES_PER_TURN)
-                        if not self._is_warm(chunk, size):
-                            self._warm(chunk, size)
-                            return
-                        count = os.sendfile(duplicate.fileno(), cast(int, chunk.file.fileno()), chunk.position, size)
-                        if count == 0:
-                            raise OSError(f"{chunk.file.path} ends before a range of it.")
-                        self._advance(chunk, count)
-                        self._probed = max(0, self._probed - count)
-                        sent += count
-                        continue
-                count = self._send_bytes(duplicate)
-                if not count:
-                    return
-                sent += count
+            self._send_turn(duplicate)
         except BlockingIOError:
-            self._scheduled = True
-            asyncio.get_running_loop().add_writer(duplicate.fileno(), self._writable)
+            is_full = self._scheduled = True
+        finally:
+            self._await_room(duplicate, is_full)
+
+    def _await_room(self, duplicate: socket.socket, wanted: bool) -> None:
+        """Has the loop call when the socket takes more. That stays from one full buffer to the next: it costs calls of
+        the kernel to begin and to end it."""
+        if wanted != self._awaits_room:
+            self._awaits_room = wanted
+            loop = asyncio.get_running_loop()
+            if wanted:
+                loop.add_writer(duplicate.fileno(), self._pump)
+            else:
+                loop.remove_writer(duplicate.fileno())
+
+    def _send_turn(self, duplicate: socket.socket) -> None:
+        sent = 0
+        while self._pending:
+            # Bytes that follow a range go out with it: they are few, and the client needs them to go on.
+            chunk = self._pending[0]
+            if isinstance(chunk, FileRange):
+                if sent >= BYTES_PER_TURN:
+                    self._again()
+                    return
+                if chunk.size >= SENDFILE_MIN:
+                    size = min(chunk.size, BYTES_PER_TURN)
+                    if not self._is_warm(chunk, size):
+                        self._warm(chunk, size)
+                        return
+                    count = os.sendfile(duplicate.fileno(), cast(int, chunk.file.fileno()), chunk.position, size)
+                    if count == 0:
+                        raise OSError(f"{chunk.file.path} ends before a range of it.")
+                    self._advance(chunk, count)
+                    self._probed = max(0, self._probed - count)
+                    sent += count
+                    continue
+            count = self._send_bytes(duplicate)
+            if not count:
+                return
+            sent += count
 
     def _send_bytes(self, duplicate: socket.socket) -> int:
         """Sends the bytes and small ranges at the head of the queue; gives how many bytes.
@@ -283,11 +302,6 @@ class Outbox:
                 self._pending.appendleft(memoryview(buffer)[written:])
                 return
             written -= size
-
-    def _writable(self) -> None:
-        assert self._duplicate is not None
-        asyncio.get_running_loop().remove_writer(self._duplicate.fileno())
-        self._pump()
 
     # Both.
 
