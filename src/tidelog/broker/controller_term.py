@@ -1,0 +1,387 @@
+"""One term of a controller: the loop that gives the pure `Controller` events and carries out what it decides.
+
+    watches, requests, answers of brokers --> queue --> Controller.handle --> Result
+                                                                                |
+                                    1. writes, in multis with the fence --------+  wait until durable
+                                    2. requests to brokers, in order for each --+
+                                    3. answers, when those brokers have answered, or after a while
+
+One event at a time: the next one is handled when the writes of the last one are durable. What a watch announces is read
+from the store only when its turn has come, with nothing in flight, so that what is read is never older than what
+is known. A write that fails means that somebody else wrote: the controller is thrown away, a new one loads the store,
+and the unanswered requests are handled again. A failed fence means that another broker is the controller: the term is
+over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tidelog.broker.controller_channel import Channel, SendRequest
+from tidelog.controller.controller import Controller
+from tidelog.controller.events import (
+    BrokersChanged,
+    DeletionsRequested,
+    Elected,
+    Event,
+    Fence,
+    Request,
+    Result,
+    Submitted,
+    Timer,
+    TopicNode,
+    TopicsChanged,
+    Write,
+)
+from tidelog.controller.state import NodeRead, Record
+from tidelog.metadata.image import BrokerChanged, BrokerRegistration
+from tidelog.metadata.operations import Check, Operation
+from tidelog.metadata.znodes import (
+    BROKER_IDS,
+    CONTROLLER_EPOCH,
+    DELETE_TOPICS,
+    PRODUCER_ID_BLOCK,
+    TOPICS,
+    MalformedZnode,
+    broker_path,
+    decode_broker,
+    partition_path,
+    partitions_path,
+    state_path,
+    topic_path,
+)
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicPartition
+from tidelog.ports.clock import Clock
+from tidelog.store.client import StoreClient, WatchEvent
+from tidelog.store.errors import BadVersion, ConnectionLoss, NodeExists, NoNode, StoreError
+
+log = logging.getLogger(__name__)
+
+OPERATIONS_PER_MULTI_MAX: Final = 500
+"""A multi is one message: with states of some 100 bytes it stays far below ZooKeeper's limit of 1 MiB."""
+MULTI_SIZE_MAX: Final = 512 * 1024
+"""Bytes of paths and data in one multi; a single larger operation travels alone."""
+RELOADS_MAX: Final = 3
+"""How often a request is handled anew after writes that failed, before it is refused."""
+RETRY_DELAY_MS: Final = 100
+"""Before a store without connection is tried again."""
+ANNOUNCEMENT_WAIT_MS_MAX: Final = 5_000
+"""How long an answer waits for brokers to take in what it is about; then it is given, for the decision is durable."""
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A request on its way."""
+
+    id: int
+    request: Request[Any]
+    answer: asyncio.Future[Any]
+    reloads: int = 0
+
+
+class Deposed(Exception):
+    """The fence failed: another controller was elected."""
+
+
+class Term:
+    """One term of this broker as the controller, from its election to its end."""
+
+    def __init__(
+        self,
+        *,
+        store: StoreClient,
+        epoch_version: int,
+        new_controller: Callable[[], Controller],
+        send: SendRequest,
+        clock: Clock,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        """`epoch_version` is that of /controller_epoch, which this term's writes check; `spawn` runs beside it."""
+        self._store = store
+        self._fence = Check(CONTROLLER_EPOCH, epoch_version)
+        self._new_controller = new_controller
+        self._send = send
+        self._clock = clock
+        self._spawn = spawn
+        self.controller = new_controller()
+        self._events: deque[Event] = deque()
+        self._stale: dict[str, None] = {}
+        """Paths whose watch fired: to be read when their turn comes."""
+        self._watched_topics: set[str] = set()
+        self._wake = asyncio.Event()
+        self._pending: dict[int, Pending] = {}
+        self._channels: dict[BrokerId, Channel] = {}
+        self._timers: dict[Event, asyncio.TimerHandle] = {}
+        self._ended = False
+
+    def submit(self, pending: Pending) -> None:
+        """Queues a request; its answer is given when its turn has come and gone."""
+        self._pending[pending.id] = pending
+        pending.answer.add_done_callback(lambda _: self._pending.pop(pending.id, None))
+        self.post(Submitted(pending.id, pending.request))
+
+    def post(self, event: Event) -> None:
+        """Queues an event."""
+        self._events.append(event)
+        self._wake.set()
+
+    def end(self) -> None:
+        """Answers what is unanswered with NOT_CONTROLLER and lets nothing more happen."""
+        self._ended = True
+        self._wake.set()
+        for pending in list(self._pending.values()):
+            if not pending.answer.done():
+                pending.answer.set_exception(
+                    KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller any more.")
+                )
+        for channel in self._channels.values():
+            channel.close()
+        for timer in self._timers.values():
+            timer.cancel()
+
+    async def load(self) -> None:
+        """Makes a controller of what the store holds, and lets it do what a new one does first. Raises Deposed."""
+        while not self._ended:
+            self.controller = self._new_controller()
+            try:
+                self.controller.load(await self._read_everything())
+                for path, reason in self.controller.state.malformed.items():
+                    log.error("left out of the cluster's metadata: %s (%s)", path, reason)
+                await self._carry_out(self.controller.handle(self._now_ms(), Elected()))
+                return
+            except Deposed:
+                raise
+            except ConnectionLoss:
+                await asyncio.sleep(RETRY_DELAY_MS / 1000)
+            except (NodeExists, NoNode, BadVersion) as error:
+                log.warning("the metadata changed while it was loaded, once more: %s", error)
+
+    async def run(self) -> None:
+        """Handles events until the term ends. Raises Deposed."""
+        while not self._ended:
+            if not self._events and not self._stale:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            try:
+                await self._next()
+            except (NodeExists, NoNode, BadVersion, ConnectionLoss) as error:
+                log.warning("a decision could not be written, the metadata is loaded anew: %s", error)
+                await self._start_over()
+
+    async def _next(self) -> None:
+        if self._stale:
+            stale, self._stale = self._stale, {}
+            for event in await self._read_again(stale):
+                await self._handle(event)
+        elif self._events:
+            await self._handle(self._events.popleft())
+
+    async def _handle(self, event: Event) -> None:
+        if isinstance(event, Submitted) and event.request_id not in self._pending:
+            # Nobody waits any more: it timed out in the queue, and was told so.
+            return
+        await self._carry_out(self.controller.handle(self._now_ms(), event))
+
+    async def _start_over(self) -> None:
+        """Loads anew and puts what is unanswered in the queue again."""
+        self._stale.clear()
+        await self.load()
+        queued = {event.request_id for event in self._events if isinstance(event, Submitted)}
+        unanswered = [pending for pending in self._pending.values() if not pending.answer.done()]
+        for pending in [pending for pending in unanswered if pending.id not in queued]:
+            pending.reloads += 1
+            if pending.reloads > RELOADS_MAX:
+                refusal = "The cluster's metadata is being changed by somebody else; try again."
+                pending.answer.set_exception(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, refusal))
+            else:
+                self.post(Submitted(pending.id, pending.request))
+
+    # Carrying out.
+
+    async def _carry_out(self, result: Result) -> None:
+        await self._commit(result.writes)
+        if self._ended:
+            return
+        announced = [self._channel(send.broker_id).add(send) for send in result.sends]
+        for timer in result.timers:
+            self._set_timer(timer)
+        if result.replies:
+            if announced:
+                self._spawn(self._answer_when(announced, result.replies))
+            else:
+                self._answer(result.replies)
+
+    async def _commit(self, writes: Iterable[Write]) -> None:
+        """Makes the writes durable: many multis under way at once, in order. Raises the first failure."""
+        pending = [self._store.multi(operations) for operations in self._multis(writes)]
+        failure: StoreError | None = None
+        for outcome in pending:
+            try:
+                await outcome
+            except StoreError as error:
+                failure = failure or error
+        if isinstance(failure, BadVersion) and failure.path == CONTROLLER_EPOCH:
+            raise Deposed from failure
+        if failure is not None:
+            raise failure
+
+    def _multis(self, writes: Iterable[Write]) -> Iterable[list[Operation]]:
+        """Packs neighbouring writes with the same fence together, within the bounds."""
+        operations: list[Operation] = []
+        fence, size = Fence.NONE, 0
+        for write in writes:
+            weight = len(write.operation.path) + len(getattr(write.operation, "data", None) or b"")
+            full = len(operations) >= OPERATIONS_PER_MULTI_MAX or size + weight > MULTI_SIZE_MAX
+            if operations and (full or write.fence is not fence):
+                yield operations
+                operations = []
+            if not operations:
+                fence, size = write.fence, 0
+                operations = [self._fence] if fence is Fence.CONTROLLER_EPOCH else []
+            operations.append(write.operation)
+            size += weight
+        if operations:
+            yield operations
+
+    def _channel(self, broker_id: BrokerId) -> Channel:
+        channel = self._channels.get(broker_id)
+        epoch = self.controller.image.brokers[broker_id].epoch
+        if channel is None or channel.broker_epoch != epoch:
+            if channel is not None:
+                channel.close()
+            channel = self._channels[broker_id] = Channel(
+                broker_id,
+                epoch,
+                send=self._send,
+                is_registered=lambda: self._is_registered(broker_id, epoch),
+                post=self.post,
+            )
+            self._spawn(channel.run())
+        return channel
+
+    async def _answer_when(self, announced: Iterable[asyncio.Future[None]], replies: list[tuple[int, Any]]) -> None:
+        await asyncio.wait(list(announced), timeout=ANNOUNCEMENT_WAIT_MS_MAX / 1000)
+        self._answer(replies)
+
+    def _answer(self, replies: Iterable[tuple[int, Any]]) -> None:
+        for request_id, answer in replies:
+            pending = self._pending.get(request_id)
+            if pending is None or pending.answer.done():
+                continue
+            if isinstance(answer, KafkaError):
+                pending.answer.set_exception(answer)
+            else:
+                pending.answer.set_result(answer)
+
+    def _set_timer(self, timer: Timer) -> None:
+        previous = self._timers.pop(timer.event, None)
+        if previous is not None:
+            previous.cancel()
+        loop = asyncio.get_running_loop()
+        self._timers[timer.event] = loop.call_later(timer.delay_ms / 1000, self.post, timer.event)
+
+    def _is_registered(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bool:
+        registration = self.controller.image.brokers.get(broker_id)
+        return registration is not None and registration.epoch == broker_epoch
+
+    def _now_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    # Reading. Whatever is read is watched.
+
+    def _changed(self, event: WatchEvent) -> None:
+        self._stale[event.path] = None
+        self._wake.set()
+
+    async def _read_everything(self) -> list[Record]:
+        self._watched_topics.clear()
+        records: list[Record] = [BrokerChanged(registration) for registration in await self._read_brokers()]
+        topics, _ = await self._store.children(TOPICS, self._changed)
+        records += await self._read_nodes([topic_path(topic) for topic in topics], watched=True)
+        self._watched_topics.update(topics)
+        records += await self._read_nodes([partitions_path(topic) for topic in topics])
+        listed = [(topic, self._store.children(partitions_path(topic))) for topic in topics]
+        partitions: list[TopicPartition] = []
+        for topic, outcome in listed:
+            try:
+                names, _ = await outcome
+            except NoNode:
+                continue
+            partitions += [TopicPartition(topic, int(name)) for name in names if name.isdecimal()]
+        records += await self._read_nodes([partition_path(*each) for each in partitions])
+        records += await self._read_nodes([state_path(*each) for each in partitions])
+        for folder in ("/config/topics", "/config/brokers"):
+            names, _ = await self._store.children(folder)
+            records += await self._read_nodes([f"{folder}/{name}" for name in names])
+        deletions, _ = await self._store.children(DELETE_TOPICS, self._changed)
+        records += await self._read_nodes([f"{DELETE_TOPICS}/{topic}" for topic in deletions])
+        records += await self._read_nodes([PRODUCER_ID_BLOCK])
+        return records
+
+    async def _read_nodes(self, paths: Iterable[str], *, watched: bool = False) -> list[NodeRead]:
+        """The nodes that are there, in order; many reads under way at once."""
+        watch = self._changed if watched else None
+        pending = [(path, self._store.get(path, watch)) for path in paths]
+        nodes = []
+        for path, outcome in pending:
+            try:
+                data, stat = await outcome
+            except NoNode:
+                continue
+            nodes.append(NodeRead(path, data, stat.version))
+        return nodes
+
+    async def _read_brokers(self) -> list[BrokerRegistration]:
+        names, _ = await self._store.children(BROKER_IDS, self._changed)
+        ids = sorted(int(name) for name in names if name.isdecimal())
+        pending = [(id, self._store.get(broker_path(id), self._changed)) for id in ids]
+        registrations = []
+        for id, outcome in pending:
+            try:
+                data, stat = await outcome
+                registrations.append(decode_broker(id, data, stat.czxid))
+            except NoNode:
+                continue
+            except MalformedZnode as error:
+                log.error("broker %d is left out of the cluster: %s", id, error)
+        return registrations
+
+    async def _read_again(self, stale: Mapping[str, None]) -> list[Event]:
+        """What changed, as events."""
+        events: list[Event] = []
+        if any(path.startswith(BROKER_IDS) for path in stale):
+            events.append(BrokersChanged(await self._read_brokers()))
+        changed = {path.removeprefix(f"{TOPICS}/") for path in stale if path.startswith(f"{TOPICS}/")}
+        if TOPICS in stale:
+            names, _ = await self._store.children(TOPICS, self._changed)
+            gone = set(self.controller.image.topics).difference(names, self.controller.state.deleting)
+            changed |= set(names) - self._watched_topics | gone
+        if changed:
+            events += await self._read_topics(sorted(changed))
+        if DELETE_TOPICS in stale:
+            names, _ = await self._store.children(DELETE_TOPICS, self._changed)
+            new = [name for name in names if name not in self.controller.state.deleting]
+            if new:
+                events.append(DeletionsRequested(new))
+        return events
+
+    async def _read_topics(self, names: list[str]) -> list[Event]:
+        found = {read.path: read for read in await self._read_nodes(map(topic_path, names), watched=True)}
+        nodes = []
+        for name in names:
+            read = found.get(topic_path(name))
+            if read is not None:
+                self._watched_topics.add(name)
+                nodes.append(TopicNode(name, read.data))
+            else:
+                self._watched_topics.discard(name)
+                if name in self.controller.image.topics:
+                    nodes.append(TopicNode(name, None))
+        return [TopicsChanged(nodes)] if nodes else []
