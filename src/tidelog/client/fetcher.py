@@ -99,7 +99,9 @@ class Fetcher:
         for topic_partition in idle:
             leader = self._routing.leader(topic_partition)
             if leader is None:
-                self._failed(topic_partition, KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic_partition}"))
+                self._failed(
+                    topic_partition, KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic_partition} has no leader")
+                )
             else:
                 groups.setdefault(leader.address, {})[topic_partition] = self.positions[topic_partition]
         for address, positions in groups.items():
@@ -126,11 +128,11 @@ class Fetcher:
                 self._take(data)
             elif code.retriable:
                 retriable = True
-                self._failed(topic_partition, KafkaError(code, text or str(topic_partition)))
+                self._failed(topic_partition, KafkaError(code, text or f"{topic_partition} can't be read: {code.name}"))
             elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise await self._out_of_range(topic_partition, positions[topic_partition])
             else:
-                raise KafkaError(code, text or str(topic_partition))
+                raise KafkaError(code, text or f"{topic_partition} can't be read: {code.name}")
         if retriable:
             await self._back_off()
         else:

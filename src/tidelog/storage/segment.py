@@ -234,7 +234,11 @@ class Segment:
         """The age that `segment.ms` is compared with: by the records' own time if they have one, else since its
         creation."""
         if self.first_timestamp is None and self.size > 0:
-            header = self.header_at(0)
+            try:
+                header = self.header_at(0)
+            except InvalidBatch:
+                # Damage to old records is for their readers to meet; appends after them go on.
+                header = None
             self.first_timestamp = header.max_timestamp if header is not None else NO_TIMESTAMP
         if self.first_timestamp is not None and self.first_timestamp >= 0:
             return max_timestamp - self.first_timestamp
