@@ -1,7 +1,7 @@
 """The shell around the controller: gives it the store, the other brokers, time, and takes care that it is the only one.
 
 Every broker runs one. It registers the broker, races for /controller, and while it holds that node a `Term` runs the
-pure `Controller`: `controller_term` has the loop, `controller_channel` the way to each broker. A failed fence means
+pure `Controller`: `controller_term` has the loop, `broker_channel` the way to each broker. A failed fence means
 that another broker is the controller: this one resigns.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from tidelog.broker.controller_channel import SendRequest
+from tidelog.broker.broker_channel import SendRequest
 from tidelog.broker.controller_term import Deposed, Pending, Term
 from tidelog.broker.membership import ConfigListener, Membership
 from tidelog.controller.controller import Controller

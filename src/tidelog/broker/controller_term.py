@@ -22,7 +22,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidelog.broker.controller_channel import Channel, SendRequest
+from tidelog.broker.broker_channel import Channel, SendRequest
 from tidelog.controller.controller import Controller
 from tidelog.controller.events import (
     BrokersChanged,

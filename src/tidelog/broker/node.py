@@ -13,8 +13,8 @@ All methods are called on one thread, the loop's; only what is given to `Shell.i
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.fetch_sessions import FetchSessions
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tidelog.broker.handlers import Handler
     from tidelog.broker.producer_ids import ProducerIds
     from tidelog.broker.replica_manager import Replica
+    from tidelog.broker.shell import Shell, Timer
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.model.identifiers import BrokerId, TopicPartition
     from tidelog.ports.clock import Clock
@@ -43,34 +44,8 @@ if TYPE_CHECKING:
 
 logger: Final = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 DISK_TICK_MS_MIN: Final = 1_000
 """Between two looks at what is due for the disk; flushes that somebody waits for don't wait for it."""
-
-
-class Timer(Protocol):
-    """A call that is due later."""
-
-    def cancel(self) -> None:
-        """Idempotent; without effect once it ran."""
-        ...
-
-
-class Shell(Protocol):
-    """What a node asks of the runtime around it."""
-
-    def after(self, delay_ms: int, callback: Callable[..., object], *arguments: Any) -> Timer:
-        """Calls back on the loop's thread after `delay_ms`."""
-        ...
-
-    def soon(self, callback: Callable[..., object], *arguments: Any) -> None:
-        """Calls back on the loop's thread in its next turn."""
-        ...
-
-    def in_pool(self, work: Callable[[], T]) -> Deferred[T]:
-        """Runs `work` on one of the few I/O threads; completes on the loop's thread, with OSError if work raised it."""
-        ...
 
 
 class ControllerChannel(Protocol):

@@ -27,7 +27,7 @@ from tidelog.ports.disk import Chunk, FileRange
 
 if TYPE_CHECKING:
     from tidelog.broker.deferred import Deferred
-    from tidelog.broker.node import Shell
+    from tidelog.broker.shell import Shell
     from tidelog.ports.disk import Bytes
 
 SENDFILE_MIN: Final = 64 << 10

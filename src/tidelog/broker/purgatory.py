@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from tidelog.broker.node import Shell, Timer
+    from tidelog.broker.shell import Shell, Timer
 
 
 class Operation(Protocol):

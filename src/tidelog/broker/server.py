@@ -34,7 +34,7 @@ from tidelog.ports.disk import FileRange
 
 if TYPE_CHECKING:
     from tidelog.broker.dispatch import Answer
-    from tidelog.broker.node import Shell, Timer
+    from tidelog.broker.shell import Shell, Timer
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.ports.clock import Clock
 
