@@ -93,7 +93,7 @@ def sink(work: Path) -> Iterator[int]:
     port = free_port()
     folder = work / "sink-data"
     folder.mkdir()
-    process = subprocess.Popen([work / "sink", str(port), "2", folder], stdout=subprocess.PIPE)
+    process = subprocess.Popen([work / "sink", str(port), "2", folder], stdout=subprocess.PIPE, start_new_session=True)
     try:
         assert process.stdout is not None
         process.stdout.readline()

@@ -112,7 +112,7 @@ def test_a_roll_asks_for_a_flush_of_what_is_closed(tmp_path: Path) -> None:
 
 
 def test_damage_to_the_first_batch_does_not_stop_appends(tmp_path: Path) -> None:
-    """Its timestamp is unknown then, as after a restart that had no reason to read it: the segment rolls by the clock."""
+    """Its timestamp is unknown then, as after some restarts: the segment rolls by the clock."""
     _, log = open_log(tmp_path)
     fill(log, 3)
     with (tmp_path / "topicone-0" / names(tmp_path / "topicone-0")[0]).open("r+b") as file:
