@@ -207,7 +207,11 @@ class Leadership:
             logger.info(
                 "leads: partition=%s leader_epoch=%d log_end=%d", topic_partition, epoch, replica.log.log_end_offset
             )
-            replicas.lead(replica, epoch, partition_epoch, isr)
+            try:
+                replicas.lead(replica, epoch, partition_epoch, isr)
+            except KafkaError as error:
+                # An I/O thread has taken the directory offline since.
+                return error.code
             self._node.leads(replica)
         else:
             logger.info("does not lead: partition=%s leader=%d leader_epoch=%d", topic_partition, state.leader, epoch)

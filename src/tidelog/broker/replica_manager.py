@@ -174,12 +174,12 @@ class ReplicaManager:
     def lead(
         self, replica: Replica, leader_epoch: LeaderEpoch, partition_epoch: PartitionEpoch, isr: tuple[BrokerId, ...]
     ) -> None:
-        """Begins a leadership: the epoch starts at the log end."""
+        """Begins a leadership: the epoch starts at the log end. KafkaError when the log's directory has failed."""
         log = replica.log
+        log.assign_epoch(leader_epoch)
         replica.leader_id = self.broker_id
         replica.leader_epoch = leader_epoch
         replica.partition_epoch = partition_epoch
-        log.assign_epoch(leader_epoch)
         leader = replica.leader = PartitionLeader(
             broker_id=self.broker_id,
             leader_epoch=leader_epoch,

@@ -11,6 +11,8 @@ from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
+from tidelog.storage.errors import DirectoryOffline
+from tidelog.storage.log import Log
 
 
 def errors(response: messages.LeaderAndIsrResponse) -> list[int]:
@@ -56,6 +58,21 @@ def test_an_old_leader_epoch_is_refused(broker: Broker) -> None:
     broker.lead("t", 3, leader_epoch=5)
     assert errors(broker.lead("t", 3, leader_epoch=4, leader=1, isr=[1])) == [ErrorCode.STALE_CONTROLLER_EPOCH] * 3
     assert broker.replica("t").leader is not None
+
+
+def test_a_directory_that_fails_just_now_spares_the_others(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An I/O thread may take a directory offline at any moment: its partition is told so, and the others are led."""
+    failing = broker.replica("t", 1)
+    assign = Log.assign_epoch
+
+    def fail(log: Log, epoch: int) -> None:
+        if log is failing.log:
+            raise DirectoryOffline(log.directory, "just now")
+        assign(log, epoch)
+
+    monkeypatch.setattr(Log, "assign_epoch", fail)
+    assert errors(broker.lead("t", 3, leader_epoch=4)) == [0, ErrorCode.KAFKA_STORAGE_ERROR, 0]
+    assert [broker.replica("t", index).leader_epoch for index in range(3)] == [4, 0, 4]
 
 
 def test_the_same_order_twice_does_nothing(broker: Broker) -> None:
