@@ -108,7 +108,7 @@ class Dispatcher:
                 logger.exception("request failed: api=%s version=%d peer=%s", handler.name, version, peer.address)
                 raise CloseConnection(f"{handler.name} failed unexpectedly") from None
             if answer is not NotImplemented:
-                return answer  # type: ignore[no-any-return]
+                return answer  # type: ignore[no-any-return]  # NotImplemented makes it Any.
         return self._handle(handler, context, body)
 
     def _handle(self, handler: Handler, context: RequestContext, body: memoryview) -> Answer | Deferred[Answer]:

@@ -22,7 +22,7 @@ class Structure:
     __slots__ = ()
     FIELDS: ClassVar[tuple[str, ...]]
     """Attribute names in the order of the table, `unknown_tagged_fields` last."""
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # It changes.
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -31,7 +31,8 @@ class Structure:
 
     def __repr__(self) -> str:
         shown = (f"{name}={getattr(self, name)!r}" for name in self.FIELDS[:-1])
-        unknown = f", unknown_tagged_fields={self.unknown_tagged_fields!r}" if self.unknown_tagged_fields else ""  # type: ignore[attr-defined]
+        tagged = getattr(self, self.FIELDS[-1])
+        unknown = f", {self.FIELDS[-1]}={tagged!r}" if tagged else ""
         return f"{type(self).__qualname__}({', '.join(shown)}{unknown})"
 
 

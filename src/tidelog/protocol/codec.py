@@ -82,7 +82,7 @@ def encode(message: Message, version: int) -> bytes:
     """The message as bytes; as `encode_chunks`, but records may not hold file ranges."""
     chunks = encode_chunks(message, version)
     try:
-        return b"".join(chunks)  # type: ignore[arg-type]
+        return b"".join(chunks)  # type: ignore[arg-type]  # A file range is the TypeError.
     except TypeError as error:
         raise _invalid(message, version, error) from error
 

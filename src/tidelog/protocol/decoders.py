@@ -20,7 +20,7 @@ def compile_decoder(cls: type[Message], version: int) -> Callable[[Any, int, int
     """The decoder of a version that the message has."""
     source = decoder_source(cls, version)
     exec(compile(source.text(), f"<decoder of {cls.__name__} {version}>", "exec"), source.scope)
-    return source.scope["decode"]  # type: ignore[return-value]
+    return source.scope["decode"]  # type: ignore[return-value]  # Scopes hold objects.
 
 
 def decoder_source(cls: type[Message], version: int) -> Source:

@@ -21,7 +21,7 @@ def compile_encoder(cls: type[Message], version: int) -> Callable[[Any, Callable
     """The encoder of a version that the message has."""
     source = encoder_source(cls, version)
     exec(compile(source.text(), f"<encoder of {cls.__name__} {version}>", "exec"), source.scope)
-    return source.scope["encode"]  # type: ignore[return-value]
+    return source.scope["encode"]  # type: ignore[return-value]  # Scopes hold objects.
 
 
 def encoder_source(cls: type[Message], version: int) -> Source:
@@ -83,7 +83,8 @@ class _Generator:
         if field.is_array:
             return f"{place} or {place} is None"
         if field.is_struct:
-            default = self._source.constant(f"DEFAULT_{field.type}", self._source.scope[field.type]())  # type: ignore[operator]
+            struct: Any = self._source.scope[field.type]
+            default = self._source.constant(f"DEFAULT_{field.type}", struct())
             return f"{place} != {default}"
         return f"{place} != {field.default!r}"
 

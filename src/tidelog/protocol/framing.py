@@ -40,7 +40,7 @@ def encode_request(
             header = _REQUEST.pack(size, key, version, correlation_id, length) + name + b"\0" * flexible
     except error as problem:
         raise InvalidMessage(f"the header of {key.name} version {version} cannot be encoded: {problem}") from problem
-    return b"".join((header, *body))  # type: ignore[arg-type]
+    return b"".join((header, *body))  # type: ignore[arg-type]  # Requests hold no file ranges.
 
 
 def encode_response(key: ApiKey, version: int, correlation_id: int, message: messages.Message) -> list[Chunk]:

@@ -130,7 +130,7 @@ def _look_up(
                 found.timestamp, found.offset, found.leader_epoch = late
         outcome.complete(None)
 
-    lookup.on_complete(settle)  # type: ignore[arg-type]
+    lookup.on_complete(settle)  # type: ignore[arg-type]  # Deferred is invariant.
     return outcome
 
 
