@@ -21,6 +21,7 @@ from tidelog.client.fetching import READ_COMMITTED, READ_UNCOMMITTED, FetchedDat
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicId, parse_topic_id
 from tidelog.records.columns import AbortedTransactions, Column, Columns, decode_columns
+from tidelog.records.errors import InvalidBatch
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -85,17 +86,20 @@ def _decode(data: FetchedData, start: int, end: int, wanted: Column, options: So
     next_offset = start
     until = min(end, data.next_offset)
     while next_offset < until:
-        columns = decode_columns(
-            data.records,
-            position=place,
-            start_offset=next_offset,
-            end_offset=end,
-            columns=wanted,
-            rows_max=options.batch_rows,
-            bytes_max=SLICE_BYTES_MAX,
-            timestamp_scale=MICROSECONDS,
-            aborted=aborted,
-        )
+        try:
+            columns = decode_columns(
+                data.records,
+                position=place,
+                start_offset=next_offset,
+                end_offset=end,
+                columns=wanted,
+                rows_max=options.batch_rows,
+                bytes_max=SLICE_BYTES_MAX,
+                timestamp_scale=MICROSECONDS,
+                aborted=aborted,
+            )
+        except InvalidBatch as error:
+            raise data.unreadable(next_offset, error) from error
         if columns.rows:
             yield columns
         elif columns.position == place and columns.next_offset == next_offset:

@@ -12,6 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Annotated, Final
 
 import typer
@@ -267,19 +268,19 @@ class _Consumption:
             records = consumed_records(
                 data, ends.get(data.topic_partition), plan.columns, committed_only=plan.isolation == READ_COMMITTED
             )
-            if plan.count_max is None:
-                lines = [plan.line(record) for record in records]
-                self._next[data.topic_partition] = data.next_offset
-            else:
-                lines = []
-                for record in records:
+            left = None if plan.count_max is None else plan.count_max - self._count
+            lines: list[bytes] = []
+            try:
+                for record in islice(records, left):
                     lines.append(plan.line(record))
                     self._next[data.topic_partition] = record.offset + 1
-                    if self._count + len(lines) >= plan.count_max:
-                        break
-            out.write(b"".join(lines))
-            out.flush()
-            self._count += len(lines)
+            finally:
+                # Also what came before a batch that cannot be read.
+                out.write(b"".join(lines))
+                out.flush()
+                self._count += len(lines)
+            if left is None or len(lines) < left:
+                self._next[data.topic_partition] = data.next_offset
             if plan.count_max is not None and self._count >= plan.count_max:
                 return
             if time.monotonic() >= self._commit_at:

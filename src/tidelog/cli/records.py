@@ -26,6 +26,7 @@ from tidelog.records.columns import (
     HeadersColumn,
     decode_columns,
 )
+from tidelog.records.errors import InvalidBatch
 
 ROWS_MAX = 20_000
 """Records decoded at a time: bounds what their Python objects take."""
@@ -173,15 +174,18 @@ def consumed_records(
     position, start = 0, data.fetch_offset
     total = len(data.records)
     while position < total:
-        decoded = decode_columns(
-            data.records,
-            position=position,
-            start_offset=start,
-            end_offset=end_offset,
-            columns=columns | Column.OFFSET | Column.TIMESTAMP | Column.TIMESTAMP_TYPE,
-            rows_max=ROWS_MAX,
-            aborted=aborted,
-        )
+        try:
+            decoded = decode_columns(
+                data.records,
+                position=position,
+                start_offset=start,
+                end_offset=end_offset,
+                columns=columns | Column.OFFSET | Column.TIMESTAMP | Column.TIMESTAMP_TYPE,
+                rows_max=ROWS_MAX,
+                aborted=aborted,
+            )
+        except InvalidBatch as error:
+            raise data.unreadable(start, error) from error
         if not decoded.rows and decoded.position == position and decoded.next_offset == start:
             return
         position, start = decoded.position, decoded.next_offset

@@ -61,6 +61,14 @@ class FetchedData:
     log_start_offset: int
     aborted: tuple[tuple[int, int], ...] = ()
 
+    def unreadable(self, offset: int, error: KafkaError) -> KafkaError:
+        """What to raise when the batch that holds `offset` cannot be decoded: where it is, and how to go on."""
+        return KafkaError(
+            error.code,
+            f"the batch at offset {offset} of {self.topic_partition} cannot be read: {error.message}; it was sent so,"
+            " or damaged since. What follows it can be read from a later offset",
+        )
+
 
 def fetch_request(routing: Routing, positions: Mapping[TopicPartition, int], settings: FetchSettings) -> Any:
     """A full fetch (no session) of these partitions, whose topics `routing` knows, from these offsets."""
