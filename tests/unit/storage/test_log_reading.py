@@ -116,6 +116,17 @@ def test_the_special_timestamps(tmp_path: Path) -> None:
     assert log.offset_for_timestamp(-3, up_to_offset=3) == (NOW_MS + 501, 1, 1)
 
 
+def test_of_equal_greatest_timestamps_the_first_is_found(tmp_path: Path) -> None:
+    """KIP-734 asks for one offset: the first, also after the log was opened again."""
+    manager, log = open_log(tmp_path)
+    for extra in (0, 500, 500, 100):
+        log.append(batch(b"a", timestamp=NOW_MS + extra), leader_epoch=0, now_ms=NOW_MS)
+    assert log.offset_for_timestamp(-3, up_to_offset=4) == (NOW_MS + 500, 1, 0)
+    manager.abandon()
+    _, again = open_log(tmp_path)
+    assert again.offset_for_timestamp(-3, up_to_offset=4) == (NOW_MS + 500, 1, 0)
+
+
 def test_epochs_know_where_they_end(tmp_path: Path) -> None:
     """OffsetForLeaderEpoch."""
     _, log = open_log(tmp_path)
