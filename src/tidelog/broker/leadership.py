@@ -175,6 +175,13 @@ class Leadership:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
         config = log_config(self._node.config, overrides)
         logs = self._node.logs
+        found = logs.get(topic_partition)
+        if found is not None and found.topic_id is not None and topic_id not in (ZERO_TOPIC_ID, found.topic_id):
+            # No replica of this life: a deleted topic's, which a power cut brought back or whose disk was away.
+            logger.warning(
+                "log of another topic put aside: partition=%s directory=%s", topic_partition, found.directory
+            )
+            logs.mark_stray(topic_partition)
         log = logs.create(topic_partition, None if topic_id == ZERO_TOPIC_ID else topic_id, config, is_new=is_new)
         if log.config != config:
             logs.set_config(topic_partition, config)

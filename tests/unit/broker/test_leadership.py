@@ -9,6 +9,7 @@ from tests.unit.broker.harness import Broker, topic_id_of
 from tidelog.broker import leadership
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.storage.errors import DirectoryOffline
@@ -100,6 +101,18 @@ def test_another_topic_of_the_same_name_is_refused(broker: Broker) -> None:
         errors(broker.lead("t", 3, leader_epoch=1, topic_id=bytes(range(16)))) == [ErrorCode.INCONSISTENT_TOPIC_ID] * 3
     )
     assert broker.replica("t").topic_id == topic_id_of("t")
+
+
+def test_what_a_deleted_topic_left_behind_is_put_aside(broker: Broker) -> None:
+    """A folder that a power cut brought back, or a disk that was away, must not keep its name from a new topic."""
+    old = broker.node.logs.create(TopicPartition("u", 0), topic_id_of("old u"), is_new=True)
+    folder = Path(old.directory)
+    assert errors(broker.lead("u")) == [0]
+    assert broker.replica("u").log.topic_id == topic_id_of("u")
+    assert broker.produce("u").base_offset == 0
+    [stray] = [path for path in folder.parent.iterdir() if path.name.endswith("-stray")]
+    assert stray.name.startswith("u-0.")
+    assert (stray / "partition.metadata").exists()
 
 
 def test_invalid_names_never_reach_the_disk(broker: Broker) -> None:
