@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tests.unit.broker.harness import Broker
 
+from tidelog.broker.deferred import Deferred
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import LATEST_TIMESTAMP, MAX_TIMESTAMP, TopicId
 from tidelog.protocol import messages
@@ -45,6 +46,16 @@ def test_a_failed_directory_has_no_offsets(broker: Broker) -> None:
     log.folder.fail(OSError(5, "Input/output error"), "reading")
     for timestamp in (LATEST_TIMESTAMP, MAX_TIMESTAMP, 0):
         assert offset_at(broker, "t", timestamp)[0] is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_waiting_fetch_learns_of_a_failed_directory(broker: Broker) -> None:
+    """At once, not when its time is over."""
+    answer = broker.send(ApiKey.FETCH, 12, broker.fetch_request("t", max_wait_ms=10_000))
+    assert isinstance(answer, Deferred)
+    broker.replica("t").log.folder.fail(OSError(5, "Input/output error"), "reading")
+    broker.node.directory_failed()
+    (data,) = broker.decode_any(ApiKey.FETCH, 12, answer.result()).responses[0].partitions
+    assert ErrorCode(data.error_code) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_a_fetch_of_another_topic_of_that_name(broker: Broker) -> None:
