@@ -75,7 +75,7 @@ def test_the_directorys_own_files(broker: Cluster, topic: str) -> None:
 def test_the_dump_prints_a_segment(broker: Cluster, topic: str) -> None:
     """Batches with their producer and records with their keys."""
     text = dumped(folder(broker, topic) / f"{0:020d}.log")
-    assert "Starting offset: 0" in text
+    assert "starting offset: 0" in text
     assert len(re.findall(r"baseOffset: \d+ lastOffset: \d+ count: 1 baseSequence: \d+", text)) == 2
     assert text.count("isvalid: true") == 2
     assert text.count("key: key") == 2
