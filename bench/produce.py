@@ -84,7 +84,7 @@ def load(work: Path, port: int, shape: Shape, seconds: float) -> dict[str, float
 
 
 def create_topic(bootstrap: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})  # Apache Kafka takes seconds to listen.
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(30)
 
 

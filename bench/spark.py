@@ -118,7 +118,7 @@ def fill(bootstrap: str, records: int) -> None:
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     for created in admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in SIZES]).values():
         created.result()
     producer = Producer(
