@@ -34,6 +34,7 @@ class Durability:
         "_files",
         "_files_synced",
         "_is_writing_epochs",
+        "_prepared_epochs",
         "_truncations",
         "epochs",
         "flushed_offset",
@@ -52,6 +53,8 @@ class Durability:
         """Content of the checkpoint file as last written; None without one."""
         self._is_writing_epochs = False
         """Whether a flush is at it, which alone uses the temporary name."""
+        self._prepared_epochs: bytes | None = None
+        """What a clean stop has written under the temporary name."""
         self._files = 0
         """Counts the segment files created; a flush makes durable their names, too."""
         self._files_synced = 0
@@ -84,12 +87,33 @@ class Durability:
             return None
         return self.epochs.to_checkpoint_text().encode()
 
-    def write_epochs(self) -> None:
-        """Writes the checkpoint here and now, for a clean stop."""
+    def prepare_epochs(self) -> bool:
+        """Writes the checkpoint under its temporary name, for a clean stop; true if it differs from the file's.
+
+        Nothing is synced: what a stop costs must not grow by two syncs for each of thousands of logs.
+        """
         content = self._epochs_content()
-        if content is not None and content != self._epochs_written:
-            _replace_epochs(self.folder, content)
-            self._epochs_written = content
+        if content is None or content == self._epochs_written:
+            return False
+        file = self.folder.disk.open(_prepared_path(self.folder), create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(content, 0)
+        finally:
+            file.close()
+        self._prepared_epochs = content
+        return True
+
+    def install_epochs(self) -> bool:
+        """Gives the checkpoint that was prepared, and is durable by now, its name; true if there was one.
+
+        The name is durable once the folder is.
+        """
+        if self._prepared_epochs is None:
+            return False
+        self.folder.disk.rename(_prepared_path(self.folder), _epochs_path(self.folder))
+        self._epochs_written, self._prepared_epochs = self._prepared_epochs, None
+        return True
 
     def flush(self, segments: list[Segment], target: int, settled: Callable[[], None]) -> Flush | None:
         """Makes everything below `target` durable, and the epochs; None when that is so already.
@@ -117,6 +141,9 @@ class Durability:
             segment.fsync(indexes=True)
             segment.release_files()
         self.folder.sync_file(snapshot_path(self.folder, log_end_offset))
+        if self._prepared_epochs is not None:
+            self.folder.sync_file(_prepared_path(self.folder))
+            self.install_epochs()
         self.folder.disk.fsync_directory(self.folder.path)
 
 
@@ -190,5 +217,14 @@ class Flush:
         self._settled()
 
 
+def _epochs_path(folder: LogFolder) -> str:
+    return f"{folder.path}/{LEADER_EPOCH_CHECKPOINT}"
+
+
+def _prepared_path(folder: LogFolder) -> str:
+    """The name that `replace_file` uses, too: a start meets no other remains after a crash."""
+    return f"{_epochs_path(folder)}.tmp"
+
+
 def _replace_epochs(folder: LogFolder, content: bytes) -> None:
-    replace_file(folder.disk, f"{folder.path}/{LEADER_EPOCH_CHECKPOINT}", content)
+    replace_file(folder.disk, _epochs_path(folder), content)

@@ -653,14 +653,16 @@ class Log:
     # The end.
 
     def close(self) -> bool:
-        """Finishes every file, as a clean stop must; true if any has changed and is to be synced (`sync_files`).
+        """Finishes every file, as a clean stop must; true if any has changed and is to be synced.
+
+        Either by `sync_files`, or by a sync of everything, `install_epochs`, and another sync of everything.
 
         OSError if the disk refuses.
         """
         self.producers.map_end_offset = self.log_end_offset
         changed = self.flushed_offset < self.log_end_offset
         changed = take_snapshot(self.folder, self.producers) or changed
-        self._durability.write_epochs()
+        changed = self._durability.prepare_epochs() or changed
         for segment in self.segments:
             changed = segment.close() or changed
         return changed
@@ -668,6 +670,10 @@ class Log:
     def sync_files(self) -> None:
         """Makes what `close` left durable, file by file."""
         self._durability.sync(self.segments, self.log_end_offset)
+
+    def install_epochs(self) -> bool:
+        """Puts the leader epochs that `close` left, and that are durable by now, in place; true if there were any."""
+        return self._durability.install_epochs()
 
     def synced(self) -> None:
         """All that `close` left is durable."""

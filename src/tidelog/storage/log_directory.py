@@ -260,12 +260,18 @@ class LogDirectory:
         self._disk.fsync_directory(self._path)
 
     def close(self, broker_epoch: int) -> None:
-        """Closes the logs, syncs, writes the checkpoints, and says that the stop was clean; releases the lock."""
+        """Closes the logs, syncs, writes the checkpoints, and says that the stop was clean; releases the lock.
+
+        The number of syncs is bounded, however many logs there are.
+        """
         try:
             if self._failure is None:
                 changed = [log for log in self.logs.values() if self._close_log(log)]
                 if len(changed) + len(self.created) > SYNCED_ONE_BY_ONE_MAX:
                     self._disk.sync_file_system(self._path)
+                    # Leader epochs get their names when their content is durable, and before any recovery point moves.
+                    if sum(log.install_epochs() for log in changed):
+                        self._disk.sync_file_system(self._path)
                 else:
                     for log in changed:
                         log.sync_files()

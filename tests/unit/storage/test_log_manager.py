@@ -376,3 +376,55 @@ def test_checkpoints_are_written_when_they_change(tmp_path: Path) -> None:
     manager.run_due(60_000)
     assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\ntopicone 0 0\n"
     assert (tmp_path / "topicone-0/leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+
+
+@pytest.mark.row("R36")
+def test_a_clean_stop_syncs_no_more_often_for_more_logs(tmp_path: Path) -> None:
+    """Every sync waits for the device, and a broker has thousands of logs; leader epochs are in place nevertheless."""
+    counts = []
+    for logs_count in (20, 60):
+        disk = FaultyDisk()
+        manager = open_manager(tmp_path / str(logs_count), disk=disk)
+        for number in range(logs_count):
+            fill(manager.create(TopicPartition("t", number), TOPIC_ID), 1, leader_epoch=3)
+        disk.operations.clear()
+        manager.close()
+        counts.append({name: disk.count(name) for name in ("fsync", "fsync_directory", "sync_file_system")})
+        again = open_manager(tmp_path / str(logs_count))
+        assert all(log.epochs.latest == 3 and log.flushed_offset == 1 for log in again.logs())
+        again.close()
+    assert counts[0] == counts[1]
+    assert sum(counts[0].values()) <= 10
+
+
+def test_a_clean_stop_syncs_nothing_of_logs_that_have_not_changed(tmp_path: Path) -> None:
+    """The second stop of a broker that nobody wrote to waits for no log."""
+    manager = open_manager(tmp_path)
+    for number in range(20):
+        fill(manager.create(TopicPartition("t", number), TOPIC_ID), 1)
+    manager.close()
+    disk = FaultyDisk()
+    manager = open_manager(tmp_path, disk=disk)
+    disk.operations.clear()
+    manager.close()
+    assert disk.count("sync_file_system") == 0
+    assert not [path for happening, path in disk.operations if happening == "fsync" and "/t-" in path]
+
+
+def test_leader_epochs_get_their_name_when_their_content_is_durable(tmp_path: Path) -> None:
+    """Content, sync, name, sync, and only then the recovery point: a power cut between any two loses nothing."""
+    disk = FaultyDisk()
+    manager = open_manager(tmp_path, disk=disk)
+    for number in range(20):
+        fill(manager.create(TopicPartition("t", number), TOPIC_ID), 1)
+    disk.operations.clear()
+    manager.close()
+    steps = [
+        "checkpoint" if "recovery-point" in path else happening
+        for happening, path in disk.operations
+        if happening == "sync_file_system"
+        or (happening == "pwrite" and ("leader-epoch" in path or "recovery-point" in path))
+        or (happening == "rename" and "leader-epoch" in path)
+    ]
+    order = [step for index, step in enumerate(steps) if index == 0 or steps[index - 1] != step]
+    assert order == ["pwrite", "sync_file_system", "rename", "sync_file_system", "checkpoint"]
