@@ -83,7 +83,8 @@ class ByteBudget:
     def __init__(
         self, request_bytes_max: int, queued_bytes_max: int, soon: Callable[[Callable[[], None]], None]
     ) -> None:
-        """`request_bytes_max`: socket.request.max.bytes; `queued_bytes_max`: queued.max.request.bytes, -1 for none.
+        """`request_bytes_max`: socket.request.max.bytes; `queued_bytes_max`: queued.max.request.bytes, which
+        may be less (-1): one request of the greatest size always fits.
 
         `soon` calls back in the loop's next turn.
         """

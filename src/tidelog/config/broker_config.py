@@ -205,14 +205,6 @@ class BrokerConfig:
         return next((found.name for found in listeners if found.security_protocol == protocol), listeners[0].name)
 
     @property
-    def queued_max_request_bytes(self) -> int:
-        """Bytes of requests in flight; 2^63 - 1 stands for no bound."""
-        bound = cast(int, self.values["queued.max.request.bytes"])
-        if bound < 0:
-            return 2**63 - 1
-        return max(bound, self.socket_request_max_bytes)
-
-    @property
     def max_connections_per_ip_overrides(self) -> dict[str, int]:
         """Connections by host or address."""
         text = cast(str, self.values["max.connections.per.ip.overrides"])

@@ -231,12 +231,6 @@ def test_changes_are_checked(changes: dict[str, str], cluster_default: bool, sen
     assert str(refused.value) == sentence
 
 
-def test_in_flight_bytes_hold_at_least_one_request() -> None:
-    """A larger socket.request.max.bytes raises the default bound with it; -1 is no bound."""
-    assert BrokerConfig.from_mapping({"socket.request.max.bytes": 2**30}).queued_max_request_bytes == 2**30
-    assert BrokerConfig.from_mapping({"queued.max.request.bytes": -1}).queued_max_request_bytes == 2**63 - 1
-
-
 def test_ipv6_listeners() -> None:
     """Brackets are the address's dress, not its name."""
     config = BrokerConfig.from_mapping({"listeners": "PLAINTEXT://[::1]:9092"})

@@ -250,8 +250,9 @@ SETTINGS: Final = (
         "queued.max.request.bytes",
         LONG,
         134_217_728,
-        "Bytes of requests in flight, all connections together; beyond it no further frame is read until some are "
-        "answered. At least `socket.request.max.bytes`; -1, Kafka's default, is no bound.",
+        "Bytes of large requests (2 MiB and more) in flight, all connections together; beyond it no further one is "
+        "read until some are answered. At least `socket.request.max.bytes`, which is the bound with -1 too. Smaller "
+        "requests have 32 MiB of their own beside it.",
         valid=Range(-1),
     ),
     Setting(
