@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextvars import Context
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sim.clock import LoopClock
 from sim.disk import Fault, Mount, Operation, ProcessDeath, SimulatedDisk
@@ -18,6 +18,11 @@ from sim.store_journal import JournalPersistence
 from sim.trace import Trace
 from tidelog.broker.runtime import Runtime
 from tidelog.config.broker_config import BrokerConfig
+from tidelog.store.embedded import EmbeddedStore
+from tidelog.store.local import LocalStore
+
+if TYPE_CHECKING:
+    from tidelog.store.client import StoreClient
 
 HOST: Final = "broker0"
 PORT: Final = 9092
@@ -56,6 +61,7 @@ class Machine:
         """Called when a broker is about to start."""
         self.processes: list[Process] = []
         self.runtime: Runtime | None = None
+        self._store: EmbeddedStore | None = None
         mount = self.disk.mount()
         for directory in ("/data", "/store"):
             mount.make_directories(directory)
@@ -97,10 +103,22 @@ class Machine:
     async def _run(self, mount: Mount, random: SeededRandom, ready: asyncio.Future[Runtime]) -> None:
         """The broker's main, within its process."""
         executor = SimulatedExecutor(self._loop, random.stream("executor"))
+        persistence = JournalPersistence(mount, "/store", executor)
+        store = EmbeddedStore(
+            persistence, self.clock, random.stream("store"), lambda failure: failed.set_result(str(failure))
+        )
+        self._store = store
+        failed: asyncio.Future[str] = self._loop.create_future()
+
+        async def connect_store() -> StoreClient:
+            if not store.started:
+                store.start()
+            return await LocalStore.connect(store)
+
         try:
             runtime = Runtime(
                 BrokerConfig.from_mapping(SETTINGS),
-                JournalPersistence(mount, "/store", executor),
+                connect_store,
                 clock=self.clock,
                 random=random.stream("broker"),
                 disk=mount,
@@ -114,9 +132,12 @@ class Machine:
             return
         if not ready.done():
             ready.set_result(runtime)
-        reason = await runtime.failed()
-        self._trace.record("failed", reason)
+        broker_failed = asyncio.ensure_future(runtime.failed())
+        await asyncio.wait([broker_failed, failed], return_when=asyncio.FIRST_COMPLETED)
+        self._trace.record("failed", broker_failed.done(), failed.done())
+        broker_failed.cancel()
         await runtime.stop()
+        await store.close()
         # The process ends; its own context must not be the one that outlives it.
         self._loop.call_soon(self.kill, context=Context())
 
@@ -166,8 +187,13 @@ class Machine:
         process, runtime = self.process, self.runtime
         if process is not None and runtime is not None:
             self._trace.record("stop", process.name)
-            await process.spawn(runtime.stop())
+            await process.spawn(self._stop(runtime))
             process.kill()
+
+    async def _stop(self, runtime: Runtime) -> None:
+        await runtime.stop()
+        if self._store is not None:
+            await self._store.close()
 
     def close(self) -> None:
         """Unwinds dead processes, at the very end."""

@@ -16,7 +16,7 @@ import functools
 import logging
 import resource
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidelog.broker.controller_driver import ControllerDriver
@@ -37,9 +37,7 @@ from tidelog.protocol import apis, framing
 from tidelog.storage.errors import StorageError
 from tidelog.storage.file_pool import DEFAULT_CAPACITY
 from tidelog.storage.log_manager import LogManager, LogManagerSettings
-from tidelog.store.embedded import EmbeddedStore
 from tidelog.store.errors import StoreCorrupt, StoreError, StoreLocked
-from tidelog.store.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +48,7 @@ if TYPE_CHECKING:
     from tidelog.ports.disk import Disk
     from tidelog.ports.network import Listener, Network
     from tidelog.ports.random import Random
-    from tidelog.store.persistence import Persistence
+    from tidelog.store.client import StoreClient
 
 logger: Final = logging.getLogger(__name__)
 
@@ -92,7 +90,7 @@ class Runtime:
     def __init__(
         self,
         config: BrokerConfig,
-        persistence: Persistence,
+        connect_store: Callable[[], Awaitable[StoreClient]],
         *,
         clock: Clock,
         random: Random,
@@ -100,9 +98,9 @@ class Runtime:
         network: Network,
         executor: Executor | None = None,
     ) -> None:
-        """`persistence` keeps the embedded store; `executor` runs what blocks, threads of its own if None."""
+        """`connect_store` opens a session with the metadata store; `executor` runs what blocks, own threads if None."""
         self.config = config
-        self._persistence = persistence
+        self._connect_store = connect_store
         self._clock = clock
         self._random = random
         self._disk = disk
@@ -116,7 +114,6 @@ class Runtime:
         self._listeners: list[tuple[ConfiguredListener, Listener]] = []
         self._failed: asyncio.Future[str] = self._loop.create_future()
         self._server = Server(config, clock, self)
-        self._store: EmbeddedStore | None = None
         self._driver: ControllerDriver | None = None
         self._logs: LogManager | None = None
         self._node: Node | None = None
@@ -189,14 +186,7 @@ class Runtime:
 
     async def _start(self) -> None:
         await self._bind()
-        self._store = EmbeddedStore(
-            self._persistence,
-            self._clock,
-            self._random,
-            lambda failure: self._fail(f"the metadata store failed: {failure}"),
-        )
-        self._store.start()
-        session = await LocalStore.connect(self._store)
+        session = await self._connect_store()
         cluster_id = await Membership(session, self._clock, self._random, lambda resource, values: None).open()
         broker_id = BrokerId(self.config.broker_id)
         if broker_id < 0:
@@ -422,9 +412,6 @@ class Runtime:
                 logs.abandon()
         if self._executor is not None and self._owns_executor:
             self._executor.shutdown(wait=False)
-        store, self._store = self._store, None
-        if store is not None:
-            await store.close()
 
 
 def raise_file_limit() -> int:

@@ -20,10 +20,13 @@ import uvloop
 
 from tidelog.broker.runtime import BrokerFailed, Runtime
 from tidelog.ports.real import SystemClock, SystemDisk, SystemNetwork, SystemRandom
+from tidelog.store.embedded import EmbeddedStore
+from tidelog.store.local import LocalStore
 from tidelog.store.sqlite import SqlitePersistence
 
 if TYPE_CHECKING:
     from tidelog.config.broker_config import BrokerConfig
+    from tidelog.store.client import StoreClient
 
 __all__ = ["BrokerFailed", "run", "serve"]
 
@@ -43,27 +46,39 @@ async def serve(
 
     BrokerFailed when it cannot start, or cannot go on.
     """
-    disk = SystemDisk()
-    runtime = Runtime(
-        config,
+    disk, clock, random = SystemDisk(), SystemClock(), SystemRandom()
+    store_failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    store = EmbeddedStore(
         SqlitePersistence(store_directory, disk),
-        clock=SystemClock(),
-        random=SystemRandom(),
-        disk=disk,
-        network=SystemNetwork(),
+        clock,
+        random,
+        lambda failure: store_failed.set_result(f"the metadata store failed: {failure}"),
     )
-    await runtime.start()
-    failed = asyncio.ensure_future(runtime.failed())
-    stopped = asyncio.ensure_future(stopping.wait())
+
+    async def connect_store() -> StoreClient:
+        # Opened by the first session: a broker looks for its ports before it touches a disk.
+        if not store.started:
+            store.start()
+        return await LocalStore.connect(store)
+
+    runtime = Runtime(config, connect_store, clock=clock, random=random, disk=disk, network=SystemNetwork())
     try:
-        on_ready(runtime)
-        await asyncio.wait({failed, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        await runtime.start()
+        broker_failed = asyncio.ensure_future(runtime.failed())
+        stopped = asyncio.ensure_future(stopping.wait())
+        try:
+            on_ready(runtime)
+            awaited: set[asyncio.Future[Any]] = {broker_failed, store_failed, stopped}
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+            broker_failed.cancel()
+            await runtime.stop()
     finally:
-        stopped.cancel()
-        failed.cancel()
-        await runtime.stop()
-    if failed.done() and not failed.cancelled():
-        raise BrokerFailed(failed.result())
+        await store.close()
+    for failed in (store_failed, broker_failed):
+        if failed.done() and not failed.cancelled():
+            raise BrokerFailed(failed.result())
 
 
 def run(config: BrokerConfig, store_directory: str, on_ready: Callable[[Runtime], object]) -> None:

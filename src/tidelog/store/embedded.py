@@ -62,6 +62,7 @@ class EmbeddedStore:
         self._waiting: deque[_Outcome] = deque()
         self._committer: asyncio.Task[None] | None = None
         self._closed: StoreError | None = StoreClosed(message="the store was not started")
+        self._started = False
 
     def start(self) -> None:
         """Loads the tree; may block. Sessions of this process's last life end, with their ephemeral nodes.
@@ -71,8 +72,14 @@ class EmbeddedStore:
         self._tree = Tree(self._persistence.load())
         self._durable_zxid = self._tree.zxid
         self._closed = None
+        self._started = True
         for session_id in [id for id, session in self._tree.sessions.items() if session.local]:
             self.close_session(session_id)
+
+    @property
+    def started(self) -> bool:
+        """Whether `start` has loaded the tree."""
+        return self._started
 
     @property
     def tree(self) -> Tree:
