@@ -9,11 +9,12 @@ import dataclasses
 import datetime
 import enum
 import re
+import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from itertools import islice
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -83,6 +84,9 @@ def consume(
             show_default="beginning; with --group committed",
         ),
     ] = None,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="The same as --from beginning, as Kafka's own tool calls it.")
+    ] = False,
     follow: Annotated[
         bool, typer.Option("--follow/--exit-at-end", help="Wait for more at the end, or read what there is.")
     ] = False,
@@ -108,7 +112,9 @@ def consume(
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Print the records of topics: all there are, or with --follow also those to come."""
-    begin = parse_start(start or ("committed" if group else "beginning"))
+    if from_beginning and start not in (None, "beginning"):
+        raise WrongUsage(f"--from-beginning and --from {start} contradict each other")
+    begin = parse_start(start or ("committed" if group and not from_beginning else "beginning"))
     if begin.kind == "committed" and group is None:
         raise WrongUsage("--from committed needs --group")
     if begin.kind == "end" and not follow:
@@ -181,7 +187,7 @@ class _Consumption:
         self._commit_at = time.monotonic() + COMMIT_INTERVAL_S
 
     async def run(self, bootstrap: str, timeout_s: float) -> int:
-        """Prints until the end, the count or Ctrl-C; how many records it printed."""
+        """Prints until the end, the count or, where it follows, until told to end; how many records it printed."""
         async with Cluster(
             bootstrap,
             client_id="tidelog-consume",
@@ -195,11 +201,10 @@ class _Consumption:
             settings = FetchSettings(partition_max_bytes=1 << 20, isolation=self._plan.isolation)
             fetcher = Fetcher(cluster, starts, ends=None if self._plan.follow else ends, settings=settings)
             try:
-                await self._print(cluster, fetcher, {} if self._plan.follow else ends)
-            except asyncio.CancelledError:
-                if not self._plan.follow:
-                    raise
-                # Ctrl-C is how following ends: what was printed counts.
+                if self._plan.follow:
+                    await _until_told(self._print(cluster, fetcher, {}))
+                else:
+                    await self._print(cluster, fetcher, ends)
             finally:
                 await fetcher.close()
                 await self._commit(cluster)
@@ -295,6 +300,37 @@ class _Consumption:
         commits = {tp: CommittedOffset(offset) for tp, offset in news.items()}
         await cluster.run(commit_offsets(cluster.routing, self._plan.group, commits))
         self._committed |= news
+
+
+async def _until_told(work: Coroutine[Any, Any, None]) -> None:
+    """Does the work until it ends, or SIGINT or SIGTERM says that it is enough: following has no other end.
+
+    The signals come as callbacks of the loop, never between two lines of whatever runs at the moment, and cancel the
+    work alone: what is left to do after it, a commit, is not cancelled. Each is taken once. A second Ctrl-C ends the
+    program as it ends any other. A SIGINT that was ignored when the program started stays so, which is how shells keep
+    Ctrl-C from what they run in the background; SIGTERM ends that.
+    """
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(work)
+    taken = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        taken.append(signal.SIGINT)
+
+    def enough() -> None:
+        for number in taken:
+            loop.remove_signal_handler(number)
+        task.cancel()
+
+    for number in taken:
+        loop.add_signal_handler(number, enough)
+    try:
+        await asyncio.wait([task])
+    finally:
+        for number in taken:
+            loop.remove_signal_handler(number)
+        task.cancel()
+    if not task.cancelled():
+        task.result()
 
 
 def _good(results: Mapping[TopicPartition, OffsetFound | KafkaError]) -> dict[TopicPartition, OffsetFound]:

@@ -63,8 +63,12 @@ def process(bootstrap: str) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     """Starts a command as a process of its own, for pipes and signals; none outlives its test."""
     with contextlib.ExitStack() as stack:
 
-        def start(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-            command = [sys.executable, "-c", "from tidelog.cli import main; main()", *arguments, "-b", bootstrap]
+        def start(*arguments: str, background: bool = False, **options: Any) -> subprocess.Popen[bytes]:
+            # A shell that runs the tests in the background makes all that they start ignore SIGINT: say what holds.
+            handler = "SIG_IGN" if background else "default_int_handler"
+            program = f"import signal; signal.signal(signal.SIGINT, signal.{handler})\n"
+            program += "from tidelog.cli import main; main()"
+            command = [sys.executable, "-c", program, *arguments, "-b", bootstrap]
             started = stack.enter_context(subprocess.Popen(command, **options))
             stack.callback(started.kill)
             return started

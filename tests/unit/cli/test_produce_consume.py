@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 from tests.unit.cli.conftest import Tidelog
+
+from tidelog.cli import INTERRUPTED, consume
 
 Process = Callable[..., "subprocess.Popen[bytes]"]
 
@@ -176,6 +179,68 @@ def test_a_pipe_in_and_out(process: Process, tidelog: Tidelog, topic: str) -> No
     consumer.send_signal(signal.SIGINT)
     assert consumer.wait(10) == 0
     consumer.stdout.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_following_ends_when_told_and_commits(
+    process: Process, tidelog: Tidelog, topic: str, number: signal.Signals
+) -> None:
+    """Ctrl-C and a service manager's SIGTERM are both its clean end; what was printed is committed."""
+    tidelog("topics", "create", topic)
+    tidelog("produce", topic, "-m", "one")
+    consumer = process("consume", topic, "--follow", "--group", topic, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert consumer.stdout.readline() == b"one\n"
+    consumer.send_signal(number)
+    assert consumer.communicate(timeout=10) == (b"", b"")
+    assert consumer.returncode == 0
+    tidelog("produce", topic, "-m", "two")
+    assert tidelog("consume", topic, "--group", topic).lines == ["two"]
+
+
+def test_following_in_the_background_ends_by_sigterm_alone(process: Process, tidelog: Tidelog, topic: str) -> None:
+    """A shell's `&` makes SIGINT ignored: Ctrl-C for the foreground passes by, and SIGTERM is the clean end."""
+    tidelog("topics", "create", topic)
+    tidelog("produce", topic, "-m", "one")
+    consumer = process("consume", topic, "--follow", background=True, stdout=subprocess.PIPE)
+    assert consumer.stdout.readline() == b"one\n"
+    consumer.send_signal(signal.SIGINT)
+    tidelog("produce", topic, "-m", "two")
+    assert consumer.stdout.readline() == b"two\n"
+    consumer.send_signal(signal.SIGTERM)
+    assert consumer.communicate(timeout=10) == (b"", None)
+    assert consumer.returncode == 0
+
+
+def test_a_second_ctrl_c_ends_what_the_first_one_left(
+    monkeypatch: pytest.MonkeyPatch, tidelog: Tidelog, topic: str
+) -> None:
+    """When the commit after the first Ctrl-C hangs, the second one ends the program as it ends any other: code 130."""
+    tidelog("topics", "create", topic)
+    tidelog("produce", topic, "-m", "one")
+
+    async def interrupted(self: object, *arguments: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(consume._Consumption, "_print", interrupted)
+    monkeypatch.setattr(consume._Consumption, "_commit", interrupted)
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert tidelog("consume", topic, "--follow").code == INTERRUPTED
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def test_from_beginning_as_kafkas_tool_has_it(tidelog: Tidelog, topic: str) -> None:
+    """It is --from beginning, for a group too."""
+    tidelog("topics", "create", topic)
+    tidelog("produce", topic, "-m", "one")
+    assert tidelog("consume", topic, "--group", topic).lines == ["one"]
+    assert tidelog("consume", topic, "--group", topic).lines == []
+    assert tidelog("consume", topic, "--group", topic, "--from-beginning").lines == ["one"]
+    assert tidelog("consume", topic, "--from-beginning", "--from", "beginning").lines == ["one"]
+    assert tidelog("consume", topic, "--from-beginning", "--from", "3").code == 2
 
 
 def test_a_reader_that_left_ends_it_quietly(process: Process, tidelog: Tidelog, topic: str, tmp_path: Path) -> None:
