@@ -68,7 +68,7 @@ class BrokerFailed(Exception):
     """The broker cannot start, or had to stop; the message says why and what to do."""
 
 
-def _disk_refused(error: OSError) -> str:
+def disk_refused(error: OSError) -> str:
     """What a file system's refusal means to whoever starts a broker."""
     reason = error.strerror or str(error)
     if error.filename is None:
@@ -180,7 +180,7 @@ class Runtime:
                 case StorageError() | StoreError() | StoreCorrupt() | StoreLocked() | KafkaError():
                     raise BrokerFailed(str(error)) from error
                 case OSError():
-                    raise BrokerFailed(_disk_refused(error)) from error
+                    raise BrokerFailed(disk_refused(error)) from error
                 case _:
                     raise
 
