@@ -24,6 +24,7 @@ from tidelog.broker.deferred import Deferred
 from tidelog.broker.dispatch import CloseConnection, Dispatcher, Peer
 from tidelog.broker.membership import Membership, generate_broker_id
 from tidelog.broker.node import Node
+from tidelog.broker.peers import Peers
 from tidelog.broker.server import Server
 from tidelog.broker.stored_settings import StoredSettings, broker_resources, stored_topics
 from tidelog.broker.topic_settings import log_config
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from concurrent.futures import Executor, Future
 
+    from tidelog.broker.shell import Purpose
     from tidelog.config.listeners import Listener as ConfiguredListener
     from tidelog.ports.clock import Clock
     from tidelog.ports.disk import Disk
@@ -114,6 +116,8 @@ class Runtime:
         self._listeners: list[tuple[ConfiguredListener, Listener]] = []
         self._failed: asyncio.Future[str] = self._loop.create_future()
         self._server = Server(config, clock, self)
+        self._inter_broker_listener = config.inter_broker_listener_name
+        self._peers = Peers(network, clock, self._address_of, client_id=f"broker-{config.broker_id}")
         self._driver: ControllerDriver | None = None
         self._logs: LogManager | None = None
         self._node: Node | None = None
@@ -155,6 +159,18 @@ class Runtime:
         future = self._executor.submit(work)
         future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(deliver, done))
         return outcome
+
+    def ask(self, broker_id: int, purpose: Purpose, message: Any, version: int, timeout_ms: int) -> Deferred[Any]:
+        return self._peers.ask(broker_id, purpose, message, version, timeout_ms)
+
+    def _address_of(self, broker_id: int) -> tuple[str, int] | None:
+        """Where this broker reaches another one: as the controller knows it, if it runs here, else as it was told."""
+        known = None if self._driver is None else self._driver.image
+        if known is None:
+            known = None if self._node is None else self._node.metadata.image
+        registration = None if known is None else known.brokers.get(BrokerId(broker_id))
+        endpoint = None if registration is None else registration.endpoint(self._inter_broker_listener)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
 
     # Start.
 
@@ -399,6 +415,7 @@ class Runtime:
         node = self._node
         if node is not None:
             node.stop()
+        self._peers.close()
         driver, self._driver = self._driver, None
         if driver is not None:
             await driver.close()

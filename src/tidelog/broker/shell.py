@@ -1,14 +1,30 @@
-"""What a node and its parts ask of the runtime around them: timers, turns of the loop, threads for the disk."""
+"""What a node and its parts ask of the runtime around them: timers, turns of the loop, threads for the disk, and the
+way to the other brokers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from tidelog.broker.deferred import Deferred
 
 T = TypeVar("T")
+
+
+class Purpose(Enum):
+    """What a connection between brokers is for. Requests of one purpose keep their order, and wait for one another."""
+
+    FETCH = "fetch"
+    """A follower's fetches, and what it asks beside them."""
+    CONTROL = "control"
+    """The controller's orders."""
+    REPORT = "report"
+    """What a broker asks the controller for itself: AlterPartition, AllocateProducerIds, ControlledShutdown."""
+    FORWARD = "forward"
+    """Clients' requests, on their way to the controller; some of them wait for long."""
 
 
 class Timer(Protocol):
@@ -32,4 +48,13 @@ class Shell(Protocol):
 
     def in_pool(self, work: Callable[[], T]) -> Deferred[T]:
         """Runs `work` on one of the few I/O threads; completes on the loop's thread, with OSError if work raised it."""
+        ...
+
+    def ask(self, broker_id: int, purpose: Purpose, message: Any, version: int, timeout_ms: int) -> Deferred[Any]:
+        """Sends another broker a message of protocol.messages in `version`; completes with the message of its answer.
+
+        Fails with an OSError: ConnectionError where the broker is not known, cannot be reached, or its connection
+        breaks, TimeoutError without an answer in time. Then all that waits on the same connection fails too; the next
+        question connects anew. Records of a FetchResponse are views that stay valid.
+        """
         ...
