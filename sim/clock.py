@@ -24,15 +24,19 @@ class ManualClock:
 
 
 class LoopClock:
-    """`tidelog.ports.clock.Clock` on a virtual loop's time; a restarted process sees monotonic time go on."""
+    """`tidelog.ports.clock.Clock` of one machine on a virtual loop's time; restarted processes see it go on."""
 
-    def __init__(self, seconds: Callable[[], float], skew_ms: int = 0) -> None:
-        """`seconds` is the loop's `time`; `skew_ms` is how far this machine's wall clock is off."""
+    def __init__(self, seconds: Callable[[], float], *, skew_ms: int = 0, rate: float = 1.0) -> None:
+        """`seconds` is the loop's `time`; `rate` is how fast this machine's clocks go, 1.001 is a second in 17 minutes.
+
+        `skew_ms` is how far its wall clock is off; it may be set at any time: a jump.
+        """
         self._seconds = seconds
+        self._rate = rate
         self.skew_ms = skew_ms
 
     def wall_ms(self) -> int:
-        return EPOCH_MS + self.skew_ms + int(self._seconds() * 1000)
+        return EPOCH_MS + self.skew_ms + int(self._seconds() * self._rate * 1000)
 
     def monotonic_ms(self) -> int:
-        return int(self._seconds() * 1000)
+        return int(self._seconds() * self._rate * 1000)

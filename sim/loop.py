@@ -1,47 +1,36 @@
 """An event loop whose time passes only when nothing is left to do at the present moment.
 
-A subclass of asyncio's own loop: tasks, futures and timers are the real ones. The selector, where a real loop sleeps,
-sets the clock forward to the next timer instead. A second of simulated time costs what its callbacks cost.
+A subclass of asyncio's own loop: tasks, futures and timers are the real ones. Where a real loop would sleep, this one
+sets the clock forward to the next timer. A second of simulated time costs what its callbacks cost.
 
 Every callback belongs to the process (`sim.process`) in whose context it was scheduled. Within a process callbacks run
 in the order in which they were scheduled, as asyncio promises and code relies on; between processes a seed decides.
-Callbacks of a process that was killed never run.
+Callbacks of a process that was killed never run; those of one that stands still (SIGSTOP) run late.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections import deque
-from collections.abc import Callable
-from contextvars import Context, ContextVar
-from typing import TYPE_CHECKING, Any
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from contextvars import Context
+
     from sim.process import Process
     from sim.randomness import SeededRandom
 
 PROCESS: ContextVar[Process | None] = ContextVar("simulated process", default=None)
 """To which simulated process the running code belongs; None for the simulator's own."""
 
+CANCELLED_TIMERS_MAX: Final = 200
+"""Cancelled timers that may lie in the heap before it is cleaned, if they are also the greater part of it."""
+
 
 class NothingToDoError(RuntimeError):
     """Everybody waits, and nothing will ever wake them: a lost wake-up."""
-
-
-class _Selector:
-    """In the place of the operating system's: waiting is letting time pass."""
-
-    def __init__(self, loop: VirtualLoop) -> None:
-        self._loop = loop
-
-    def select(self, timeout: float | None) -> list[Any]:
-        if timeout is None:
-            raise NothingToDoError("nothing is scheduled, and the simulation has not come to its end")
-        self._loop.advance(timeout)
-        return []
-
-    def close(self) -> None:
-        """Nothing to close."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -49,13 +38,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     _ready: deque[asyncio.Handle]
     _scheduled: list[asyncio.TimerHandle]
+    _timer_cancelled_count: int
+    _stopping: bool
 
     def __init__(self, random: SeededRandom) -> None:
         super().__init__()
         self._now = 0.0
         self._random = random
-        self._selector = _Selector(self)
-        self._clock_resolution = 1e-9
         self.errors: list[str] = []
         """Exceptions that callbacks of living processes raised."""
         self.set_exception_handler(self._note_error)
@@ -63,48 +52,83 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._now
 
-    def advance(self, seconds: float) -> None:
-        """Lets time pass."""
-        self._now += max(seconds, 0.0)
+    def _write_to_self(self) -> None:
+        """Nobody sleeps who would have to be woken."""
 
     def _process_events(self, event_list: list[Any]) -> None:
         """There are none: networks and disks are timers."""
 
-    def _write_to_self(self) -> None:
-        """Nobody sleeps who would have to be woken."""
-
     def _run_once(self) -> None:
+        """One turn: lets time pass if nothing is left to do now, then runs what is due, in the order of `_mix`."""
+        ready = self._ready
+        self._drop_cancelled()
+        scheduled = self._scheduled
+        if not ready and not self._stopping:
+            if not scheduled:
+                raise NothingToDoError("nothing is scheduled, and the simulation has not come to its end")
+            self._now = max(self._now, scheduled[0]._when)  # type: ignore[attr-defined]  # As asyncio's own loop does.
+        now = self._now
+        while scheduled and scheduled[0]._when <= now:  # type: ignore[attr-defined]  # As above.
+            timer = heapq.heappop(scheduled)
+            timer._scheduled = False  # type: ignore[attr-defined]  # As above.
+            ready.append(timer)
         self._mix()
-        super()._run_once()  # type: ignore[misc]  # Not in the stubs; every loop of asyncio's is made of it.
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:  # type: ignore[attr-defined]  # As above.
+                owner = _owner(handle)
+                if owner is None or owner.runs:
+                    handle._run()  # type: ignore[attr-defined]  # As above.
+                elif owner.alive:
+                    owner.held.append(handle)
+
+    def _drop_cancelled(self) -> None:
+        scheduled = self._scheduled
+        if self._timer_cancelled_count > max(CANCELLED_TIMERS_MAX, len(scheduled) // 2):
+            kept = []
+            for timer in scheduled:
+                if timer._cancelled:  # type: ignore[attr-defined]  # As asyncio's own loop does.
+                    timer._scheduled = False  # type: ignore[attr-defined]  # As above.
+                else:
+                    kept.append(timer)
+            heapq.heapify(kept)
+            self._scheduled = kept
+            self._timer_cancelled_count = 0
+            return
+        while scheduled and scheduled[0]._cancelled:  # type: ignore[attr-defined]  # As above.
+            self._timer_cancelled_count -= 1
+            heapq.heappop(scheduled)._scheduled = False  # type: ignore[attr-defined]  # As above.
 
     def _mix(self) -> None:
         """Puts the callbacks of different processes into a random order, and keeps each process's own."""
+        ready = self._ready
+        if len(ready) < 2:
+            return
         queues: dict[Process | None, deque[asyncio.Handle]] = {}
-        for handle in self._ready:
-            queues.setdefault(_owner(handle), deque()).append(handle)
+        for handle in ready:
+            owner = _owner(handle)
+            queue = queues.get(owner)
+            if queue is None:
+                queues[owner] = deque((handle,))
+            else:
+                queue.append(handle)
         if len(queues) < 2:
             return
         waiting = list(queues.values())
-        self._ready.clear()
-        while waiting:
+        ready.clear()
+        while len(waiting) > 1:
             index = self._random.below(len(waiting))
-            self._ready.append(waiting[index].popleft())
+            ready.append(waiting[index].popleft())
             if not waiting[index]:
                 del waiting[index]
+        ready.extend(waiting[0])
 
-    def _call_soon(self, callback: Callable[..., object], args: Any, context: Context | None) -> asyncio.Handle:
-        handle: asyncio.Handle = super()._call_soon(callback, args, context)  # type: ignore[misc]  # As above.
-        _bury(handle)
-        return handle
+    def resumed(self, process: Process) -> None:
+        """What a process could not do while it stood still is due now, before whatever came since."""
+        self._ready.extendleft(reversed(process.held))
+        process.held.clear()
 
-    def call_at(  # type: ignore[override]  # As its superclass has it, less the type variables.
-        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        handle = super().call_at(when, callback, *args, context=context)
-        _bury(handle)
-        return handle
-
-    def create_task(  # type: ignore[override]  # As above.
+    def create_task(  # type: ignore[override]  # As its superclass has it, less the type variables.
         self, coroutine: Any, **options: Any
     ) -> asyncio.Task[Any]:
         task = super().create_task(coroutine, **options)
@@ -116,7 +140,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def bury(self) -> None:
         """Takes back what dead processes had scheduled."""
         for handle in [*self._ready, *self._scheduled]:
-            _bury(handle)
+            owner = _owner(handle)
+            if owner is not None and not owner.alive:
+                handle.cancel()
 
     def _note_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -130,9 +156,3 @@ class VirtualLoop(asyncio.BaseEventLoop):
 def _owner(handle: asyncio.Handle) -> Process | None:
     context: Context = handle._context  # type: ignore[attr-defined]  # The only place where it is kept.
     return context.get(PROCESS)
-
-
-def _bury(handle: asyncio.Handle) -> None:
-    owner = _owner(handle)
-    if owner is not None and not owner.alive:
-        handle.cancel()

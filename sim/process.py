@@ -29,6 +29,10 @@ class Process:
     def __init__(self, name: str, loop: VirtualLoop) -> None:
         self.name = name
         self.alive = True
+        self.runs = True
+        """Alive, and not paused."""
+        self.held: list[asyncio.Handle] = []
+        """Callbacks that came due while it was paused."""
         self._loop = loop
         self._tasks: list[ref[asyncio.Task[Any]]] = []
         self._tasks_max = 64
@@ -60,11 +64,22 @@ class Process:
         """Ends it, at once and without a word. Idempotent."""
         if not self.alive:
             return
-        self.alive = False
+        self.alive = self.runs = False
+        self.held.clear()
         self._left = [task for known in self._tasks if (task := known()) is not None and not task.done()]
         self._loop.bury()
         for callback in self._on_kill:
             callback()
+
+    def pause(self) -> None:
+        """Lets it stand still, as SIGSTOP does: clocks go on, and others see only that it does not answer."""
+        self.runs = False
+
+    def resume(self) -> None:
+        """Lets it go on, with everything that came due meanwhile. Idempotent."""
+        if self.alive and not self.runs:
+            self.runs = True
+            self._loop.resumed(self)
 
     def close(self) -> None:
         """Unwinds what the kill left standing, once the simulation is over; whatever that raises meant nothing."""
