@@ -24,9 +24,9 @@ from tidelog.metadata.operations import Operation
 from tidelog.ports.clock import Clock
 from tidelog.ports.random import Random
 from tidelog.store.client import OperationResult, Stat, Watch, WatchEvent
-from tidelog.store.errors import ConnectionLoss, SessionExpired, StoreClosed, StoreError
+from tidelog.store.errors import ConnectionLoss, NoWatcher, SessionExpired, StoreClosed, StoreError
 from tidelog.store.persistence import Persistence, PersistenceFailed
-from tidelog.store.tree import NO_SESSION, Applied, Changes, SessionRecord, Tree, merge
+from tidelog.store.tree import NO_SESSION, Applied, Changes, LostWatches, SessionRecord, Tree, merge
 
 T = TypeVar("T")
 
@@ -62,6 +62,7 @@ class EmbeddedStore:
         self._waiting: deque[_Outcome] = deque()
         self._committer: asyncio.Task[None] | None = None
         self._closed: StoreError | None = StoreClosed(message="the store was not started")
+        self._session_listeners: list[Callable[[int], None]] = []
         self._started = False
 
     def start(self) -> None:
@@ -86,6 +87,15 @@ class EmbeddedStore:
         """The tree, for reading: it may be ahead of the disk."""
         return self._tree
 
+    @property
+    def durable_zxid(self) -> int:
+        """The last transaction that is on the disk."""
+        return self._durable_zxid
+
+    def add_session_listener(self, listener: Callable[[int], None]) -> None:
+        """Calls `listener` with the id of each session that ends, when its end is durable."""
+        self._session_listeners.append(listener)
+
     def open_session(self, timeout_ms: int, *, local: bool) -> asyncio.Future[tuple[int, SessionRecord]]:
         """Begins a session: its id and record. A `local` one lives in this process and never times out."""
         if self._closed is not None:
@@ -104,8 +114,34 @@ class EmbeddedStore:
         def end() -> None:
             self._tree.drop_watchers(lambda watcher: cast(Watcher, watcher).session_id == session_id)
             self._adopt(self._tree.close_session(session_id, self._clock.wall_ms()))
+            self._waiting.append(_SessionEnd(self._tree.zxid, session_id, self._session_listeners))
 
         return self._attempt(end)
+
+    def end_sessions_of(self, path: str) -> asyncio.Future[None]:
+        """Ends the session that owns the ephemeral node `path`; does nothing where there is no such node.
+
+        For whoever knows that the owner is dead, and need not wait for the session's timeout.
+        """
+        found = self._tree.exists(path) if self._closed is None else None
+        return self.sync() if found is None or not found.ephemeral_owner else self.close_session(found.ephemeral_owner)
+
+    def attach(self, session_id: int) -> asyncio.Future[tuple[int, SessionRecord]]:
+        """A session's id and record, for a client that comes back to it. SessionExpired."""
+
+        def attach() -> tuple[int, SessionRecord]:
+            self._require(session_id)
+            return session_id, self._tree.sessions[session_id]
+
+        return self._attempt(attach)
+
+    def refuse(self, error: StoreError) -> asyncio.Future[Any]:
+        """Fails with `error`, in the order of all other answers: for what was asked in vain."""
+        return self._refuse(self._closed) if self._closed is not None else self._answer(error=error)
+
+    def sync(self) -> asyncio.Future[None]:
+        """Answered behind everything asked before, once that is durable."""
+        return self._attempt(lambda: None)
 
     def transact(self, session_id: int, operations: Sequence[Operation]) -> asyncio.Future[list[OperationResult]]:
         """Carries out all operations or none; answered when durable."""
@@ -156,6 +192,34 @@ class EmbeddedStore:
 
         return self._attempt(children)
 
+    def rearm(self, session_id: int, watch: Watch, lost: LostWatches) -> asyncio.Future[None]:
+        """Sets watches again; what has happened since they were lost is told at once."""
+
+        def rearm() -> None:
+            self._require(session_id)
+            watcher = Watcher(session_id, watch)
+            for event in self._tree.rearm(watcher, lost):
+                self._tell(_Notice(self._tree.zxid, watcher, event, self))
+
+        return self._attempt(rearm)
+
+    def forget_watches(self, session_id: int, watch: Watch) -> None:
+        """Drops every watch whose callback `watch` is: whoever it told is not there any more."""
+        gone = Watcher(session_id, watch)
+        self._tree.drop_watchers(lambda watcher: watcher == gone)
+
+    def remove_watches(
+        self, session_id: int, watch: Watch, path: str, *, data: bool, child: bool, keep: bool = False
+    ) -> asyncio.Future[None]:
+        """Drops the watches on one node; with `keep`, only says whether there are any. NoWatcher."""
+
+        def remove() -> None:
+            self._require(session_id)
+            if not self._tree.unwatch(path, Watcher(session_id, watch), data=data, child=child, keep=keep):
+                raise NoWatcher(path)
+
+        return self._attempt(remove)
+
     async def close(self) -> None:
         """Commits what is gathered, ends the local sessions and closes the files. Idempotent."""
         if self._closed is None:
@@ -191,12 +255,14 @@ class EmbeddedStore:
 
     def _answer(self, value: Any = None, error: StoreError | None = None) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        answer = _Answer(self._tree.zxid, future, value, error)
-        if self._waiting or self._durable_zxid < self._tree.zxid:
-            self._waiting.append(answer)
-        else:
-            answer.deliver()
+        self._tell(_Answer(self._tree.zxid, future, value, error))
         return future
+
+    def _tell(self, outcome: _Outcome) -> None:
+        if self._waiting or self._durable_zxid < self._tree.zxid:
+            self._waiting.append(outcome)
+        else:
+            outcome.deliver()
 
     def _refuse(self, error: StoreError) -> asyncio.Future[Any]:
         """Answers at once: nothing will ever be durable again."""
@@ -278,3 +344,17 @@ class _Notice:
 
     def abandon(self, error: StoreError) -> None:
         """The change never happened, as far as anybody knows."""
+
+
+@dataclass(slots=True)
+class _SessionEnd:
+    zxid: int
+    session_id: int
+    listeners: Sequence[Callable[[int], None]]
+
+    def deliver(self) -> None:
+        for listener in self.listeners:
+            asyncio.get_running_loop().call_soon(listener, self.session_id)
+
+    def abandon(self, error: StoreError) -> None:
+        """Nobody knows that it ended."""

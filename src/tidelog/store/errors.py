@@ -27,6 +27,12 @@ class ConnectionLoss(StoreError):
     code = -4
 
 
+class Unimplemented(StoreError):
+    """The store does not do that."""
+
+    code = -6
+
+
 class BadArguments(StoreError):
     """The path is malformed, or the data too large (1 MiB)."""
 
@@ -67,6 +73,24 @@ class SessionExpired(StoreError):
     """The session is over and its ephemeral nodes are gone. Open a new one and start anew."""
 
     code = -112
+
+
+class InvalidAcl(StoreError):
+    """The access list is not one that this store keeps."""
+
+    code = -114
+
+
+class AuthFailed(StoreError):
+    """The store does not know that way of saying who one is."""
+
+    code = -115
+
+
+class NoWatcher(StoreError):
+    """There is no such watch to be removed."""
+
+    code = -121
 
 
 class StoreClosed(StoreError):

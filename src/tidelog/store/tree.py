@@ -66,6 +66,17 @@ class SessionRecord(NamedTuple):
     """Lives in the process that owns the store, and ends with it."""
 
 
+class LostWatches(NamedTuple):
+    """Watches set over a connection that broke, and how far the watcher had seen."""
+
+    zxid: int
+    """The last transaction it has seen."""
+    data: Sequence[str]
+    exist: Sequence[str]
+    """Paths at which it saw no node."""
+    child: Sequence[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Changes:
     """What one transaction, or several merged, made of nodes and sessions; None: gone."""
@@ -204,6 +215,55 @@ class Tree:
         """Tells `watcher` once when a child comes or goes, or the node itself is deleted."""
         self._child_watches.add(path, watcher)
 
+    def rearm(self, watcher: Hashable, lost: LostWatches) -> list[WatchEvent]:
+        """Sets watches anew; what the watcher missed is returned, and not watched again.
+
+        As ZooKeeper reckons it: a node deleted and created again counts as changed, and so does a node whose children
+        came and went.
+        """
+        missed: list[WatchEvent] = []
+        for path in lost.data:
+            node = self._nodes.get(path)
+            if node is None:
+                missed.append(WatchEvent(EventType.NODE_DELETED, path))
+            elif node.mzxid > lost.zxid:
+                missed.append(WatchEvent(EventType.NODE_DATA_CHANGED, path))
+            else:
+                self._data_watches.add(path, watcher)
+        for path in lost.exist:
+            if path in self._nodes:
+                missed.append(WatchEvent(EventType.NODE_CREATED, path))
+            else:
+                self._data_watches.add(path, watcher)
+        for path in lost.child:
+            node = self._nodes.get(path)
+            if node is None:
+                missed.append(WatchEvent(EventType.NODE_DELETED, path))
+            elif node.pzxid > lost.zxid:
+                missed.append(WatchEvent(EventType.NODE_CHILDREN_CHANGED, path))
+            else:
+                self._child_watches.add(path, watcher)
+        return missed
+
+    def unwatch(self, path: str, watcher: Hashable, *, data: bool, child: bool, keep: bool = False) -> bool:
+        """Drops a watcher from one node, unless it is only asked for (`keep`); whether it was there."""
+        found = [
+            watches.remove(path, watcher, keep)
+            for watches, meant in ((self._data_watches, data), (self._child_watches, child))
+            if meant
+        ]
+        return any(found)
+
+    def ephemerals(self, session_id: int) -> list[str]:
+        """Paths of the nodes that a session owns, sorted."""
+        return sorted(self._ephemerals.get(session_id, ()))
+
+    def descendants(self, path: str) -> int:
+        """How many nodes there are below this one. NoNode."""
+        self._node(path)
+        prefix = path.rstrip("/") + "/"
+        return sum(1 for each in self._nodes if each.startswith(prefix) and each != path)
+
     def drop_watchers(self, belongs: Callable[[Hashable], bool]) -> None:
         """Forgets every watcher that `belongs` to somebody who left."""
         self._data_watches.drop(belongs)
@@ -307,6 +367,16 @@ class _Watches:
 
     def spend(self, path: str) -> dict[Hashable, None]:
         return self._by_path.pop(path, {})
+
+    def remove(self, path: str, watcher: Hashable, keep: bool) -> bool:
+        watchers = self._by_path.get(path, {})
+        if watcher not in watchers:
+            return False
+        if not keep:
+            del watchers[watcher]
+            if not watchers:
+                del self._by_path[path]
+        return True
 
     def drop(self, belongs: Callable[[Hashable], bool]) -> None:
         kept = {

@@ -1,0 +1,216 @@
+"""The embedded store's server: ZooKeeper's protocol on an `EmbeddedStore`.
+
+Broker processes reach the store of their cluster with it, by the same client that talks to a real ensemble; and so can
+ZooKeeper's shell, kazoo's recipes and Kafka's old tools. There is one server, so what an ensemble would do among its
+members is missing here: sync has nothing to wait for, and nobody is read-only.
+
+It owns the timeouts of sessions that came over the network. A session survives its connection until nothing was heard
+from it for its timeout, and survives a restart of the server with a fresh one.
+
+What a server of ZooKeeper does and this one refuses: container nodes and nodes with a time to live, lasting watches
+(addWatch), access lists other than world:anyone, quotas, reconfiguration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from typing import Final
+
+from tidelog.ports.clock import Clock
+from tidelog.ports.network import Listener, Network
+from tidelog.store.connection import StoreConnection
+from tidelog.store.embedded import EmbeddedStore
+from tidelog.store.errors import SessionExpired, StoreError
+from tidelog.store.jute import ConnectRequest
+from tidelog.store.session_deadlines import SessionDeadlines
+from tidelog.store.tree import SessionRecord
+
+logger: Final = logging.getLogger(__name__)
+
+SESSION_TIMEOUT_MIN_MS: Final = 500
+"""A shorter one would end by a pause of the client's interpreter."""
+SESSION_TIMEOUT_MAX_MS: Final = 300_000
+CONNECTIONS_MAX: Final = 1000
+"""A file descriptor each."""
+CONNECT_WAIT_MS: Final = 10_000
+"""A connection that asks for no session meanwhile is closed."""
+VERSION: Final = "3.8.0"
+"""Of ZooKeeper, whose protocol is spoken; tools ask for it."""
+
+
+class StoreServer:
+    """One listening address. The store is started before and closed after it, by whoever owns it."""
+
+    def __init__(self, store: EmbeddedStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._listener: Listener | None = None
+        self._connections: dict[StoreConnection, asyncio.TimerHandle | None] = {}
+        """With what closes those that have no session yet."""
+        self._by_session: dict[int, StoreConnection] = {}
+        self._deadlines = SessionDeadlines()
+        self._timer: asyncio.TimerHandle | None = None
+        self._wake_ms = 0
+        """When the timer wakes us, monotonic."""
+        self._closed = False
+        store.add_session_listener(self._session_ended)
+
+    async def start(self, network: Network, host: str, port: int) -> tuple[str, int]:
+        """Listens; returns the bound address. OSError when it is taken."""
+        self._listener = await network.listen(lambda: StoreConnection(self, self._store), host, port)
+        now_ms = self._clock.monotonic_ms()
+        for session_id, record in self._store.tree.sessions.items():
+            if not record.local:
+                self._deadlines.add(session_id, record.timeout_ms, now_ms)
+        self._schedule()
+        return self._listener.address
+
+    async def close(self) -> None:
+        """Stops listening and closes all connections; sessions stay in the store. Idempotent."""
+        self._closed = True
+        if self._listener is not None:
+            self._listener.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        for connection in list(self._connections):
+            connection.close()
+
+    # What connections ask.
+
+    def admit(self, connection: StoreConnection) -> bool:
+        """Whether one more connection is served."""
+        if self._closed:
+            return False
+        if len(self._connections) >= CONNECTIONS_MAX:
+            logger.warning("connection refused: there are %d already peer=%s", CONNECTIONS_MAX, connection.peer)
+            return False
+        loop = asyncio.get_running_loop()
+        self._connections[connection] = loop.call_later(CONNECT_WAIT_MS / 1000, connection.close)
+        return True
+
+    def establish(
+        self, connection: StoreConnection, request: ConnectRequest
+    ) -> asyncio.Future[tuple[int, SessionRecord]]:
+        """A session for a connection: a new one or, proven by its password, the client's own; else SessionExpired."""
+        store = self._store
+        if request.last_zxid_seen > store.durable_zxid:
+            # The store was replaced by an older one. Nothing the client knows need be true: it has to begin anew.
+            logger.warning(
+                "session refused: its client has seen what this store has not (the store was restored from an older "
+                "copy?) peer=%s session=%#x seen=%d store=%d",
+                connection.peer,
+                request.session_id,
+                request.last_zxid_seen,
+                store.durable_zxid,
+            )
+            return store.refuse(SessionExpired())
+        if request.session_id == 0:
+            timeout_ms = min(max(request.timeout_ms, SESSION_TIMEOUT_MIN_MS), SESSION_TIMEOUT_MAX_MS)
+            return store.open_session(timeout_ms, local=False)
+        record = store.tree.sessions.get(request.session_id)
+        if record is None or record.local or not hmac.compare_digest(record.password, request.password):
+            return store.refuse(SessionExpired())
+        former = self._by_session.get(request.session_id)
+        if former is not None:
+            # The client gave that connection up, whether or not the network has told.
+            former.close()
+        self._deadlines.heard_from(request.session_id, self._clock.monotonic_ms())
+        return store.attach(request.session_id)
+
+    def keep(self, session_id: int, timeout_ms: int) -> None:
+        """Watches over a session from now on."""
+        if session_id not in self._deadlines:
+            self._deadlines.add(session_id, timeout_ms, self._clock.monotonic_ms())
+            self._schedule()
+
+    def established(self, connection: StoreConnection, session_id: int) -> None:
+        """`connection` has its session."""
+        timer = self._connections.get(connection)
+        if timer is not None:
+            timer.cancel()
+            self._connections[connection] = None
+        self._by_session[session_id] = connection
+
+    def heard_from(self, session_id: int) -> None:
+        """Any bytes from a session's client keep it alive."""
+        self._deadlines.heard_from(session_id, self._clock.monotonic_ms())
+
+    def lost(self, connection: StoreConnection, session_id: int | None) -> None:
+        """A connection is gone; its session stays until its time is over."""
+        timer = self._connections.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
+        if session_id is not None and self._by_session.get(session_id) is connection:
+            del self._by_session[session_id]
+
+    def report(self, word: bytes) -> str:
+        """The answer to a four-letter word."""
+        match word:
+            case b"ruok":
+                return "imok"
+            case b"isro":
+                return "rw"
+            case b"envi":
+                return f"Environment:\nzookeeper.version={VERSION}-tidelog\n"
+            case b"srvr" | b"stat":
+                return self._statistics(clients=word == b"stat")
+        return f"{word.decode('latin-1')} is not executed because it is not in the whitelist.\n"
+
+    def _statistics(self, *, clients: bool) -> str:
+        lines = [f"Zookeeper version: {VERSION}-tidelog"]
+        if clients:
+            lines.append("Clients:")
+            lines += [
+                f" /{each.peer}[1](queued={each.outstanding},recved={each.received},sent={each.sent})"
+                for each in self._connections
+            ]
+            lines.append("")
+        lines += [
+            f"Received: {sum(each.received for each in self._connections)}",
+            f"Sent: {sum(each.sent for each in self._connections)}",
+            f"Connections: {len(self._connections)}",
+            f"Sessions: {len(self._store.tree.sessions)}",
+            f"Outstanding: {sum(each.outstanding for each in self._connections)}",
+            f"Zxid: {self._store.durable_zxid:#x}",
+            "Mode: standalone",
+            f"Node count: {self._store.tree.descendants('/') + 1}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    # Sessions that end.
+
+    def _session_ended(self, session_id: int) -> None:
+        self._deadlines.remove(session_id)
+        connection = self._by_session.pop(session_id, None)
+        if connection is not None:
+            connection.session_ended()
+
+    def _schedule(self) -> None:
+        """Wakes up when the next session may be due."""
+        next_ms = self._deadlines.next_ms
+        if next_ms is None or self._closed or (self._timer is not None and self._wake_ms <= next_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wake_ms = next_ms
+        wait_ms = max(0, next_ms - self._clock.monotonic_ms())
+        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self.expire)
+
+    def expire(self) -> None:
+        """Ends the sessions whose time is over; called by the server's own timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for session_id in self._deadlines.due(self._clock.monotonic_ms()):
+            logger.info("session expired session=%#x", session_id)
+            self._store.close_session(session_id).add_done_callback(_note)
+        self._schedule()
+
+
+def _note(ended: asyncio.Future[None]) -> None:
+    """A session that ended another way meanwhile, or with the store, needs no more."""
+    error = ended.exception()
+    if error is not None and not isinstance(error, StoreError):
+        raise error
