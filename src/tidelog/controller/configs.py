@@ -7,15 +7,17 @@ from collections.abc import Mapping, Sequence
 
 from tidelog.config import broker_config, registry, topic_config
 from tidelog.config.setting import Setting, Type
+from tidelog.controller.elections import UNCLEAN_SETTING, elect_offline_of
 from tidelog.controller.events import (
     AlterConfigs,
     AlterOperation,
     ChangeConfigs,
     ConfigOutcome,
+    ConfigsChanged,
     Fence,
     ReplaceConfigs,
 )
-from tidelog.controller.leadership import UNCLEAN_SETTING, elect_offline
+from tidelog.controller.state import NodeRead
 from tidelog.controller.turn import Turn
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.metadata.operations import Create, SetData
@@ -59,6 +61,19 @@ def alter_configs(turn: Turn, request: AlterConfigs) -> list[ConfigOutcome]:
     return outcomes
 
 
+def adopt_configs(turn: Turn, event: ConfigsChanged) -> None:
+    """Takes over what a tool wrote into the store; what this controller wrote itself is known already."""
+    resource, values = event.resource, event.values
+    is_topic = resource.type is ConfigResourceType.TOPIC
+    if is_topic and resource.name not in turn.state.image.topics:
+        return
+    if values == turn.state.image.configs.get(resource, {}):
+        return
+    turn.state.replay(NodeRead(config_path(resource), encode_config(values), 0))
+    if is_topic and values.get(UNCLEAN_SETTING, "").lower() == "true":
+        elect_offline_of(turn, resource.name)
+
+
 def _write(turn: Turn, resource: ConfigResource, values: Mapping[str, str]) -> None:
     path, data = config_path(resource), encode_config(values)
     known = resource in turn.state.image.configs
@@ -66,8 +81,7 @@ def _write(turn: Turn, resource: ConfigResource, values: Mapping[str, str]) -> N
     change = Create(CONFIG_CHANGE_PREFIX, encode_config_change(entity_path(resource)), sequential=True)
     turn.write(change, Fence.NONE)
     if resource.type is ConfigResourceType.TOPIC and values.get(UNCLEAN_SETTING, "").lower() == "true":
-        # Whoever allows it wants the leaderless partitions back now.
-        elect_offline(turn, resource.name)
+        elect_offline_of(turn, resource.name)
 
 
 def _check_resource(turn: Turn, resource: ConfigResource) -> None:

@@ -12,13 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, assert_never
 
-from tidelog.controller.configs import alter_configs
+from tidelog.controller.balance import FIRST_CHECK_MS, balance_leaders
+from tidelog.controller.configs import adopt_configs, alter_configs
 from tidelog.controller.deletions import Deletions
+from tidelog.controller.elections import elect_leaders, elect_preferred_of_node
 from tidelog.controller.events import (
     AllocateProducerIds,
     AlterConfigs,
     AlterPartition,
     BrokersChanged,
+    ConfigsChanged,
     ControlledShutdown,
     CreatePartitions,
     CreateTopics,
@@ -28,7 +31,9 @@ from tidelog.controller.events import (
     ElectLeaders,
     Event,
     Fence,
+    LeaderBalanceDue,
     LogDirectoryFailed,
+    PreferredElectionRequested,
     ProducerIdBlock,
     ReplicasFailed,
     ReplicasStopped,
@@ -36,21 +41,14 @@ from tidelog.controller.events import (
     Submitted,
     TopicsChanged,
 )
-from tidelog.controller.leadership import (
-    alter_partition,
-    begin,
-    change_brokers,
-    check_broker_epoch,
-    elect_leaders,
-    fail_replicas,
-    shut_down,
-)
+from tidelog.controller.isr import alter_partition
+from tidelog.controller.leadership import begin, change_brokers, check_broker_epoch, fail_replicas, shut_down
 from tidelog.controller.settings import ControllerSettings
 from tidelog.controller.state import Record, State
 from tidelog.controller.topics import adopt_topics, complete_topics, create_topics, grow_topics
 from tidelog.controller.turn import Turn
 from tidelog.metadata.image import ClusterImage
-from tidelog.metadata.operations import SetData
+from tidelog.metadata.operations import Delete, SetData
 from tidelog.metadata.znodes import PRODUCER_ID_BLOCK, StoredProducerIdBlock, encode_producer_id_block
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import BrokerId, ControllerEpoch, ProducerId
@@ -82,6 +80,11 @@ class Controller:
         """All that this controller knows; to be read only."""
         return self._state
 
+    @property
+    def unclean_elections(self) -> int:
+        """How often this controller made a leader of a replica that was not in sync."""
+        return self._state.unclean_elections
+
     def load(self, records: Iterable[Record]) -> None:
         """Takes in what the store holds, parents before children, and the registered brokers."""
         for record in records:
@@ -97,20 +100,30 @@ class Controller:
                 begin(turn)
                 complete_topics(turn, list(self._state.image.topics))
                 self._deletions.resume(turn)
+                turn.set_timer(FIRST_CHECK_MS, LeaderBalanceDue())
             case BrokersChanged():
                 self._deletions.broker_came(turn, change_brokers(turn, event))
             case ReplicasStopped():
                 self._deletions.stopped(turn, event)
             case ReplicasFailed():
                 fail_replicas(turn, event)
-            case LogDirectoryFailed(broker_id):
+            case LogDirectoryFailed(broker_id, notifications):
+                for path in notifications:
+                    turn.write(Delete(path))
                 # Its answers to LeaderAndIsr will say which replicas are gone.
                 if broker_id in self._state.image.brokers:
                     turn.tell.everything_to(broker_id)
+            case LeaderBalanceDue():
+                balance_leaders(turn)
+            case PreferredElectionRequested():
+                elect_preferred_of_node(turn, event)
+            case ConfigsChanged():
+                adopt_configs(turn, event)
             case DeletionsRequested():
                 self._deletions.mark(turn, event)
             case TopicsChanged():
                 adopt_topics(turn, event)
+                self._deletions.topics_changed(turn)
             case _:
                 assert_never(event)
         return turn.finish()

@@ -1,7 +1,8 @@
 """Topics on their way out: marked, taken from their leaders, stopped on every broker, then removed from the store.
 
 A deletion outlives the request and even the controller: its mark is the node in /admin/delete_topics. It ends when
-every replica was stopped; with a dead broker it waits until that one is back. What is kept here (who has still to stop,
+every replica was stopped; with a dead broker it waits until that one is back. Somebody else may remove the topic's node
+meanwhile: then there is nothing left to wait for. What is kept here (who has still to stop,
 who waits for the answer) is transient: a new controller asks all replicas again.
 """
 
@@ -82,9 +83,13 @@ class Deletions:
     def broker_came(self, turn: Turn, broker_ids: Iterable[BrokerId]) -> None:
         """Stops the replicas of brokers that were away."""
         for broker_id in broker_ids:
-            for replicas in self._to_stop.values():
-                for topic_partition in sorted(replicas.get(broker_id, ())):
-                    turn.tell.stop(broker_id, topic_partition, delete=True)
+            self._stop(turn, broker_id, self._to_stop)
+
+    def topics_changed(self, turn: Turn) -> None:
+        """Ends the deletions of topics that somebody else has removed."""
+        for topic in [topic for topic in self._to_stop if topic not in turn.state.image.topics]:
+            self._finish(turn, topic)
+        self._answer(turn)
 
     def stopped(self, turn: Turn, event: ReplicasStopped) -> None:
         """Notes what is gone from a broker, and ends the deletions of which nothing is left."""
@@ -130,30 +135,36 @@ class Deletions:
                 for broker_id in image.replicas:
                     replicas.setdefault(broker_id, set()).add(TopicPartition(name, index))
             self._to_stop[name] = replicas
-        self._take_offline(turn, new)
+        for broker_id in sorted({broker_id for name in new for broker_id in self._to_stop[name]}):
+            self._stop(turn, broker_id, new)
         for name in new:
-            for broker_id in sorted(self._to_stop[name]):
-                for topic_partition in sorted(self._to_stop[name][broker_id]):
-                    turn.tell.stop(broker_id, topic_partition, delete=True)
             if not self._to_stop[name]:
                 self._finish(turn, name)
 
-    def _take_offline(self, turn: Turn, names: Iterable[str]) -> None:
-        """Broker by broker, each replica leaves its partition's ISR: a write each, as Kafka does."""
-        by_broker: dict[BrokerId, list[TopicPartition]] = {}
+    def _stop(self, turn: Turn, broker_id: BrokerId, names: Iterable[str]) -> None:
+        """A live broker's replicas leave the ISRs of their partitions, a write each, as Kafka does, and are stopped."""
+        if broker_id not in turn.state.image.brokers:
+            return
         for name in names:
-            for broker_id, replicas in self._to_stop[name].items():
-                by_broker.setdefault(broker_id, []).extend(sorted(replicas))
-        for broker_id in sorted(by_broker):
-            for topic_partition in by_broker[broker_id]:
+            for topic_partition in sorted(self._to_stop[name].get(broker_id, ())):
                 image = turn.state.image.partition(topic_partition)
                 if image is not None and image.has_state and broker_id in image.isr:
                     isr = [id for id in image.isr if id != broker_id] or image.isr
                     leader = NO_LEADER if image.leader == broker_id else image.leader
                     turn.write_state(topic_partition, leader, isr)
+                turn.tell.stop(broker_id, topic_partition, delete=True)
 
     def _finish(self, turn: Turn, topic: str) -> None:
         del self._to_stop[topic]
+        if topic in turn.state.image.topics:
+            self._remove_nodes(turn, topic)
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        if resource in turn.state.image.configs:
+            turn.write(Delete(config_path(resource)))
+        if topic in turn.state.deleting:
+            turn.write(Delete(delete_topic_path(topic)))
+
+    def _remove_nodes(self, turn: Turn, topic: str) -> None:
         image = turn.state.image.topics[topic]
         bare = turn.state.bare_nodes
         has_folder = partitions_path(topic) in bare
@@ -167,10 +178,6 @@ class Deletions:
         if has_folder:
             turn.write(Delete(partitions_path(topic)))
         turn.write(Delete(topic_path(topic)))
-        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
-        if resource in turn.state.image.configs:
-            turn.write(Delete(config_path(resource)))
-        turn.write(Delete(delete_topic_path(topic)))
 
     def _answer(self, turn: Turn) -> None:
         for waiter in self._waiters:

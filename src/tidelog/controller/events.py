@@ -314,6 +314,20 @@ class LogDirectoryFailed:
     """/log_dir_event_notification named this broker: ask it about its replicas."""
 
     broker_id: BrokerId
+    notifications: Sequence[str] = ()
+    """Paths of the nodes that said so; they go."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderBalanceDue:
+    """It is time to look whether leadership is where it was assigned."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredElectionRequested:
+    """/admin/preferred_replica_election, which goes whatever comes of it."""
+
+    partitions: Sequence[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +352,14 @@ class TopicsChanged:
     nodes: Sequence[TopicNode]
 
 
+@dataclass(frozen=True, slots=True)
+class ConfigsChanged:
+    """Settings of a resource as they were read from the store after a notification; empty where there are none."""
+
+    resource: ConfigResource
+    values: Mapping[str, str]
+
+
 Event: TypeAlias = (
     Submitted
     | Elected
@@ -345,8 +367,11 @@ Event: TypeAlias = (
     | ReplicasStopped
     | ReplicasFailed
     | LogDirectoryFailed
+    | LeaderBalanceDue
+    | PreferredElectionRequested
     | DeletionsRequested
     | TopicsChanged
+    | ConfigsChanged
 )
 
 
@@ -381,7 +406,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """Hand `event` in again after `delay_ms`. A timer of the same event replaces the one under way."""
+    """Hand `event`, which is hashable, in after `delay_ms`. A timer of the same event replaces the one under way."""
 
     delay_ms: int
     event: Event

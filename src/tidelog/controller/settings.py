@@ -27,4 +27,10 @@ class ControllerSettings:
     """delete.topic.enable"""
     unclean_leader_election_enable: bool = False
     """unclean.leader.election.enable, for topics that do not set it"""
+    leader_rebalance_enable: bool = True
+    """auto.leader.rebalance.enable"""
+    leader_imbalance_check_interval_s: int = 300
+    """leader.imbalance.check.interval.seconds"""
+    leader_imbalance_per_broker_percentage: int = 10
+    """leader.imbalance.per.broker.percentage"""
     placement: Placement = Placement.ORDERED

@@ -2,12 +2,13 @@
 
 Loading is replaying what was read (`NodeRead`), deciding is replaying what is about to be written: so the state of a
 controller that has run for long equals that of one that has just loaded, which a property test checks. What is not in
-the store (which replicas a broker reported as failed) is transient: a new controller learns it again.
+the store (which replicas a broker reported as failed, who is shutting down) is transient: a new controller learns it
+again, or does without.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -70,12 +71,19 @@ class State:
         """The block given away last; None while there was none."""
         self.producer_id_block_version = 0
         """Version of its node, to write against."""
-        self.bare_nodes: set[str] = set()
+        self.bare_nodes: dict[str, None] = {}
         """Of topics being made: `partitions` and partition nodes that have nothing below them yet."""
         self.malformed: dict[str, str] = {}
         """Nodes that could not be read, with the reason; what they describe is left out of the image."""
         self.failed_replicas: dict[BrokerId, set[TopicPartition]] = {}
         """Replicas on failed log directories, by broker; transient."""
+        self.shutting_down: dict[BrokerId, None] = {}
+        """Brokers that asked to leave: until they register anew they are neither elected nor let into an ISR
+        (KIP-841); transient."""
+        self.unclean_elections = 0
+        """How often this controller made a leader of a replica that was not in sync; transient."""
+        self._replicas: dict[BrokerId, dict[TopicPartition, None]] = {}
+        """By broker: the partitions of which it has a replica. Derived from the image."""
 
     def replay(self, record: Record) -> None:
         """Brings one record in: the only mutator of what the store holds."""
@@ -92,23 +100,39 @@ class State:
             case Check():
                 pass
             case BrokerChanged(registration):
-                self.failed_replicas.pop(registration.id, None)
+                known = self.image.brokers.get(registration.id)
+                if known is not None and known.epoch != registration.epoch:
+                    self._forget(registration.id)
                 self.image.apply(record)
             case BrokerGone(id):
-                self.failed_replicas.pop(id, None)
+                self._forget(id)
                 self.image.apply(record)
 
     def is_online(self, broker_id: BrokerId, topic_partition: TopicPartition) -> bool:
-        """Whether the broker is live and its replica of the partition is on a log directory that works."""
-        return broker_id in self.image.brokers and topic_partition not in self.failed_replicas.get(broker_id, ())
+        """Whether the broker is live, and stays, and its replica is on a log directory that works."""
+        return (
+            broker_id in self.image.brokers
+            and broker_id not in self.shutting_down
+            and topic_partition not in self.failed_replicas.get(broker_id, ())
+        )
 
     def offline_replicas(self, topic_partition: TopicPartition, image: PartitionImage) -> tuple[BrokerId, ...]:
         """The replicas that cannot serve now."""
         return tuple(id for id in image.replicas if not self.is_online(id, topic_partition))
 
     def partitions_on(self, broker_id: BrokerId) -> Iterator[tuple[TopicPartition, PartitionImage]]:
-        """The partitions of which a broker has a replica."""
-        return (item for item in self.image.partitions() if broker_id in item[1].replicas)
+        """The partitions of which a broker has a replica, in the order in which it got them.
+
+        Not to be changed while it is gone through: `list` it first.
+        """
+        topics = self.image.topics
+        for topic_partition in self._replicas.get(broker_id, ()):
+            yield topic_partition, topics[topic_partition.topic].partitions[topic_partition.partition]
+
+    def _forget(self, broker_id: BrokerId) -> None:
+        """What was true of a registration that is over."""
+        self.shutting_down.pop(broker_id, None)
+        self.failed_replicas.pop(broker_id, None)
 
     def _put(self, path: str, data: bytes | None, version: int) -> None:
         self.malformed.pop(path, None)
@@ -117,7 +141,7 @@ class State:
                 case ["", "brokers", "topics", topic, "partitions", partition, "state"] if partition.isdecimal():
                     self._put_state(topic, int(partition), data, version)
                 case ["", "brokers", "topics", _, "partitions", *_]:
-                    self.bare_nodes.add(path)
+                    self.bare_nodes[path] = None
                 case ["", "brokers", "topics", topic]:
                     self._put_topic(topic, data)
                 case ["", "config", folder, name]:
@@ -137,9 +161,9 @@ class State:
             case ["", "brokers", "topics", topic, "partitions", partition, "state"]:
                 self._remove_state(topic, int(partition))
             case ["", "brokers", "topics", _, "partitions", *_]:
-                self.bare_nodes.discard(path)
+                self.bare_nodes.pop(path, None)
             case ["", "brokers", "topics", topic]:
-                self.image.apply(TopicGone(topic))
+                self._remove_topic(topic)
             case ["", "config", folder, name]:
                 resource = resource_of(f"{folder}/{name}")
                 if resource is not None:
@@ -157,6 +181,7 @@ class State:
         self.image.apply(TopicChanged(name, topic_id))
         partitions = self.image.topics[name].partitions
         for index in [index for index in partitions if index not in content.partitions]:
+            self._reassigned(TopicPartition(name, index), partitions[index].replicas, ())
             self.image.apply(PartitionGone(name, index))
         for index, replicas in content.partitions.items():
             old = partitions.get(index)
@@ -169,13 +194,37 @@ class State:
                 continue
             else:
                 new = replace(old, replicas=assigned, adding=adding, removing=removing)
+            self._reassigned(TopicPartition(name, index), () if old is None else old.replicas, assigned)
             self.image.apply(PartitionChanged(name, index, new))
+
+    def _remove_topic(self, name: str) -> None:
+        topic = self.image.topics.get(name)
+        if topic is None:
+            return
+        for index, image in topic.partitions.items():
+            self._reassigned(TopicPartition(name, index), image.replicas, ())
+        self.image.apply(TopicGone(name))
+        # A foreign tool that removed the topic removed what was below it first.
+        below = f"/brokers/topics/{name}/partitions"
+        for path in [path for path in self.bare_nodes if path == below or path.startswith(f"{below}/")]:
+            del self.bare_nodes[path]
+
+    def _reassigned(
+        self, topic_partition: TopicPartition, before: Sequence[BrokerId], after: Sequence[BrokerId]
+    ) -> None:
+        """Keeps the index by broker."""
+        for broker_id in before:
+            if broker_id not in after:
+                self._replicas[broker_id].pop(topic_partition, None)
+        for broker_id in after:
+            if broker_id not in before:
+                self._replicas.setdefault(broker_id, {})[topic_partition] = None
 
     def _put_state(self, topic: str, partition: int, data: bytes | None, version: int) -> None:
         old = self.image.partition(TopicPartition(topic, partition))
         folder = f"/brokers/topics/{topic}/partitions"
-        self.bare_nodes.discard(folder)
-        self.bare_nodes.discard(f"{folder}/{partition}")
+        self.bare_nodes.pop(folder, None)
+        self.bare_nodes.pop(f"{folder}/{partition}", None)
         if old is None:
             # Left behind by a deletion that did not end, or by a tool: nothing refers to it.
             return

@@ -6,12 +6,14 @@ Codes and sentences are those of Kafka 4.x's controller; the writes are those of
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from tidelog.controller.configs import parse_topic_overrides
+from tidelog.controller.elections import create_partitions
 from tidelog.controller.events import (
     CreatedTopic,
     CreatePartitions,
@@ -22,11 +24,10 @@ from tidelog.controller.events import (
     TopicOutcome,
     TopicsChanged,
 )
-from tidelog.controller.leadership import create_partitions
 from tidelog.controller.settings import Placement
 from tidelog.controller.state import NodeRead
 from tidelog.controller.turn import Turn
-from tidelog.metadata.image import ConfigResource, ConfigResourceType, TopicImage
+from tidelog.metadata.image import ConfigResource, ConfigResourceType, PartitionImage, TopicImage
 from tidelog.metadata.operations import Create, Delete, SetData
 from tidelog.metadata.znodes import TopicAssignment, config_path, encode_config, encode_topic, topic_path
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -45,6 +46,8 @@ from tidelog.placement.striped import striped, too_few_brokers
 
 NEW_PARTITIONS_MAX: Final = 10_000
 """In one request, as in Kafka: a batch is one set of writes and one request to each broker."""
+
+log = logging.getLogger(__name__)
 
 Assignment = dict[int, list[int]]
 
@@ -269,8 +272,42 @@ def adopt_topics(turn: Turn, event: TopicsChanged) -> None:
         if node.data is None:
             turn.state.replay(Delete(topic_path(node.name)))
         else:
-            turn.state.replay(NodeRead(topic_path(node.name), node.data, 0))
+            _adopt_topic(turn, node.name, node.data)
     complete_topics(turn, [node.name for node in event.nodes])
+
+
+def _adopt_topic(turn: Turn, name: str, data: bytes) -> None:
+    """New partitions are welcome. Replicas of those that stand move by reassignment alone: they are put back."""
+    path = topic_path(name)
+    known = turn.state.image.topics.get(name)
+    before = {} if known is None else dict(known.partitions)
+    topic_id = ZERO_TOPIC_ID if known is None else known.topic_id
+    turn.state.replay(NodeRead(path, data, 0))
+    if path in turn.state.malformed:
+        return
+    topic = turn.state.image.topics[name]
+    if topic_id not in (ZERO_TOPIC_ID, topic.topic_id):
+        # Another topic of that name: what was known of the partitions went with the old one.
+        turn.state.replay(Delete(path))
+        turn.state.replay(NodeRead(path, data, 0))
+        return
+    altered = [index for index, image in before.items() if not _same_replicas(image, topic.partitions.get(index))]
+    if altered:
+        log.error(
+            "%s was changed by somebody else, for partitions %s: their replicas are put back; use a reassignment",
+            path,
+            ", ".join(map(str, altered)),
+        )
+        restored = TopicImage(name, topic.topic_id, {**topic.partitions, **before})
+        turn.write(SetData(path, encode_topic(_content(restored, topic.topic_id))))
+
+
+def _same_replicas(one: PartitionImage, other: PartitionImage | None) -> bool:
+    return other is not None and (one.replicas, one.adding, one.removing) == (
+        other.replicas,
+        other.adding,
+        other.removing,
+    )
 
 
 def complete_topics(turn: Turn, names: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidelog.controller.announcements import Announcements
-from tidelog.controller.events import Fence, Result, Write
+from tidelog.controller.events import Event, Fence, Result, Timer, Write
 from tidelog.controller.settings import ControllerSettings
 from tidelog.controller.state import State
 from tidelog.metadata.operations import Create, Operation, SetData
@@ -45,6 +45,10 @@ class Turn:
     def reply(self, request_id: int, answer: Any) -> None:
         """Answers a request; a KafkaError refuses it as a whole."""
         self._result.replies.append((request_id, answer))
+
+    def set_timer(self, delay_ms: int, event: Event) -> None:
+        """Has an event handed in later; the last timer of an event counts."""
+        self._result.timers.append(Timer(delay_ms, event))
 
     def finish(self) -> Result:
         """Everything that follows, in the order in which it must happen."""

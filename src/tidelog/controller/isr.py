@@ -1,0 +1,87 @@
+"""In-sync replicas as their leaders want them: AlterPartition judged (KIP-497, KIP-841, KIP-903).
+
+A leader proposes, the controller writes, by compare-and-set: the proposal rests on a leader epoch and a partition
+epoch, and nobody comes into an ISR who is not live, is shutting down, or is known to the leader by an earlier
+registration.
+"""
+
+from __future__ import annotations
+
+from tidelog.controller.events import AlterPartition, IsrOutcome, IsrProposal
+from tidelog.controller.leadership import check_broker_epoch
+from tidelog.controller.turn import Turn
+from tidelog.metadata.image import NO_BROKER_EPOCH, PartitionImage
+from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerId
+
+
+def alter_partition(turn: Turn, request: AlterPartition) -> list[IsrOutcome]:
+    """Accepts or refuses a leader's wishes for the ISRs of its partitions, each by itself."""
+    check_broker_epoch(turn, request.broker_id, request.broker_epoch)
+    return [_alter(turn, request.broker_id, proposal) for proposal in request.proposals]
+
+
+def _alter(turn: Turn, broker_id: BrokerId, proposal: IsrProposal) -> IsrOutcome:
+    topic_partition = proposal.topic_partition
+    topic = turn.state.image.topics.get(topic_partition.topic)
+    image = None if topic is None else topic.partitions.get(topic_partition.partition)
+    if topic is None or image is None or not image.has_state or topic.name in turn.state.deleting:
+        return IsrOutcome(topic_partition, proposal.topic_id, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if proposal.topic_id not in (ZERO_TOPIC_ID, topic.topic_id):
+        return IsrOutcome(topic_partition, proposal.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+    if not _stands_already(broker_id, proposal, image):
+        error = _refusal(turn, broker_id, proposal, image)
+        if error is not ErrorCode.NONE:
+            return IsrOutcome(topic_partition, topic.topic_id, error)
+        isr = [member.broker_id for member in proposal.isr]
+        turn.write_state(topic_partition, image.leader, isr, same_epoch=True)
+        turn.tell.metadata_only(topic_partition)
+        image = topic.partitions[topic_partition.partition]
+    return IsrOutcome(
+        topic_partition,
+        topic.topic_id,
+        ErrorCode.NONE,
+        image.leader,
+        image.leader_epoch,
+        image.isr,
+        image.partition_epoch,
+    )
+
+
+def _stands_already(broker_id: BrokerId, proposal: IsrProposal, image: PartitionImage) -> bool:
+    """Whether the wish is granted already: a leader that did not get the answer asks again, on an older state.
+
+    Refused, it would wait for a new state for ever, for none is announced.
+    """
+    return (
+        image.leader == broker_id
+        and image.leader_epoch == proposal.leader_epoch
+        and image.isr == tuple(member.broker_id for member in proposal.isr)
+        and proposal.partition_epoch <= image.partition_epoch
+    )
+
+
+def _refusal(turn: Turn, broker_id: BrokerId, proposal: IsrProposal, image: PartitionImage) -> ErrorCode:
+    """In Kafka's order; NONE when the wish can be granted."""
+    if proposal.leader_epoch > image.leader_epoch or proposal.partition_epoch > image.partition_epoch:
+        # The leader knows more than this controller: another one is in charge.
+        return ErrorCode.NOT_CONTROLLER
+    if proposal.leader_epoch < image.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if image.leader != broker_id:
+        return ErrorCode.INVALID_REQUEST
+    if proposal.partition_epoch < image.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    members = [member.broker_id for member in proposal.isr]
+    if image.leader not in members or len(set(members)) != len(members) or not set(members).issubset(image.replicas):
+        return ErrorCode.INVALID_REQUEST
+    brokers = turn.state.image.brokers
+    for member in proposal.isr:
+        registration = brokers.get(member.broker_id)
+        if registration is None or member.broker_epoch not in (NO_BROKER_EPOCH, registration.epoch):
+            return ErrorCode.INELIGIBLE_REPLICA
+        # Who is in the ISR and shuts down leaves it in that turn; only newcomers are to be kept out.
+        is_new = member.broker_id not in image.isr
+        if is_new and not turn.state.is_online(member.broker_id, proposal.topic_partition):
+            return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE
