@@ -323,6 +323,9 @@ class Runtime:
             default_replication_factor=config.default_replication_factor,
             delete_topic_enable=config.delete_topic_enable,
             unclean_leader_election_enable=config.unclean_leader_election_enable,
+            leader_rebalance_enable=config.auto_leader_rebalance_enable,
+            leader_imbalance_check_interval_s=config.leader_imbalance_check_interval_seconds,
+            leader_imbalance_per_broker_percentage=config.leader_imbalance_per_broker_percentage,
         )
 
     # The controller: asking it, and being told by it.

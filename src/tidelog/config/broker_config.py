@@ -64,6 +64,8 @@ class BrokerConfig:
     default_replication_factor = _Setting[int]("default.replication.factor")
     delete_topic_enable = _Setting[bool]("delete.topic.enable")
     fetch_max_bytes = _Setting[int]("fetch.max.bytes")
+    leader_imbalance_check_interval_seconds = _Setting[int]("leader.imbalance.check.interval.seconds")
+    leader_imbalance_per_broker_percentage = _Setting[int]("leader.imbalance.per.broker.percentage")
     log_flush_offset_checkpoint_interval_ms = _Setting[int]("log.flush.offset.checkpoint.interval.ms")
     log_flush_scheduler_interval_ms = _Setting[int]("log.flush.scheduler.interval.ms")
     log_flush_start_offset_checkpoint_interval_ms = _Setting[int]("log.flush.start.offset.checkpoint.interval.ms")
@@ -102,6 +104,8 @@ class BrokerConfig:
     socket_request_max_bytes = _Setting[int]("socket.request.max.bytes")
     socket_send_buffer_bytes = _Setting[int]("socket.send.buffer.bytes")
     unclean_leader_election_enable = _Setting[bool]("unclean.leader.election.enable")
+    zookeeper_connect = _Setting[str | None]("zookeeper.connect")
+    zookeeper_session_timeout_ms = _Setting[int]("zookeeper.session.timeout.ms")
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         """Later entries of a name win. Raises ConfigError with everything that is wrong, file and line with each."""
@@ -205,6 +209,12 @@ class BrokerConfig:
         return next((found.name for found in listeners if found.security_protocol == protocol), listeners[0].name)
 
     @property
+    def zookeeper_connection_timeout_ms(self) -> int:
+        """How long to wait for the metadata store; the session's timeout unless set, as in Kafka."""
+        timeout_ms = cast("int | None", self.values["zookeeper.connection.timeout.ms"])
+        return self.zookeeper_session_timeout_ms if timeout_ms is None else timeout_ms
+
+    @property
     def max_connections_per_ip_overrides(self) -> dict[str, int]:
         """Connections by host or address."""
         text = cast(str, self.values["max.connections.per.ip.overrides"])
@@ -220,10 +230,6 @@ class BrokerConfig:
                 sentences.append(f"{name} is accepted without effect: {setting.documentation}")
             elif setting is None:
                 sentences.append(f"{name} is accepted without effect: it belongs to a plugin that is not loaded.")
-        if self.static.get("zookeeper.connect"):
-            sentences.append(
-                "zookeeper.connect is accepted without effect: metadata is kept in the embedded store of this process."
-            )
         return sentences
 
     # Changes while running.
