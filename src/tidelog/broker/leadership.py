@@ -208,14 +208,14 @@ class Leadership:
         isr = broker_ids(state.isr)
         if epoch == replica.leader_epoch:
             if replica.leader is not None and partition_epoch > replica.partition_epoch:
-                replicas.isr_committed(replica, IsrCommitted(isr, partition_epoch))
+                replicas.isr_committed(replica, IsrCommitted(isr, partition_epoch, broker_ids(state.replicas)))
             return ErrorCode.NONE
         if state.leader == self._node.broker_id:
             logger.info(
                 "leads: partition=%s leader_epoch=%d log_end=%d", topic_partition, epoch, replica.log.log_end_offset
             )
             try:
-                replicas.lead(replica, epoch, partition_epoch, isr)
+                replicas.lead(replica, epoch, partition_epoch, isr, broker_ids(state.replicas))
             except KafkaError as error:
                 # An I/O thread has taken the directory offline since.
                 return error.code

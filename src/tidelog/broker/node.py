@@ -108,7 +108,12 @@ class Node:
         self.purgatory = Purgatory(shell)
         """Operations that wait: long polls, produce requests that wait for the high watermark."""
         self.replicas = ReplicaManager(
-            broker_id=broker_id, clock=clock, purgatory=self.purgatory, on_disk_work=self.disk_work
+            broker_id=broker_id,
+            clock=clock,
+            purgatory=self.purgatory,
+            on_disk_work=self.disk_work,
+            is_live=self._is_live,
+            lag_ms_max=config.replica_lag_time_max_ms,
         )
         """Every partition that this broker leads or follows; appends and reads go through it."""
         self.leadership = Leadership(self)
@@ -139,6 +144,9 @@ class Node:
 
             self._producer_ids = ProducerIds(self)
         return self._producer_ids
+
+    def _is_live(self, broker_id: BrokerId) -> bool:
+        return self.metadata.image.is_live(broker_id)
 
     # Leadership, as the controller orders it.
 

@@ -31,6 +31,7 @@ from tidelog.replication.events import (
     FlushWanted,
     HighWatermarkAdvanced,
     IsrCommitted,
+    MinIsrChanged,
 )
 from tidelog.replication.leader import PartitionLeader
 from tidelog.storage.producer_state import AppendOrigin
@@ -95,10 +96,22 @@ class ReplicaManager:
     """All replicas of this broker."""
 
     def __init__(
-        self, *, broker_id: BrokerId, clock: Clock, purgatory: Purgatory, on_disk_work: Callable[[], None]
+        self,
+        *,
+        broker_id: BrokerId,
+        clock: Clock,
+        purgatory: Purgatory,
+        on_disk_work: Callable[[], None],
+        is_live: Callable[[BrokerId], bool] = lambda _: True,
+        lag_ms_max: int = 30_000,
     ) -> None:
-        """`on_disk_work` is called when logs have something to flush."""
+        """`on_disk_work` is called when logs have something to flush; `is_live`: whether a broker is, as far as known.
+
+        `lag_ms_max`: replica.lag.time.max.ms.
+        """
         self.broker_id = broker_id
+        self._is_live = is_live
+        self._lag_ms_max = lag_ms_max
         self._clock = clock
         self._purgatory = purgatory
         self._on_disk_work = on_disk_work
@@ -172,7 +185,12 @@ class ReplicaManager:
     # Leadership.
 
     def lead(
-        self, replica: Replica, leader_epoch: LeaderEpoch, partition_epoch: PartitionEpoch, isr: tuple[BrokerId, ...]
+        self,
+        replica: Replica,
+        leader_epoch: LeaderEpoch,
+        partition_epoch: PartitionEpoch,
+        isr: tuple[BrokerId, ...],
+        replicas: tuple[BrokerId, ...] = (),
     ) -> None:
         """Begins a leadership: the epoch starts at the log end. KafkaError when the log's directory has failed."""
         log = replica.log
@@ -180,17 +198,23 @@ class ReplicaManager:
         replica.leader_id = self.broker_id
         replica.leader_epoch = leader_epoch
         replica.partition_epoch = partition_epoch
+        now_ms = self._clock.monotonic_ms()
         leader = replica.leader = PartitionLeader(
             broker_id=self.broker_id,
             leader_epoch=leader_epoch,
             partition_epoch=partition_epoch,
+            replicas=replicas or isr,
             isr=isr,
             log_end=Offset(log.log_end_offset),
             flushed_end=Offset(log.flushed_offset),
             high_watermark=Offset(max(replica.known_high_watermark, log.log_start_offset)),
             flush_before_acknowledge=log.config.flush_messages == 1,
+            min_insync_replicas=log.config.min_insync_replicas,
+            lag_ms_max=self._lag_ms_max,
+            is_live=self._is_live,
+            now_ms=now_ms,
         )
-        self._carry_out(replica, leader.begin())
+        self._carry_out(replica, leader.begin(now_ms))
         self._purgatory.check(replica)
 
     def resign(
@@ -208,7 +232,7 @@ class ReplicaManager:
         """The ISR changed within a leadership."""
         replica.partition_epoch = event.partition_epoch
         if replica.leader is not None:
-            self._carry_out(replica, replica.leader.step(0, event))
+            self._carry_out(replica, replica.leader.step(self._clock.monotonic_ms(), event))
             self._purgatory.check(replica)
 
     # Records.
@@ -225,15 +249,15 @@ class ReplicaManager:
         if leader is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"This broker does not lead {replica.topic_partition}.")
         log = replica.log
-        if required_acks == ACKS_ALL and len(leader.isr) < log.config.min_insync_replicas:
+        if required_acks == ACKS_ALL and not leader.has_enough_replicas:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"The size of the current ISR {list(leader.isr)} is insufficient to satisfy the min.isr requirement of "
-                f"{log.config.min_insync_replicas} for partition {replica.topic_partition}",
+                f"{leader.effective_min_isr} for partition {replica.topic_partition}",
             )
         info = log.append(data, leader_epoch=leader.leader_epoch, now_ms=self._clock.wall_ms(), origin=origin)
         if not info.duplicate:
-            effects = leader.step(0, Appended(Offset(log.log_end_offset)))
+            effects = leader.step(self._clock.monotonic_ms(), Appended(Offset(log.log_end_offset)))
             if effects:
                 self._carry_out(replica, effects)
             if info.rolled or log.log_end_offset - log.flushed_offset >= log.config.flush_messages:
@@ -273,8 +297,10 @@ class ReplicaManager:
         """The log's settings were replaced."""
         leader = replica.leader
         if leader is not None:
-            flush_first = replica.log.config.flush_messages == 1
-            self._carry_out(replica, leader.step(0, FlushPolicyChanged(flush_first)))
+            now_ms = self._clock.monotonic_ms()
+            config = replica.log.config
+            self._carry_out(replica, leader.step(now_ms, FlushPolicyChanged(config.flush_messages == 1)))
+            self._carry_out(replica, leader.step(now_ms, MinIsrChanged(config.min_insync_replicas)))
             # A produce that waited for a flush may not have to any more.
             self._purgatory.check(replica)
 
@@ -298,7 +324,8 @@ class ReplicaManager:
                 self._purgatory.check(replica)
             elif replica.log.flushed_offset > leader.flushed_end:
                 del self._awaiting_flush[replica]
-                self._carry_out(replica, leader.step(0, Flushed(Offset(replica.log.flushed_offset))))
+                event = Flushed(Offset(replica.log.flushed_offset))
+                self._carry_out(replica, leader.step(self._clock.monotonic_ms(), event))
                 self._purgatory.check(replica)
 
 

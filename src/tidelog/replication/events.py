@@ -1,4 +1,4 @@
-"""What happens to a partition's replica, and what it wants done.
+"""What happens to a partition's leader, and what it wants done.
 
 Effects are to be carried out in the order given.
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tidelog.model.identifiers import BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from tidelog.replication.progress import FetchTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +35,102 @@ class FlushPolicyChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class IsrCommitted:
-    """The controller's word on who is in sync, with the version of that state."""
+class MinIsrChanged:
+    """min.insync.replicas has another value."""
 
+    min_insync_replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerFetched:
+    """A follower's fetch was read: it asked for `fetch_offset`, so everything below is in its log.
+
+    Only for fetches that were answered with records or none; one that diverges, or lies outside the log, says nothing.
+    """
+
+    follower: BrokerId
+    fetch_offset: Offset
+    log_start: Offset
+    """The first offset of the follower's own log."""
+    broker_epoch: BrokerEpoch
+    """Of the registration under which it fetches; -1 where it does not say."""
+    fetch_times: FetchTimes | None = None
+    """Of its session, where the following requests need not name the partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerLeft:
+    """A follower took the partition out of its fetch session, or the session is gone."""
+
+    follower: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class LagCheckDue:
+    """Half of replica.lag.time.max.ms has passed since the last look at who lags."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsrCommitted:
+    """The controller's word, by LeaderAndIsr of this leader epoch: who is in sync, and the version of that state."""
+
+    isr: tuple[BrokerId, ...]
+    partition_epoch: PartitionEpoch
+    replicas: tuple[BrokerId, ...] = ()
+    """As assigned; empty: as before."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsrMember:
+    """A replica that is proposed to be in sync."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    """By which the leader knows it (KIP-903); -1 for the leader itself, and for one that has not fetched yet."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IsrProposed:
+    """The controller is to be asked for this ISR. At most one proposal of a leader is under way.
+
+    The answer comes back as `ProposalCommitted` or `ProposalRefused` with this very object.
+    """
+
+    isr: tuple[IsrMember, ...]
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    """Of the state that it is to replace."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalCommitted:
+    """The controller's answer: the state that holds now."""
+
+    proposal: IsrProposed
     isr: tuple[BrokerId, ...]
     partition_epoch: PartitionEpoch
 
 
-Event: TypeAlias = Appended | Flushed | FlushPolicyChanged | IsrCommitted
+@dataclass(frozen=True, slots=True)
+class ProposalRefused:
+    """The controller will not have it; whoever sends proposals repeats one whose outcome is unknown by himself."""
+
+    proposal: IsrProposed
+    error: ErrorCode
+
+
+Event: TypeAlias = (
+    Appended
+    | Flushed
+    | FlushPolicyChanged
+    | MinIsrChanged
+    | FollowerFetched
+    | FollowerLeft
+    | LagCheckDue
+    | IsrCommitted
+    | ProposalCommitted
+    | ProposalRefused
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,4 +147,11 @@ class FlushWanted:
     leader_epoch: LeaderEpoch
 
 
-Effect: TypeAlias = HighWatermarkAdvanced | FlushWanted
+@dataclass(frozen=True, slots=True)
+class FollowerStartMoved:
+    """A follower's log begins later than before: the low watermark may have risen."""
+
+    follower: BrokerId
+
+
+Effect: TypeAlias = HighWatermarkAdvanced | FlushWanted | IsrProposed | FollowerStartMoved

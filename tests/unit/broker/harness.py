@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tidelog.broker.deferred import Deferred
@@ -201,6 +201,8 @@ class Broker:
         self.dispatcher = Dispatcher(self.node, self.node.handlers)
         self.peer = Peer("PLAINTEXT", 1, "127.0.0.1", 50_000)
         self._correlation_id = 0
+        self.live: tuple[int, ...] = (0,)
+        self.racks: dict[int, str] = {}
         self.tell_brokers()
 
     def close(self) -> None:
@@ -210,8 +212,17 @@ class Broker:
     # The controller's part.
 
     def tell_brokers(
-        self, states: Iterable[messages.UpdateMetadataRequest.UpdateMetadataTopicState] = (), *, epoch: int = 1
+        self,
+        states: Iterable[messages.UpdateMetadataRequest.UpdateMetadataTopicState] = (),
+        *,
+        epoch: int = 1,
+        live: Iterable[int] | None = None,
+        racks: Mapping[int, str] | None = None,
     ) -> messages.UpdateMetadataResponse:
+        """UpdateMetadata; `live`: the live brokers from now on, `racks`: of them."""
+        if live is not None:
+            self.live = tuple(live)
+        self.racks.update(racks or {})
         request = messages.UpdateMetadataRequest(
             controller_id=0,
             controller_epoch=epoch,
@@ -219,13 +230,15 @@ class Broker:
             topic_states=list(states),
             live_brokers=[
                 messages.UpdateMetadataRequest.UpdateMetadataBroker(
-                    id=0,
+                    id=id,
+                    rack=self.racks.get(id),
                     endpoints=[
                         messages.UpdateMetadataRequest.UpdateMetadataEndpoint(
-                            host="127.0.0.1", port=9092, listener="PLAINTEXT", security_protocol=0
+                            host="127.0.0.1", port=9092 + id, listener="PLAINTEXT", security_protocol=0
                         )
                     ],
                 )
+                for id in self.live
             ],
         )
         return self.ask(ApiKey.UPDATE_METADATA, 8, request)
@@ -238,6 +251,7 @@ class Broker:
         leader: int = 0,
         leader_epoch: int = 0,
         isr: list[int] | None = None,
+        replicas: list[int] | None = None,
         topic_id: bytes | None = None,
         epoch: int = 1,
         broker_epoch: int = 7,
@@ -246,6 +260,7 @@ class Broker:
         """Makes this broker lead (or follow) a topic's partitions, as the controller's two requests do."""
         topic_id = topic_id or topic_id_of(topic)
         isr = [0] if isr is None else isr
+        replicas = isr if replicas is None else replicas
         state = messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState
         response = self.ask(
             ApiKey.LEADER_AND_ISR,
@@ -266,7 +281,7 @@ class Broker:
                                 leader_epoch=leader_epoch,
                                 isr=isr,
                                 partition_epoch=partition_epoch,
-                                replicas=isr,
+                                replicas=replicas,
                                 is_new=True,
                             )
                             for index in range(partitions)
@@ -289,7 +304,7 @@ class Broker:
                                 leader_epoch=leader_epoch,
                                 isr=isr,
                                 zk_version=partition_epoch,
-                                replicas=isr,
+                                replicas=replicas,
                             )
                             for index in range(partitions)
                         ],

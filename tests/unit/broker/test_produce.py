@@ -183,7 +183,7 @@ def test_acks_all_needs_min_insync_replicas(start_broker) -> None:
     """With fewer replicas in sync than min.insync.replicas, acks=all is refused before the append; acks=1 is not."""
     broker = start_broker()
     broker.settings.topics["safe"] = {"min.insync.replicas": "2"}
-    broker.lead("safe")
+    broker.lead("safe", replicas=[0, 1])
     refused = broker.produce("safe", acks=-1)
     assert refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
     assert broker.replica("safe").log.log_end_offset == 0
