@@ -334,3 +334,65 @@ def multi_errors(count: int, failed: int, code: int) -> bytes:
     """What a multi of `count` operations did not do, because the one at `failed` failed with `code`."""
     codes = [0] * failed + [code] + [RUNTIME_INCONSISTENCY] * (count - failed - 1)
     return b"".join([_MULTI_HEADER.pack(-1, 0, code) + _INT.pack(code) for code in codes] + [_MULTI_END])
+
+
+# What a client of ours asks, where kazoo has no words for it.
+
+
+def set_watches(lost: LostWatches) -> bytes:
+    return _LONG.pack(lost.zxid) + strings(lost.data) + strings(lost.exist) + strings(lost.child)
+
+
+def multi(operations: Sequence[Operation], root: str = "") -> bytes:
+    """Operations with paths below `root` (a chroot); creations as Create2, so that the answer tells their stats."""
+    parts = []
+    for operation in operations:
+        opcode = OPCODES[type(operation)]
+        path = root + operation.path if operation.path != "/" else root or "/"
+        parts += [_MULTI_HEADER.pack(opcode, 0, -1), string(path)]
+        match operation:
+            case Create(_, data, ephemeral, sequential):
+                parts += [buffer(data), acl(), _INT.pack(ephemeral | sequential << 1)]
+            case SetData(_, data, version):
+                parts += [buffer(data), _INT.pack(version)]
+            case Delete(_, version) | Check(_, version):
+                parts.append(_INT.pack(version))
+    parts.append(_MULTI_END)
+    return b"".join(parts)
+
+
+OPCODES: Final[dict[type[Operation], OpCode]] = {
+    Create: OpCode.CREATE2,
+    SetData: OpCode.SET_DATA,
+    Delete: OpCode.DELETE,
+    Check: OpCode.CHECK,
+}
+
+
+def read_multi_results(reader: Reader) -> list[OperationResult | int]:
+    """The results of a multi; or if it failed, an error code for each operation (`failed_operation`)."""
+    results: list[OperationResult | int] = []
+    while True:
+        opcode, done = reader.int32(), reader.boolean()
+        reader.int32()
+        if done:
+            return results
+        match opcode:
+            case -1:
+                results.append(reader.int32())
+            case OpCode.CREATE2:
+                results.append(Created(reader.path(), reader.stat()))
+            case OpCode.SET_DATA:
+                results.append(reader.stat())
+            case OpCode.DELETE | OpCode.CHECK:
+                results.append(None)
+            case _:
+                raise MalformedRecord(f"a multi has no results of type {opcode}")
+
+
+def failed_operation(results: Sequence[OperationResult | int]) -> tuple[int, int] | None:
+    """Index and error code of the operation that made a multi fail; None if it did not."""
+    for index, result in enumerate(results):
+        if isinstance(result, int) and result not in (0, RUNTIME_INCONSISTENCY):
+            return index, result
+    return None

@@ -1,0 +1,463 @@
+"""A session with a ZooKeeper ensemble, or with the embedded store of another process: `StoreClient` over kazoo.
+
+kazoo keeps the connection: hosts, reconnecting, pings, the queue of requests. What it lacks for the contract of
+`StoreClient` is added here:
+
+- Results, watch events and states arrive on the event loop in the order of the wire (`kazoo_handler`).
+- kazoo forgets watches when a connection breaks. Here they are set again as the first request of the next connection,
+  with the last transaction seen, so that the server tells what was missed meanwhile.
+- kazoo begins a new session when one expired. Here that is the end: who lost its ephemeral nodes must know.
+- A multi may hold nodes without data, and tells the stat of those it creates.
+
+Calls made while there is no connection wait for the next one, as long as the session may live. A request that was under
+way when the connection broke fails with ConnectionLoss: whether it was carried out, only reading tells.
+
+Importing this module loads kazoo; whoever has no need of it imports it late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import ConnectionClosedError, KazooException
+from kazoo.protocol.serialization import Create2, Delete, Exists, GetChildren2, GetData, SetData
+from kazoo.protocol.states import EventType as KazooEvent
+from kazoo.protocol.states import KeeperState, WatchedEvent
+from kazoo.retry import KazooRetry
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from tidelog.metadata.operations import ANY_VERSION, Operation
+from tidelog.store import errors, jute
+from tidelog.store.client import Created, EventType, OperationResult, SessionState, Stat, Watch, WatchEvent
+from tidelog.store.errors import ConnectionLoss, NodeExists, SessionExpired, StoreClosed, StoreError
+from tidelog.store.kazoo_handler import LoopHandler
+from tidelog.store.tree import LostWatches
+
+logger: Final = logging.getLogger(__name__)
+
+RECONNECT_DELAY_S: Final = 0.05
+RECONNECT_DELAY_MAX_S: Final = 1.0
+"""Between rounds of attempts; a session of some seconds has time for several."""
+CLOSE_WAIT_S: Final = 5.0
+"""For the server's word that the session is over; without it, it ends by its timeout."""
+TURNS_PER_TIMEOUT: Final = 4
+"""How often in a session timeout the event loop is asked for a sign of life."""
+
+_EVENTS: Final = {
+    KazooEvent.CREATED: EventType.NODE_CREATED,
+    KazooEvent.DELETED: EventType.NODE_DELETED,
+    KazooEvent.CHANGED: EventType.NODE_DATA_CHANGED,
+    KazooEvent.CHILD: EventType.NODE_CHILDREN_CHANGED,
+}
+_ERRORS: Final[dict[int, type[StoreError]]] = {
+    found.code: found for found in vars(errors).values() if isinstance(found, type) and issubclass(found, StoreError)
+}
+
+
+class ZooKeeperStore:
+    """A `StoreClient`; made by `ZooKeeperStore.connect`."""
+
+    def __init__(self, client: KazooClient, handler: LoopHandler) -> None:
+        self._client = client
+        self._handler = handler
+        self._root: str = client.chroot
+        self._session_id = 0
+        self._state = SessionState.SUSPENDED
+        self._listeners: list[Callable[[SessionState], None]] = []
+        self._outstanding: dict[_Outcome, None] = {}
+        self._lost_watches: list[_ArmedWatch] = []
+        """Watches whose connection broke; touched on the connection's thread alone."""
+        self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ended = asyncio.Event()
+        self._beat: asyncio.TimerHandle | None = None
+        self._stopping = False
+
+    @classmethod
+    async def connect(cls, hosts: str, *, session_timeout_ms: int, connection_timeout_ms: int) -> ZooKeeperStore:
+        """Opens a session. `hosts` as in zookeeper.connect: host:port, ..., and a chroot, made where it is missing.
+
+        ConnectionLoss when no server answers in time, ValueError when `hosts` cannot be read.
+        """
+        handler = LoopHandler(session_timeout_ms, connection_timeout_ms)
+        kazoo_logger = logging.getLogger("tidelog.store.kazoo")
+        kazoo_logger.setLevel(logging.ERROR)  # What it warns of is said here once, as a change of state.
+        client = KazooClient(
+            hosts=hosts,
+            timeout=session_timeout_ms / 1000,
+            handler=handler,
+            connection_retry=KazooRetry(
+                max_tries=-1,
+                delay=RECONNECT_DELAY_S,
+                max_delay=RECONNECT_DELAY_MAX_S,
+                sleep_func=handler.sleep_func,
+            ),
+            logger=kazoo_logger,
+        )
+        store = cls(client, handler)
+        client.add_listener(store._changed)
+        store._keep_turning()
+        client.start_async()
+        try:
+            async with asyncio.timeout(connection_timeout_ms / 1000):
+                await store._connected
+                await store._make_root()
+        except TimeoutError:
+            await store.close()
+            raise ConnectionLoss(
+                message=f"no metadata store answers at {hosts} within {connection_timeout_ms} ms; see whether it runs, "
+                "and zookeeper.connect and zookeeper.connection.timeout.ms"
+            ) from None
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    @property
+    def session_id(self) -> int:
+        return self._session_id
+
+    @property
+    def session_timeout_ms(self) -> int:
+        return self._handler.session_timeout_ms
+
+    @property
+    def state(self) -> SessionState:
+        return self._state
+
+    def add_listener(self, listener: Callable[[SessionState], None]) -> None:
+        self._listeners.append(listener)
+
+    def get(self, path: str, watch: Watch | None = None) -> Awaitable[tuple[bytes | None, Stat]]:
+        return self._ask(GetData(self._absolute(path), self._armed(_DATA, path, watch)), _data, path)
+
+    def exists(self, path: str, watch: Watch | None = None) -> Awaitable[Stat | None]:
+        armed = self._armed(_DATA, path, watch)
+        return self._ask(Exists(self._absolute(path), armed), _stat, path, armed)
+
+    def children(self, path: str, watch: Watch | None = None) -> Awaitable[tuple[Sequence[str], Stat]]:
+        return self._ask(GetChildren2(self._absolute(path), self._armed(_CHILD, path, watch)), _children, path)
+
+    def create(
+        self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False
+    ) -> Awaitable[Created]:
+        flags = ephemeral | sequential << 1
+        return self._ask(Create2(self._absolute(path), data, OPEN_ACL_UNSAFE, flags), self._created, path)
+
+    def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Awaitable[Stat]:
+        return self._ask(SetData(self._absolute(path), data, version), _stat, path)
+
+    def delete(self, path: str, version: int = ANY_VERSION) -> Awaitable[None]:
+        return self._ask(Delete(self._absolute(path), version), _nothing, path)
+
+    def multi(self, operations: Sequence[Operation]) -> Awaitable[Sequence[OperationResult]]:
+        operations = list(operations)
+        return self._ask(_Multi(operations, self._root), partial(self._multi_results, operations), "")
+
+    async def close(self) -> None:
+        if self._state is SessionState.CLOSED:
+            return
+        self._enter(SessionState.CLOSED)
+        self._stop_kazoo()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_WAIT_S):
+                await self._ended.wait()
+
+    # Calls.
+
+    def _ask(
+        self,
+        request: Any,
+        convert: Callable[[Any], Any],
+        path: str,
+        watch: _ArmedWatch | None = None,
+    ) -> asyncio.Future[Any]:
+        outcome = _Outcome(self, path, convert, watch)
+        refusal = self._refusal()
+        if refusal is not None:
+            outcome.future.set_exception(refusal)
+        else:
+            self._outstanding[outcome] = None
+            self._client._call(request, outcome)
+        return outcome.future
+
+    def _refusal(self) -> StoreError | None:
+        """Why nothing can be asked any more."""
+        match self._state:
+            case SessionState.EXPIRED:
+                return SessionExpired()
+            case SessionState.CLOSED:
+                return StoreClosed(message="this client of the store was closed")
+        return None
+
+    def _absolute(self, path: str) -> str:
+        return path if not self._root else self._root if path == "/" else self._root + path
+
+    def _relative(self, path: str) -> str:
+        return path[len(self._root) :] or "/"
+
+    def _armed(self, table: str, path: str, watch: Watch | None) -> _ArmedWatch | None:
+        return None if watch is None else _ArmedWatch(self, table, self._absolute(path), watch)
+
+    def _created(self, found: tuple[str, Any]) -> Created:
+        return Created(self._relative(found[0]), Stat._make(found[1]))
+
+    def _multi_results(
+        self, operations: Sequence[Operation], results: Sequence[OperationResult | int]
+    ) -> list[OperationResult]:
+        failed = jute.failed_operation(results)
+        if failed is not None:
+            index, code = failed
+            raise _ERRORS.get(code, StoreError)(
+                operations[index].path, "" if code in _ERRORS else str(code), index=index
+            )
+        return [self._of_operation(result) for result in results]
+
+    def _of_operation(self, result: OperationResult | int) -> OperationResult:
+        assert not isinstance(result, int), "an error that is none"
+        return Created(self._relative(result.path), result.stat) if isinstance(result, Created) else result
+
+    def settle(self, outcome: _Outcome, value: Any, error: BaseException | None) -> None:
+        """On the event loop: the outcome of a request."""
+        self._outstanding.pop(outcome, None)
+        future = outcome.future
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(self._translate(error, outcome.path))
+            return
+        try:
+            future.set_result(outcome.convert(value))
+        except StoreError as refused:
+            future.set_exception(refused)
+
+    def _translate(self, error: BaseException, path: str) -> BaseException:
+        if isinstance(error, ConnectionClosedError):
+            return self._refusal() or ConnectionLoss(path)
+        if isinstance(error, KazooException):
+            return _refused(getattr(error, "code", StoreError.code), path)
+        return error
+
+    # Watches.
+
+    def fired(self, watch: _ArmedWatch, event: WatchedEvent) -> None:
+        """On the connection's thread: kazoo lets go of a watch, with an event or because the connection broke."""
+        type = _EVENTS.get(event.type)
+        if type is None:
+            if event.state == KeeperState.CONNECTING:
+                self._lost_watches.append(watch)
+            return
+        told = WatchEvent(type, event.path)
+        self._handler.deliver(lambda: self._tell(watch.callback, told))
+
+    def _tell(self, watch: Watch, event: WatchEvent) -> None:
+        if self._refusal() is None:
+            # Through the loop, as results reach those who await them: so the order holds.
+            self._handler.loop.call_soon(watch, event)
+
+    def _set_watches_again(self) -> None:
+        """On the connection's thread, as the first thing on a new connection of the same session."""
+        lost, self._lost_watches = self._lost_watches, []
+        if not lost:
+            return
+        client = self._client
+        for watch in lost:
+            table = client._child_watchers if watch.table == _CHILD else client._data_watchers
+            table[watch.path].add(watch)
+        again = LostWatches(
+            client.last_zxid,
+            sorted({watch.path for watch in lost if watch.table == _DATA and not watch.absent}),
+            sorted({watch.path for watch in lost if watch.absent}),
+            sorted({watch.path for watch in lost if watch.table == _CHILD}),
+        )
+        # Before what was asked meanwhile: a read must not show a change whose event has not been told.
+        client._queue.appendleft((_SetWatches(again), None))
+        client._connection._write_sock.send(b"\0")
+
+    # The session.
+
+    def _changed(self, state: str) -> None:
+        """On the connection's thread: kazoo's state."""
+        if state == KazooState.CONNECTED:
+            self._set_watches_again()
+            session_id = self._client.client_id[0]
+            self._handler.deliver(lambda: self._established(session_id))
+        elif state == KazooState.SUSPENDED:
+            self._handler.deliver(lambda: self._enter(SessionState.SUSPENDED))
+        else:
+            self._handler.over = True
+            self._handler.deliver(self._lost)
+
+    def _established(self, session_id: int) -> None:
+        self._session_id = session_id
+        if not self._connected.done():
+            self._connected.set_result(None)
+        self._enter(SessionState.CONNECTED)
+
+    def _lost(self) -> None:
+        if self._state is not SessionState.CLOSED:
+            self._enter(SessionState.EXPIRED)
+            self._stop_kazoo()
+
+    def _enter(self, state: SessionState) -> None:
+        if self._state in (state, SessionState.CLOSED):
+            return
+        if self._state is SessionState.EXPIRED and state is not SessionState.CLOSED:
+            return
+        self._state = state
+        log = logger.info if state in (SessionState.CONNECTED, SessionState.CLOSED) else logger.warning
+        log("store session %s session=%#x", state.value, self._session_id)
+        refusal = self._refusal()
+        if refusal is not None:
+            for outcome in list(self._outstanding):
+                self.settle(outcome, None, refusal)
+            if self._beat is not None:
+                self._beat.cancel()
+        for listener in self._listeners:
+            listener(state)
+
+    def _keep_turning(self) -> None:
+        """The sign of life that the connection's thread wants to see."""
+        self._handler.turned_at = time.monotonic()
+        wait_s = self._handler.session_timeout_ms / 1000 / TURNS_PER_TIMEOUT
+        self._beat = asyncio.get_running_loop().call_later(wait_s, self._keep_turning)
+
+    def _stop_kazoo(self) -> None:
+        """Ends kazoo's thread, with the session if there is a connection. It waits, so a thread does it."""
+        if self._stopping:
+            return
+        self._stopping = True
+
+        def stop() -> None:
+            with contextlib.suppress(Exception):
+                self._client.stop()
+                self._client.close()
+            self._handler.deliver(self._ended.set)
+
+        threading.Thread(target=stop, name="tidelog-zookeeper-stop", daemon=True).start()
+
+    async def _make_root(self) -> None:
+        """Creates the chroot, as Kafka's brokers do."""
+        root, self._root = self._root, ""
+        parts = root.split("/")[1:]
+        try:
+            for depth in range(1, len(parts) + 1):
+                with contextlib.suppress(NodeExists):
+                    await self.create("/" + "/".join(parts[:depth]))
+        finally:
+            self._root = root
+
+
+_DATA: Final = "data"
+_CHILD: Final = "child"
+
+
+class _Outcome:
+    """What kazoo takes for its AsyncResult: the way of one result to the event loop."""
+
+    __slots__ = ("_store", "convert", "future", "path", "watch")
+
+    def __init__(
+        self, store: ZooKeeperStore, path: str, convert: Callable[[Any], Any], watch: _ArmedWatch | None
+    ) -> None:
+        self._store = store
+        self.path = path
+        self.convert = convert
+        self.watch = watch
+        self.future: asyncio.Future[Any] = store._handler.loop.create_future()
+
+    def set(self, value: Any = None) -> None:
+        """On the connection's thread, before kazoo keeps the request's watch."""
+        if self.watch is not None:
+            self.watch.absent = value is None
+        self._store._handler.deliver(lambda: self._store.settle(self, value, None))
+
+    def set_exception(self, error: BaseException) -> None:
+        self._store._handler.deliver(lambda: self._store.settle(self, None, error))
+
+
+class _ArmedWatch:
+    """A callback on a node. Equal ones are one watch, in kazoo's tables as in ours."""
+
+    __slots__ = ("_store", "absent", "callback", "path", "table")
+
+    def __init__(self, store: ZooKeeperStore, table: str, path: str, callback: Watch) -> None:
+        self._store = store
+        self.table = table
+        self.path = path
+        """Absolute."""
+        self.callback = callback
+        self.absent = False
+        """There was no node when it was set."""
+
+    def __call__(self, event: WatchedEvent) -> None:
+        self._store.fired(self, event)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ArmedWatch) and (self.table, self.path, self.callback) == (
+            other.table,
+            other.path,
+            other.callback,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.table, self.path, self.callback))
+
+
+class _SetWatches:
+    """A request that kazoo does not know."""
+
+    type = jute.OpCode.SET_WATCHES.value
+
+    def __init__(self, watches: LostWatches) -> None:
+        self._watches = watches
+
+    def serialize(self) -> bytes:
+        return jute.set_watches(self._watches)
+
+    def deserialize(self, data: bytes, position: int) -> None:
+        """The answer has no body."""
+
+
+class _Multi:
+    """kazoo's Transaction takes no null data and returns no stats."""
+
+    type = jute.OpCode.MULTI.value
+
+    def __init__(self, operations: Sequence[Operation], root: str) -> None:
+        self._operations = operations
+        self._root = root
+
+    def serialize(self) -> bytes:
+        return jute.multi(self._operations, self._root)
+
+    def deserialize(self, data: bytes, position: int) -> list[OperationResult | int]:
+        return jute.read_multi_results(jute.Reader(data, position))
+
+
+def _refused(code: int, path: str, index: int | None = None) -> StoreError:
+    """The error with that code of ZooKeeper's."""
+    return _ERRORS.get(code, StoreError)(path, "" if code in _ERRORS else f"ZooKeeper's error {code}", index=index)
+
+
+def _data(found: tuple[bytes | None, Any]) -> tuple[bytes | None, Stat]:
+    return found[0], Stat._make(found[1])
+
+
+def _children(found: tuple[list[str], Any]) -> tuple[list[str], Stat]:
+    return sorted(found[0]), Stat._make(found[1])
+
+
+def _stat(found: Any) -> Stat | None:
+    return None if found is None else Stat._make(found)
+
+
+def _nothing(_: Any) -> None:
+    return None
