@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 BUILD_INPUTS := pyproject.toml setup.py src/tidelog/records/_kernel.pyx
 
-.PHONY: help venv demo test lint unit vectors fuzz conformance bench reference clean
+.PHONY: help venv demo test lint unit vectors fuzz chaos conformance bench reference clean
 
 help: ## List the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -54,6 +54,9 @@ vectors: venv ## Kafka's golden vectors; TIDELOG_VECTORS=DIR judges those in DIR
 
 fuzz: venv ## Mutated bytes into every parser; SECONDS=n sets the time for each parser family.
 	@python -m tests.property.fuzz $(or $(SECONDS),60)
+
+chaos: venv ## Brokers killed, paused and starved under a verifying load; CYCLES=n, ARGS='--fault mix --seed 7'.
+	@python -m tests.chaos --cycles $(or $(CYCLES),20) $(ARGS)
 
 conformance: venv ## Kafka's own tools, kcat and Apache Kafka as peers (fetches them from Maven Central and Debian).
 	@tests/conformance/run

@@ -1,0 +1,131 @@
+"""Breaks brokers, again and again, under a load whose every value is checked: `python -m tests.chaos --cycles 100`.
+
+Three broker processes, replication factor 3, min.insync.replicas=2; idempotent producers with acks=all and readers of
+librdkafka. Each cycle breaks something, waits for the next acknowledgement of every partition that it hit, mends it,
+and waits for all replicas to be in sync (--overlap: goes on at once). At the end every acknowledged record must be at
+its offset, once, in its producer's order, and the replicas' files must be equal to the last byte.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from tests.chaos.faults import All, Failing, Fault, Full, FullDisk, Kill, Pause, Supervisor, can_mount
+from tests.chaos.run import Plan, Run, summary
+from tests.chaos.targets import KafkaCluster, StartedCluster, Target, TestingCluster
+
+SESSION_MS: Final = 2000
+SETTINGS: Final[dict[str, Any]] = {
+    "default.replication.factor": 3,
+    "min.insync.replicas": 2,
+    "auto.create.topics.enable": "false",
+    "log.segment.bytes": 1 << 20,
+}
+TIDELOG_SETTINGS: Final[dict[str, Any]] = {
+    **SETTINGS,
+    "zookeeper.session.timeout.ms": SESSION_MS,
+    # A directory that has gone is noticed by the next file that is made in it.
+    "replica.high.watermark.checkpoint.interval.ms": 500,
+}
+KAFKA_SETTINGS: Final[dict[str, Any]] = {**SETTINGS, "broker.session.timeout.ms": SESSION_MS}
+PAUSE_S: Final = SESSION_MS / 1000 + 1
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    seed = arguments.seed if arguments.seed is not None else time.time_ns() % 1_000_000
+    plan = Plan(
+        cycles=arguments.cycles,
+        seed=seed,
+        fault=arguments.fault,
+        minutes=arguments.minutes,
+        overlap=arguments.overlap,
+        partitions=arguments.partitions,
+        producers=arguments.producers,
+        rate=arguments.rate,
+    )
+    data = arguments.directory or Path(tempfile.mkdtemp(prefix="tidelog-chaos-"))
+    shutil.rmtree(data, ignore_errors=True)
+    target: Target
+    if arguments.kafka is not None:
+        target = KafkaCluster(arguments.kafka, data, KAFKA_SETTINGS)
+    elif plan.fault == "supervisor":
+        target = StartedCluster(data, TIDELOG_SETTINGS)
+    else:
+        target = TestingCluster(data, TIDELOG_SETTINGS)
+    full, notes = _full(plan.fault, target)
+    faults: list[Fault] = [Kill(), Pause(PAUSE_S), full, Failing(), All(), Supervisor()]
+    print(f"chaos: {plan.cycles:,} cycles of {plan.fault}, seed {seed}, {type(target).__name__}", flush=True)
+    for note in notes:
+        print(f"  {note}")
+    run = Run(plan, target, {fault.name: fault for fault in faults})
+    try:
+        result = run.run()
+    finally:
+        target.destroy()
+        if isinstance(full, FullDisk):
+            full.clean_up()
+    print("\n".join(summary(result, run.ledger)))
+    for reason, count in run.ledger.failures.most_common(5):
+        print(f"  not delivered, {count} times: {reason}")
+    wrong = run.ledger.findings + result.failures
+    if not wrong:
+        shutil.rmtree(data, ignore_errors=True)
+        return 0
+    for finding in wrong:
+        print(f"FOUND  {finding}")
+    print(f"the data and the brokers' logs stay in {data}; again: {_command(arguments, seed)}")
+    return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.chaos", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    kinds = ("kill", "pause", "full", "failing", "all", "supervisor", "mix")
+    parser.add_argument("--cycles", type=int, default=20, help="how often something breaks (%(default)s)")
+    parser.add_argument("--seed", type=int, help="of what breaks when (drawn, and printed)")
+    parser.add_argument("--fault", choices=kinds, default="kill", help="mix: all but supervisor (%(default)s)")
+    parser.add_argument("--minutes", type=float, help="end after so many, however many cycles that makes")
+    parser.add_argument("--overlap", action="store_true", help="do not wait for the replicas to be in sync")
+    parser.add_argument("--partitions", type=int, default=6, help="of the topic (%(default)s)")
+    parser.add_argument("--producers", type=int, default=2, help="each to every partition (%(default)s)")
+    parser.add_argument("--rate", type=float, default=1000, help="records a second, of all producers (%(default)s)")
+    parser.add_argument("--directory", type=Path, help="for the cluster's data, emptied first (a temporary one)")
+    parser.add_argument("--kafka", type=Path, metavar="DIR", help="break Apache Kafka from DIR instead, as a control")
+    return parser
+
+
+def _full(fault: str, target: Target) -> tuple[Fault, list[str]]:
+    """How a directory gets full here, and what is to be said of it."""
+    if fault not in ("full", "mix"):
+        return Full(), []
+    reason = can_mount()
+    if reason is not None or not isinstance(target, TestingCluster):
+        why = reason or "this cluster's brokers have one directory each"
+        return Full(), [f"full: by a limit on the size of files; a full tmpfs is skipped: {why}"]
+    full = FullDisk()
+    full.prepare(target)
+    return full, []
+
+
+def _command(arguments: argparse.Namespace, seed: int) -> str:
+    """The command that does the same again, as far as threads and processes can."""
+    words = ["python", "-m", "tests.chaos"]
+    for name, value in {**vars(arguments), "seed": seed}.items():
+        if value is True:
+            words.append(f"--{name}")
+        elif value not in (None, False):
+            words += [f"--{name}", str(value)]
+    return shlex.join(words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,269 @@
+"""One run: a cluster, a load, and cycle by cycle something that breaks; then the judgement."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.chaos.faults import Fault, draw
+from tests.chaos.ledger import Ledger
+from tests.chaos.load import Load
+from tests.chaos.replicas import compare
+from tests.chaos.targets import Target, until
+from tidelog.client import admin
+from tidelog.client.blocking import BlockingCluster
+from tidelog.client.errors import ClientError
+from tidelog.model.errors import KafkaError
+
+TOPIC: Final = "chaos"
+REPLICATION_FACTOR: Final = 3
+RECOVERS_S_MAX: Final = 60.0
+"""From a fault, or its end, until everything is acknowledged, led and in sync again: longer is a finding."""
+QUIET_S: Final = 0.05
+"""Of load before each fault, so that each meets records in flight."""
+
+
+@dataclass
+class Plan:
+    """What a run is asked to do."""
+
+    cycles: int
+    seed: int
+    fault: str
+    minutes: float | None = None
+    overlap: bool = False
+    """Break the next as soon as the last one serves, whether its replicas are in sync or not."""
+    partitions: int = 6
+    producers: int = 2
+    rate: float = 1000.0
+    value_size: int = 100
+
+
+@dataclass
+class Result:
+    """What came of it."""
+
+    cycles: int = 0
+    seconds: float = 0.0
+    pauses: dict[str, list[float]] = field(default_factory=dict)
+    """Seconds from the fault to the next acknowledgement in every partition that it hit, by the kind of fault."""
+    failures: list[str] = field(default_factory=list)
+    """What kept the run from its end, or replicas from being equal."""
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Kinds of faults that could not be done here, and why."""
+    sent: int = 0
+    acknowledged: int = 0
+    unknown: int = 0
+    resident_mib: float = 0.0
+
+    @property
+    def all_pauses(self) -> list[float]:
+        return sorted(pause for pauses in self.pauses.values() for pause in pauses)
+
+
+class Watch:
+    """What the cluster says of itself, asked over the wire."""
+
+    def __init__(self, bootstrap: str, partitions: int) -> None:
+        self._cluster = BlockingCluster(bootstrap, call_timeout_s=1.0, operation_timeout_s=RECOVERS_S_MAX)
+        self._partitions = partitions
+        self.leaders: list[int] = []
+        self.controller = -1
+
+    def create(self) -> None:
+        topic = admin.NewTopic(TOPIC, self._partitions, REPLICATION_FACTOR)
+        for created in self._cluster.run(admin.create_topics(self._cluster.routing, [topic])).values():
+            if isinstance(created, KafkaError):
+                raise created
+        self.until_in_sync()
+
+    def look(self) -> bool:
+        """Asks; whether every partition is led and has all its replicas in sync, as far as whoever answered knows."""
+        routing = self._cluster.routing
+        try:
+            errors = self._cluster.run(routing.refresh([TOPIC], routing.deadline(5.0)))
+        except (ClientError, KafkaError):
+            return False
+        if errors or TOPIC not in routing.topics:
+            return False
+        views = list(routing.topics[TOPIC].partitions.values())
+        self.leaders = [view.leader for view in views]
+        self.controller = routing.controller_id
+        return len(views) == self._partitions and all(
+            view.leader >= 0 and len(view.isr) == REPLICATION_FACTOR for view in views
+        )
+
+    def until_in_sync(self) -> None:
+        until(self.look, "every partition is led, every replica in sync", RECOVERS_S_MAX, 0.02)
+
+    def close(self) -> None:
+        self._cluster.close()
+
+
+class Run:
+    """Carries a plan out on a target."""
+
+    def __init__(self, plan: Plan, target: Target, faults: dict[str, Fault]) -> None:
+        self._plan = plan
+        self._target = target
+        self._faults = faults
+        self._random = random.Random(plan.seed)
+        self._dead = threading.Event()
+        self.ledger = Ledger(plan.partitions, plan.producers)
+        self.result = Result()
+
+    def run(self) -> Result:
+        """Everything; what goes wrong stands in the result."""
+        began = time.monotonic()
+        load: Load | None = None
+        try:
+            self._target.start()
+            watch = Watch(self._target.bootstrap, self._plan.partitions)
+            watch.create()
+            plan = self._plan
+            load = Load(
+                self._target.bootstrap,
+                TOPIC,
+                self.ledger,
+                rate=plan.rate,
+                value_size=plan.value_size,
+                on_death=self._dead.set,
+            )
+            load.start()
+            first = load.expect(list(range(plan.partitions)))
+            if first.wait(RECOVERS_S_MAX) is None:
+                raise TimeoutError(f"partitions {first.missing} acknowledge nothing, and nothing was broken yet")
+            self._cycles(load, watch)
+            self._finish(load, watch)
+            watch.close()
+            self._target.stop()
+            self._compare_replicas()
+        except Exception as error:
+            self.result.failures.append(f"{type(error).__name__}: {error}")
+            if load is not None and load.error is None:
+                load.abandon()
+        self.result.seconds = time.monotonic() - began
+        ledger = self.ledger
+        self.result.sent, self.result.acknowledged = ledger.total_sent, ledger.total_acknowledged
+        self.result.unknown = ledger.total_unknown
+        self.result.resident_mib = _peak_mib()
+        return self.result
+
+    def _cycles(self, load: Load, watch: Watch) -> None:
+        plan = self._plan
+        end = time.monotonic() + plan.minutes * 60 if plan.minutes is not None else None
+        told = time.monotonic()
+        while self.result.cycles < plan.cycles and (end is None or time.monotonic() < end):
+            if self._dead.is_set():
+                raise RuntimeError(f"the load ended: {load.error}")
+            self._cycle(load, watch, self._faults[draw(plan.fault, self._random)])
+            self.result.cycles += 1
+            if time.monotonic() - told > 10:
+                told = time.monotonic()
+                self._tell()
+
+    def _tell(self) -> None:
+        print(f"  {self.result.cycles:5} cycles, {self.ledger.total_acknowledged:,} acknowledged", flush=True)
+
+    def _cycle(self, load: Load, watch: Watch, fault: Fault) -> None:
+        watch.look()
+        victim, role = self._victim(watch)
+        led = [partition for partition, leader in enumerate(watch.leaders) if leader == victim]
+        hit = [p for p in led if fault.hits(self._target, victim, f"{TOPIC}-{p}")]
+        kind = fault.name
+        if fault.everything:
+            hit = list(range(self._plan.partitions))
+        elif fault.name == "kill":
+            kind = f"kill, {role}"
+        time.sleep(self._random.random() * QUIET_S)
+        awaited = load.expect(hit)
+        fault.strike(self._target, victim)
+        if fault.everything:
+            fault.mend(self._target, victim)
+        seconds = awaited.wait(RECOVERS_S_MAX)
+        if seconds is None:
+            raise TimeoutError(
+                f"cycle {self.result.cycles}: {kind} of broker {victim}: partitions {awaited.missing}"
+                f" acknowledged nothing for {RECOVERS_S_MAX:g} s"
+            )
+        if hit:
+            self.result.pauses.setdefault(kind, []).append(seconds)
+        if not fault.everything:
+            fault.mend(self._target, victim)
+        if not self._plan.overlap:
+            try:
+                watch.until_in_sync()
+            except TimeoutError as error:
+                raise TimeoutError(f"cycle {self.result.cycles}: {kind} of broker {victim}: {error}") from None
+
+    def _victim(self, watch: Watch) -> tuple[int, str]:
+        """A broker, and what it is: the leader of some partition, the controller, any."""
+        role = self._random.choice(("leader", "controller", "any"))
+        candidate = self._random.choice(self._target.victims)
+        if role == "leader":
+            candidate = self._random.choice(watch.leaders)
+        elif role == "controller":
+            candidate = watch.controller
+        if candidate not in self._target.victims:
+            candidate = self._random.choice(self._target.victims)
+        if candidate == watch.controller:
+            return candidate, "controller"
+        return candidate, "leader" if candidate in watch.leaders else "follower"
+
+    def _finish(self, load: Load, watch: Watch) -> None:
+        load.stop_producing()
+        watch.until_in_sync()
+        ends = load.ends()
+        load.finish(ends)
+        load.read_all(ends)
+        self.ledger.judge(ends)
+
+    def _compare_replicas(self) -> None:
+        for partition in range(self._plan.partitions):
+            name = f"{TOPIC}-{partition}"
+            folders = {
+                broker_id: folder / name
+                for broker_id in self._target.ids
+                for folder in self._target.log_dirs(broker_id)
+                if (folder / name).exists()
+            }
+            if len(folders) != REPLICATION_FACTOR:
+                self.result.failures.append(f"{name} is on the disks of brokers {list(folders)} only")
+            elif differs := compare(folders):
+                self.result.failures.append(f"replicas differ: {differs}")
+
+
+def summary(result: Result, ledger: Ledger) -> list[str]:
+    """The run's figures, a line each."""
+    counts = ledger.counts
+    lines = [
+        f"{result.cycles:,} cycles in {result.seconds:,.0f} s ({result.seconds / max(result.cycles, 1):.2f} s each);"
+        f" {result.sent:,} records sent, {result.acknowledged:,} acknowledged, {result.unknown:,} unknown",
+        f"lost {counts['lost']}, duplicated {counts['duplicated']}, inconsistent {counts['changed']},"
+        f" reordered {counts['reordered']}, readers misled {counts['moved']}, foreign {counts['foreign']};"
+        f" peak memory {result.resident_mib:.0f} MiB",
+        "",
+        f"  {'from the fault to the next acknowledgement':44} {'cycles':>6} {'median':>8} {'p95':>8} {'max':>8}  s",
+    ]
+    for kind, pauses in sorted(result.pauses.items()):
+        lines.append(_row(kind, sorted(pauses)))
+    if len(result.pauses) > 1:
+        lines.append(_row("all", result.all_pauses))
+    return lines
+
+
+def _row(kind: str, pauses: list[float]) -> str:
+    p95 = pauses[min(len(pauses) - 1, int(0.95 * len(pauses)))]
+    return f"  {kind:44} {len(pauses):6} {statistics.median(pauses):8.3f} {p95:8.3f} {pauses[-1]:8.3f}"
+
+
+def _peak_mib() -> float:
+    with open("/proc/self/status") as status:
+        for line in status:
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    return 0.0
