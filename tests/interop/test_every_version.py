@@ -140,6 +140,38 @@ def test_create_partitions(connection: BlockingConnection, version: int) -> None
         assert (result.name, result.error_code) == (name, error)
 
 
+@pytest.mark.row("R29")
+@pytest.mark.parametrize("version", range(3))
+def test_elect_leaders(connection: BlockingConnection, version: int) -> None:
+    """An error for each partition, each once; of all partitions those that need no election are left out."""
+    name, _ = created(connection)
+    request = messages.ElectLeadersRequest
+    wanted = [request.TopicPartitions(topic=name, partitions=[1, 9, 1])]
+    response = connection.request(request(topic_partitions=wanted, timeout_ms=10_000), version)
+    (topic,) = response.replica_election_results
+    assert topic.topic == name
+    assert [(result.partition_id, result.error_code) for result in topic.partition_result] == [
+        (1, ErrorCode.ELECTION_NOT_NEEDED),
+        (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    everything = connection.request(request(topic_partitions=None, timeout_ms=10_000), version)
+    assert everything.replica_election_results == []
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_elect_leaders_unclean(connection: BlockingConnection, version: int) -> None:
+    """From v1 on; not needed where somebody leads, and other types than two are refused as a whole."""
+    name, _ = created(connection)
+    request = messages.ElectLeadersRequest
+    wanted = [request.TopicPartitions(topic=name, partitions=[0])]
+    response = connection.request(request(election_type=1, topic_partitions=wanted, timeout_ms=10_000), version)
+    [topic] = response.replica_election_results
+    assert topic.partition_result[0].error_code == ErrorCode.ELECTION_NOT_NEEDED
+    refused = connection.request(request(election_type=7, topic_partitions=wanted, timeout_ms=10_000), version)
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    assert refused.replica_election_results[0].partition_result[0].error_code == ErrorCode.INVALID_REQUEST
+
+
 @pytest.mark.row("R34")
 @pytest.mark.parametrize("version", range(3))
 def test_delete_records(connection: BlockingConnection, version: int) -> None:

@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "broker": Command("tidelog.cli.broker", "One broker from a server.properties file."),
     "topics": Command("tidelog.cli.topics", "Topics and partitions: create, list, describe, alter, delete."),
     "configs": Command("tidelog.cli.configs", "Settings of topics and brokers: describe, alter."),
+    "leaders": Command("tidelog.cli.leaders", "Who leads what: the balance, preferred and unclean elections."),
     "produce": Command("tidelog.cli.produce", "Records from files, pipes and the terminal into a topic."),
     "consume": Command("tidelog.cli.consume", "Records out of topics: values, keys, JSON lines."),
     "log-dirs": Command("tidelog.cli.log_dirs", "Log directories of brokers, and the bytes of each replica in them."),

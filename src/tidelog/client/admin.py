@@ -138,6 +138,56 @@ def create_partitions(
     }
 
 
+class ElectionType(enum.IntEnum):
+    """Who may be elected: the first assigned replica, if in sync, or, where nobody leads, whoever is live."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+def elect_leaders(
+    routing: Routing,
+    type: ElectionType,
+    partitions: Collection[TopicPartition] | None = None,
+    *,
+    timeout_s: float | None = None,
+) -> Operation[dict[TopicPartition, KafkaError | None]]:
+    """Elects leaders of partitions; each one's error or None. None: of all, and those that need none are left out."""
+    kind = messages.ElectLeadersRequest
+    topics: dict[str, list[int]] = {}
+    for name, index in partitions or ():
+        topics.setdefault(name, []).append(index)
+    chosen = [kind.TopicPartitions(topic=name, partitions=indexes) for name, indexes in topics.items()]
+
+    def build(version: int) -> Any:
+        if version == 0 and type is not ElectionType.PREFERRED:
+            raise ClientError("the cluster is too old for unclean elections by hand")
+        request = kind(topic_partitions=None if partitions is None else chosen, timeout_ms=REQUEST_TIMEOUT_MS)
+        if version >= 1:
+            request.election_type = int(type)
+        return request
+
+    def errors(response: Any) -> Iterator[int]:
+        yield response.error_code
+        yield from (each.error_code for topic in response.replica_election_results for each in topic.partition_result)
+
+    response = yield from routing.ask_controller(
+        ByVersion(ApiKey.ELECT_LEADERS, build), routing.deadline(timeout_s), errors
+    )
+    refused = _error(response.error_code, None, "the election was refused")
+    if refused is not None:
+        raise refused
+    for name in topics:
+        routing.topics.pop(name, None)
+    return {
+        TopicPartition(topic.topic, each.partition_id): _error(
+            each.error_code, each.error_message, f"partition {topic.topic}-{each.partition_id}"
+        )
+        for topic in response.replica_election_results
+        for each in topic.partition_result
+    }
+
+
 def list_topics(routing: Routing, *, timeout_s: float | None = None) -> Operation[dict[str, TopicView]]:
     """Every topic, internal ones too, sorted by name, as the cluster has them now."""
     yield from routing.refresh(None, routing.deadline(timeout_s))
