@@ -1,6 +1,7 @@
 """`tidelog broker`: one broker from Kafka's own server.properties file, as systemd starts it on servers.
 
-Prints `ready: HOST:PORT` when clients can connect; SIGTERM stops it cleanly.
+Prints `ready: HOST:PORT` when clients can connect; SIGTERM stops it cleanly. With zookeeper.connect it joins the
+cluster whose metadata store is there.
 """
 
 from __future__ import annotations
@@ -22,19 +23,23 @@ def run(arguments: Sequence[str]) -> int:
         "--override", metavar="KEY=VALUE", action="append", default=[], help="a setting that wins over the file's"
     )
     parser.add_argument("--log-level", metavar="LEVEL", default="info", help="debug, info, warning (%(default)s)")
+    # For the supervisor: a descriptor whose end says that the whole cluster stops.
+    parser.add_argument("--parent-pipe", metavar="FD", type=int, help=argparse.SUPPRESS)
     try:
         parsed = parser.parse_args(arguments)
     except SystemExit as end:
         return int(end.code or 0)
-    return broker(parsed.properties, settings(parsed.override), parsed.log_level)
+    return broker(parsed.properties, settings(parsed.override), parsed.log_level, parsed.parent_pipe)
 
 
-def broker(properties: str, overrides: dict[str, str], log_level: str = "info") -> int:
+def broker(properties: str, overrides: dict[str, str], log_level: str = "info", parent_pipe: int | None = None) -> int:
     """Runs the broker that the file `properties` describes, until told to stop."""
+    from tidelog.broker.runtime import BrokerFailed
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.config.properties import ConfigError
-    from tidelog.launcher.single import BrokerFailed, log_to_stderr
-    from tidelog.launcher.single import run as run_broker
+    from tidelog.launcher.foreground import log_to_stderr
+    from tidelog.launcher.foreground import run as run_in_foreground
+    from tidelog.launcher.one_broker import serve
 
     try:
         with open(properties, encoding="utf-8") as file:
@@ -49,11 +54,9 @@ def broker(properties: str, overrides: dict[str, str], log_level: str = "info") 
         raise Refused(str(error).splitlines()) from error
     log_to_stderr(log_level)
     try:
-        # The store lies in the first log directory, in a folder that no topic can be named after.
-        run_broker(
-            config,
-            f"{config.log_dirs[0].rstrip('/')}/.store",
-            lambda runtime: print(f"ready: {runtime.addresses[0]}", flush=True),
+        run_in_foreground(
+            lambda stop: serve(config, stop, lambda runtime: print(f"ready: {runtime.addresses[0]}", flush=True)),
+            parent_pipe=parent_pipe,
         )
     except BrokerFailed as error:
         raise Refused([str(error)]) from error

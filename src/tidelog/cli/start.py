@@ -1,67 +1,154 @@
 """`tidelog start`: a cluster on this machine, in the foreground.
 
-Prints `ready: HOST:PORT` on a line of its own when clients can connect; Ctrl-C or SIGTERM stops it cleanly.
+Prints two lines: `store: HOST:PORT`, where the metadata store is served, and `ready: HOST:PORT,...` when clients can
+connect to every broker. Ctrl-C or SIGTERM stops it cleanly. One broker runs in this process, several in processes of
+their own.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.errors import Refused, WrongUsage
 
+if TYPE_CHECKING:
+    from tidelog.launcher.foreground import Stop
+    from tidelog.launcher.plan import Plan
+
 DEFAULT_DATA: Final = "tidelog-data"
 DEFAULT_PORT: Final = 9092
+BROKERS_MAX: Final = 100
+"""More on one machine is a mistake in typing."""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Parses the command's arguments and runs it."""
     parser = argparse.ArgumentParser(
         prog="tidelog start",
-        description="A cluster on this machine: embedded store and broker. Prints `ready: HOST:PORT` when clients can "
-        "connect; Ctrl-C stops it cleanly.",
+        description="A cluster on this machine: a metadata store and one or more brokers. Prints `store: HOST:PORT`, "
+        "and `ready: HOST:PORT,...` when clients can connect; Ctrl-C stops it cleanly.",
     )
     parser.add_argument("--data", metavar="DIR", default=DEFAULT_DATA, help="where everything is kept (%(default)s)")
-    parser.add_argument("--port", metavar="P", type=int, default=DEFAULT_PORT, help="port of the broker (%(default)s)")
+    parser.add_argument("--brokers", metavar="N", type=int, default=1, help="how many brokers (%(default)s)")
+    parser.add_argument(
+        "--port",
+        metavar="P",
+        type=int,
+        default=DEFAULT_PORT,
+        help="port of the first broker, the others follow; 0: any free ones (%(default)s)",
+    )
+    parser.add_argument(
+        "--store-port",
+        metavar="S",
+        type=int,
+        help="port of the metadata store, which speaks ZooKeeper's protocol (2181, or any where that is taken)",
+    )
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], dest="settings", help="a setting, by Kafka's name"
     )
-    parser.add_argument("--brokers", metavar="N", type=int, default=1, help="how many brokers (%(default)s)")
-    parser.add_argument("--log-level", metavar="LEVEL", default="warning", help="debug, info, warning (%(default)s)")
+    parser.add_argument(
+        "--no-restart", action="store_true", help="leave a broker that died dead; only where there are several"
+    )
+    parser.add_argument(
+        "--log-level",
+        metavar="LEVEL",
+        help="debug, info, warning (warning for this process, info for the logs of several brokers)",
+    )
     try:
         parsed = parser.parse_args(arguments)
     except SystemExit as end:
         return int(end.code or 0)
-    return start(parsed.data, parsed.port, settings(parsed.settings), parsed.brokers, parsed.log_level)
+    for name, port in (("--port", parsed.port), ("--store-port", parsed.store_port or 0)):
+        if not 0 <= port <= 65535:
+            raise WrongUsage(f"{name} {port}: ports go from 0 to 65535")
+    if not 1 <= parsed.brokers <= BROKERS_MAX:
+        raise WrongUsage(f"--brokers {parsed.brokers}: one to {BROKERS_MAX} run on one machine")
+    ports = tuple(parsed.port + broker_id if parsed.port else 0 for broker_id in range(parsed.brokers))
+    if ports[-1] > 65535:
+        raise WrongUsage(f"--port {parsed.port}: the last of {parsed.brokers} brokers would have port {ports[-1]}")
+    return start(
+        parsed.data,
+        ports,
+        settings(parsed.settings),
+        store_port=parsed.store_port,
+        restart=not parsed.no_restart,
+        log_level=parsed.log_level,
+    )
 
 
-def start(data: str, port: int, overrides: dict[str, str], brokers: int = 1, log_level: str = "warning") -> int:
-    """Runs a broker on `port` (0: any) with everything it keeps in the folder `data`, until told to stop."""
-    if brokers != 1:
-        raise Refused([f"--brokers {brokers}: clusters of several brokers are not there yet; start one, the default."])
-    from tidelog.config.broker_config import BrokerConfig
+def start(
+    data: str,
+    ports: tuple[int, ...],
+    overrides: dict[str, str],
+    *,
+    store_port: int | None = None,
+    restart: bool = True,
+    log_level: str | None = None,
+) -> int:
+    """Runs a broker for each of `ports` (0: any) with everything it keeps in the folder `data`, until told to stop."""
+    from tidelog.broker.runtime import BrokerFailed
     from tidelog.config.properties import ConfigError
-    from tidelog.launcher.single import STORE_FOLDER, BrokerFailed, log_to_stderr
-    from tidelog.launcher.single import run as run_broker
+    from tidelog.launcher.foreground import log_to_stderr
+    from tidelog.launcher.foreground import run as run_in_foreground
+    from tidelog.launcher.plan import Plan
 
-    log_to_stderr(log_level)
-    folder = os.path.abspath(data)
-    own = {
-        "broker.id": "0",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        "log.dirs": f"{folder}/broker-0",
-    }
+    log_to_stderr(log_level or "warning")
+    plan = Plan(os.path.abspath(data), ports, overrides)
+
+    async def main(stop: Stop) -> None:
+        if plan.brokers == 1:
+            await _one(plan, stop, store_port)
+        else:
+            await _several(plan, stop, store_port, restart, log_level or "info")
+
     try:
-        config = BrokerConfig.from_mapping({**own, **overrides})
+        run_in_foreground(main)
     except ConfigError as error:
         raise Refused(str(error).splitlines()) from error
-    try:
-        run_broker(config, f"{folder}/{STORE_FOLDER}", lambda runtime: _say_ready(runtime.addresses))
     except BrokerFailed as error:
         raise Refused([str(error)]) from error
     return 0
+
+
+async def _one(plan: Plan, stop: Stop, store_port: int | None) -> None:
+    from tidelog.broker.runtime import BrokerFailed
+    from tidelog.launcher.foreground import log_warnings, settle_memory
+    from tidelog.launcher.in_process import InProcessCluster
+
+    cluster = InProcessCluster(plan)
+    for config in cluster.configs.values():
+        log_warnings(config)
+    try:
+        await stop.wait_for(cluster.start(serve_store=True, store_port=store_port))
+        if stop.asked:
+            return
+        settle_memory()
+        _say(cluster.store.address, cluster.addresses.values())
+        reason = await stop.wait_for(cluster.failed())
+    finally:
+        await cluster.stop()
+    if reason is not None:
+        raise BrokerFailed(reason)
+
+
+async def _several(plan: Plan, stop: Stop, store_port: int | None, restart: bool, log_level: str) -> None:
+    from tidelog.broker.runtime import BrokerFailed
+    from tidelog.launcher.supervisor import Supervisor
+
+    cluster = Supervisor(plan, restart=restart, log_level=log_level)
+    try:
+        await stop.wait_for(cluster.start(store_port=store_port))
+        if stop.asked:
+            return
+        _say(cluster.store.address, cluster.addresses.values())
+        reason = await stop.wait_for(cluster.failed())
+    finally:
+        await cluster.stop()
+    if reason is not None:
+        raise BrokerFailed(reason)
 
 
 def settings(pairs: Sequence[str]) -> dict[str, str]:
@@ -75,5 +162,5 @@ def settings(pairs: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _say_ready(addresses: Sequence[str]) -> None:
-    print(f"ready: {addresses[0]}", flush=True)
+def _say(store: str, addresses: Iterable[str]) -> None:
+    print(f"store: {store}\nready: {','.join(addresses)}", flush=True)

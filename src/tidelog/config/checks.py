@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, cast
 
 from tidelog.config.listeners import SERVED_PROTOCOLS, Listener, parse_listeners, parse_protocol_map
 from tidelog.config.setting import Value
 
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1", ""})
+_STORE_HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]/\s]+)(:[0-9]{1,5})?")
 
 
 def check_broker(values: Mapping[str, Value], written: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yields (setting to blame, what is wrong and what to do), for values that are valid by themselves."""
     yield from _check_identity(values)
-    yield from _check_metadata(values, written)
+    yield from _check_metadata(values)
     yield from _check_listeners(values, written)
     yield from _check_log_dirs(values)
     yield from _check_relations(values, written)
@@ -28,8 +29,8 @@ def _check_identity(values: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
         yield "broker.id", "broker.id is not set and broker.id.generation.enable is false: set broker.id"
 
 
-def _check_metadata(values: Mapping[str, Value], written: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """KRaft's and ZooKeeper's settings are accepted where this one process is the whole of what they describe."""
+def _check_metadata(values: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
+    """KRaft's settings are accepted where this one process is the whole of what they describe."""
     roles = set(cast("tuple[str, ...]", values["process.roles"]))
     if roles == {"broker"}:
         yield (
@@ -49,15 +50,16 @@ def _check_metadata(values: Mapping[str, Value], written: Mapping[str, str]) -> 
             f"controller.quorum.voters names {len(voters)} controllers, but metadata is kept in the store of this "
             "process: name none, or this node alone",
         )
-    connect = written.get("zookeeper.connect", "")
-    hosts = [host.partition("/")[0].rpartition(":") for host in connect.split(",") if host]
-    far = sorted({(host or port).strip("[]") for host, _, port in hosts} - _LOOPBACK)
-    if far:
+    connect = cast("str | None", values["zookeeper.connect"])
+    if connect and roles:
         yield (
             "zookeeper.connect",
-            f"zookeeper.connect names {', '.join(far)}, but this release keeps metadata in the embedded store of its "
-            "own process: remove it to start a cluster of its own",
+            "zookeeper.connect names the cluster's metadata store, and process.roles says that it has none: remove one",
         )
+    hosts = connect.partition("/")[0].split(",") if connect else ()
+    for host in hosts:
+        if not _STORE_HOST.fullmatch(host.strip()):
+            yield "zookeeper.connect", f"zookeeper.connect: '{host.strip()}' is not host:port"
 
 
 def _check_listeners(values: Mapping[str, Value], written: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -72,6 +72,24 @@ def entries_of(settings: Mapping[str, str], origin: str) -> list[Entry]:
     return [Entry(name, value, origin) for name, value in settings.items()]
 
 
+def render(settings: Mapping[str, str]) -> str:
+    """The text of a properties file with these settings, a line each; `parse` reads the same from it."""
+    lines = []
+    for name, value in settings.items():
+        key = "".join(f"\\{character}" if character in "=:#! " else character for character in _escape(name))
+        text = _escape(value)
+        # A blank that a value begins with would be taken for one after the equals sign.
+        lines.append(f"{key}=\\{text}\n" if text.startswith(" ") else f"{key}={text}\n")
+    return "".join(lines)
+
+
+def _escape(text: str) -> str:
+    escaped = text.replace("\\", "\\\\")
+    for letter, character in _ESCAPES.items():
+        escaped = escaped.replace(character, f"\\{letter}")
+    return escaped
+
+
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines without comments and blanks, joined where they continue, each with the number of its first line."""
     start = 0

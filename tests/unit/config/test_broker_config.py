@@ -56,10 +56,19 @@ def test_kafkas_file_for_kraft_is_accepted() -> None:
 
 
 def test_kafkas_file_for_zookeeper_is_accepted() -> None:
-    """The file that Kafka 3 ships starts a broker, which says that it does not use ZooKeeper."""
+    """The file that Kafka 3 ships starts a broker, which joins the cluster whose store it names."""
     config = BrokerConfig.from_text(ZOOKEEPER)
     assert (config.broker_id, config.log_dirs) == (0, ("/a", "/b"))
-    assert any(warning.startswith("zookeeper.connect is accepted without effect") for warning in config.warnings())
+    assert (config.zookeeper_connect, config.zookeeper_connection_timeout_ms) == ("localhost:2181", 18_000)
+    assert not any("zookeeper" in warning for warning in config.warnings())
+
+
+def test_the_stores_connection_timeout_follows_its_session_timeout() -> None:
+    """As in Kafka, unless it is set."""
+    config = BrokerConfig.from_text(
+        "zookeeper.connect=zoo1:2181,[::1]:2182,zoo3/a/b\nzookeeper.session.timeout.ms=6000"
+    )
+    assert config.zookeeper_connection_timeout_ms == 6_000
 
 
 @pytest.mark.parametrize(
@@ -137,11 +146,15 @@ def test_all_problems_are_told_at_once() -> None:
     ]
 
 
-def test_a_real_ensemble_is_refused() -> None:
-    """A broker that ignored its cluster's ZooKeeper would be a cluster of its own."""
-    assert refusal("zookeeper.connect=zoo1:2181,zoo2:2181/kafka")[0].startswith(
-        "server.properties, line 1: zookeeper.connect names zoo1, zoo2, but"
-    )
+@pytest.mark.parametrize("connect", ["zoo1:2181,zoo2:port/kafka", "zoo1:2181,,zoo2:2181", "zoo 1:2181", "::1:2181"])
+def test_an_address_of_the_store_that_is_none_is_refused(connect: str) -> None:
+    """The member that is wrong is named, with the line."""
+    assert "is not host:port" in refusal(f"zookeeper.connect={connect}")[0]
+
+
+def test_a_store_and_krafts_roles_exclude_each_other() -> None:
+    """A broker that ignored one of them would be in another cluster than the file says."""
+    assert "remove one" in refusal("process.roles=broker,controller\nnode.id=1\nzookeeper.connect=localhost:2181")[0]
 
 
 def test_security_is_never_dropped_silently() -> None:

@@ -214,7 +214,6 @@ SETTINGS: Final = (
         INT,
         30000,
         "How long the controller waits for a broker's answer.",
-        effect=ACCEPTED,
     ),
     Setting(
         "metadata.log.dir",
@@ -325,27 +324,23 @@ SETTINGS: Final = (
         "zookeeper.connect",
         STRING,
         None,
-        "A ZooKeeper ensemble, host:port comma-separated with an optional /chroot. This release keeps metadata in"
-        " its own embedded store: addresses of this machine are accepted without effect, others are refused, "
-        "since a broker that ignored them would be a cluster of its own.",
+        "The metadata store of the cluster: host:port comma-separated, with an optional /chroot. `tidelog start` names "
+        "its own on the line `store:`; a broker that is given none keeps one in its first log directory.",
         importance=HIGH,
     ),
     Setting(
         "zookeeper.connection.timeout.ms",
         INT,
         None,
-        "How long to wait for a connection to ZooKeeper.",
+        "How long to wait for a connection to the metadata store; zookeeper.session.timeout.ms where it is not set.",
         importance=HIGH,
-        effect=ACCEPTED,
     ),
     Setting(
         "zookeeper.session.timeout.ms",
         INT,
         18000,
-        "How long the store keeps a broker's session without a sign of life; the embedded store's sessions end "
-        "with their process.",
+        "How long the store keeps a broker's session without a sign of life: after that, others lead what it led.",
         importance=HIGH,
-        effect=ACCEPTED,
     ),
     Setting(
         "zookeeper.max.in.flight.requests",
@@ -481,16 +476,14 @@ SETTINGS: Final = (
         "controlled.shutdown.enable",
         BOOLEAN,
         True,
-        "Whether a broker hands its leaderships over before it stops. This release has no other broker to take them.",
-        effect=ACCEPTED,
+        "Whether a broker hands its leaderships over before it stops.",
     ),
     Setting(
         "controlled.shutdown.max.retries",
         INT,
         3,
-        "How often the hand-over is tried (3.x).",
+        "How often the hand-over is tried again (3.x).",
         valid=Range(0),
-        effect=ACCEPTED,
     ),
     Setting(
         "controlled.shutdown.retry.backoff.ms",
@@ -498,7 +491,6 @@ SETTINGS: Final = (
         5000,
         "Time between those tries (3.x).",
         valid=Range(0),
-        effect=ACCEPTED,
     ),
     Setting(
         "config.providers",

@@ -1,0 +1,136 @@
+"""One broker in a process of its own: `tidelog broker` with a properties file, started, watched and ended.
+
+    stdout        one line, `ready: HOST:PORT`
+    stderr        the broker's log, and the sentence that says why it cannot start: appended to a file
+    a pipe        which the broker inherits for reading; when its other end goes, with us or by `stop_with_cluster`,
+                  the broker stops
+
+The process is started with exec, in a session of its own: a terminal's Ctrl-C reaches only whoever started the cluster.
+Its end is heard of through a pidfd, at once and without a look at every child.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from typing import Final
+
+from tidelog.broker.runtime import BrokerFailed
+
+READY_PREFIX: Final = b"ready: "
+FAILURE_PREFIX: Final = "tidelog: "
+"""Begins the lines with which the command line says why it ends."""
+LAST_WORDS_BYTES_MAX: Final = 4096
+"""Of the log, to find out why a process ended."""
+LAST_LINES: Final = 5
+"""Of the log, where a process ended without saying why."""
+
+
+class BrokerProcess:
+    """One life of a broker's process, from `__init__` on; it does not start a second time."""
+
+    def __init__(self, properties: str, log_path: str, log_level: str) -> None:
+        """Starts the process; `properties` is its file, `log_path` where its log is appended."""
+        self._loop = asyncio.get_running_loop()
+        self._log_path = log_path
+        self._ready: asyncio.Future[str] = self._loop.create_future()
+        self.exited: asyncio.Future[int] = self._loop.create_future()
+        """Done when the process has ended: its exit code, or minus the signal that killed it."""
+        end, self._pipe = os.pipe()
+        command = [sys.executable, "-P", "-m", "tidelog", "broker", properties]
+        command += ["--log-level", log_level, "--parent-pipe", str(end)]
+        try:
+            with open(log_path, "ab") as log:
+                self._log_start = log.seek(0, os.SEEK_END)
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    start_new_session=True,
+                    pass_fds=(end,),
+                )
+        except BaseException:
+            os.close(self._pipe)
+            raise
+        finally:
+            os.close(end)
+        assert self._process.stdout is not None
+        self._output = self._process.stdout.fileno()
+        self._read = b""
+        os.set_blocking(self._output, False)
+        self._loop.add_reader(self._output, self._output_came)
+        self._pidfd = os.pidfd_open(self._process.pid)
+        self._loop.add_reader(self._pidfd, self._ended)
+
+    @property
+    def pid(self) -> int:
+        """Of the process, also when it has ended."""
+        return self._process.pid
+
+    async def ready(self) -> str:
+        """Returns host:port when clients can connect. BrokerFailed with the broker's own words if it ends before."""
+        return await asyncio.shield(self._ready)
+
+    def send(self, number: signal.Signals) -> None:
+        """Sends a signal; nothing happens where the process has ended."""
+        if not self.exited.done():
+            # It may have ended just now, unheard of: until then its number is nobody else's.
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, number)
+
+    def stop_with_cluster(self) -> None:
+        """Lets the broker stop cleanly without handing over what it leads. Idempotent."""
+        pipe, self._pipe = self._pipe, -1
+        if pipe >= 0:
+            os.close(pipe)
+        self.send(signal.SIGCONT)
+
+    def last_words(self) -> str:
+        """Why the process ended, as its log of this life tells it; one line."""
+        try:
+            with open(self._log_path, "rb") as log:
+                size = log.seek(0, os.SEEK_END)
+                log.seek(max(self._log_start, size - LAST_WORDS_BYTES_MAX))
+                lines = log.read().decode(errors="replace").splitlines()
+        except OSError as error:
+            return f"its log cannot be read: {error}"
+        said = [line.removeprefix(FAILURE_PREFIX) for line in lines if line.startswith(FAILURE_PREFIX)]
+        return "; ".join(said or lines[-LAST_LINES:]) or f"it left no word in {self._log_path}"
+
+    def _output_came(self) -> None:
+        data = os.read(self._output, 4096)
+        if not data:
+            self._loop.remove_reader(self._output)
+            return
+        if self._ready.done():
+            return
+        self._read += data
+        for line in self._read.split(b"\n")[:-1]:
+            if line.startswith(READY_PREFIX):
+                self._ready.set_result(line[len(READY_PREFIX) :].decode())
+                return
+
+    def _ended(self) -> None:
+        self._loop.remove_reader(self._pidfd)
+        self._loop.remove_reader(self._output)
+        code = self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        os.close(self._pidfd)
+        pipe, self._pipe = self._pipe, -1
+        if pipe >= 0:
+            os.close(pipe)
+        self.exited.set_result(code)
+        if not self._ready.done():
+            self._ready.set_exception(BrokerFailed(self.last_words()))
+            self._ready.exception()  # Marks it as seen: nobody may be waiting.
+
+
+def how_it_ended(code: int) -> str:
+    """An exit code in words."""
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"

@@ -1,0 +1,140 @@
+"""Running in the foreground: the loop of a process that does one thing until it is told to stop.
+
+Told by whom decides how: a signal says that this process should go, the end of the parent's pipe that the cluster does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import uvloop
+
+if TYPE_CHECKING:
+    from tidelog.config.broker_config import BrokerConfig
+
+logger: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Stop:
+    """That the process is to stop, and why."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self.whole_cluster = False
+        """Whether everybody stops: then nobody is there to take over what this process has."""
+
+    def ask(self, *, whole_cluster: bool = False) -> None:
+        """Only the first reason counts."""
+        if not self._event.is_set():
+            self.whole_cluster = whole_cluster
+            self._event.set()
+
+    @property
+    def asked(self) -> bool:
+        """Whether the process is to stop."""
+        return self._event.is_set()
+
+    async def wait(self) -> None:
+        """Returns when the process is to stop."""
+        await self._event.wait()
+
+    async def wait_for(self, work: Awaitable[T]) -> T | None:
+        """The outcome of `work`; None, with `work` cancelled to its end, where the process is to stop before."""
+        task = asyncio.ensure_future(work)
+        stopped = asyncio.ensure_future(self.wait())
+        try:
+            awaited: set[asyncio.Future[Any]] = {task, stopped}
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            return None
+        finally:
+            stopped.cancel()
+
+
+def run(main: Callable[[Stop], Awaitable[None]], *, parent_pipe: int | None = None) -> None:
+    """Runs `main` in a loop of its own; SIGINT and SIGTERM ask it to stop, and so does the end of `parent_pipe`.
+
+    `parent_pipe` is a descriptor that this process inherited, for reading; nothing is ever written there.
+    """
+
+    async def started() -> None:
+        stop = Stop()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.ask)
+        if parent_pipe is not None:
+            os.set_inheritable(parent_pipe, False)
+            loop.add_reader(parent_pipe, _parent_gone, loop, parent_pipe, stop)
+        await main(stop)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(started())
+
+
+def _parent_gone(loop: asyncio.AbstractEventLoop, parent_pipe: int, stop: Stop) -> None:
+    loop.remove_reader(parent_pipe)
+    stop.ask(whole_cluster=True)
+
+
+async def first_failure(*watched: Coroutine[Any, Any, str]) -> str:
+    """The reason of whatever fails first."""
+    tasks = [asyncio.ensure_future(one) for one in watched]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return done.pop().result()
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def run_all(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Runs all side by side; the first error ends the others, and is raised when they have ended."""
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
+    if not tasks:
+        return
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    # In the order of the tasks: where two fail at once, the same one is told each time.
+    for task in tasks:
+        if task in done:
+            task.result()
+
+
+def log_warnings(config: BrokerConfig) -> None:
+    """Says once what was set and has no effect."""
+    for sentence in config.warnings():
+        logger.warning("%s", sentence)
+
+
+def settle_memory() -> None:
+    """What start-up has made stays: the garbage collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
+
+
+LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
+"""Log lines as operators read them: time, level, where, what."""
+
+
+def log_to_stderr(level: str) -> None:
+    """Sends the log to stderr, from `level` on."""
+    handler: Any = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter(LOG_FORMAT))
+    logging.basicConfig(level=level.upper(), handlers=[handler])

@@ -1,0 +1,141 @@
+"""A cluster in this process: brokers in one event loop, with one store among them.
+
+Such a cluster is ready in a blink and easy to look into; what its brokers share is this process's one core, and its
+end. `tidelog start` of one broker is one of these, and so are the clusters of `tidelog.testing` unless told otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from tidelog.broker.runtime import BrokerFailed, Runtime
+from tidelog.config.broker_config import BrokerConfig
+from tidelog.launcher.foreground import first_failure, run_all
+from tidelog.launcher.metadata_store import MetadataStore
+from tidelog.launcher.plan import HOST, Plan
+from tidelog.launcher.ports import ReservedPort
+from tidelog.model.identifiers import BrokerId
+from tidelog.ports.real import SystemClock, SystemDisk, SystemNetwork, SystemRandom
+
+READY_S_MAX: Final = 60.0
+"""Seconds until every broker must know of every other."""
+LOOK_INTERVAL_S: Final = 0.002
+"""Between two looks at who knows whom; memory is looked at, nothing else."""
+
+
+class InProcessCluster:
+    """The brokers of a plan in the running loop. `start`, wait for `failed` or whatever else there is, `stop`."""
+
+    def __init__(self, plan: Plan) -> None:
+        """ConfigError for settings that cannot be; nothing is touched yet."""
+        plan.check()
+        self.plan = plan
+        self._clock, self._random = SystemClock(), SystemRandom()
+        self._disk, self._network = SystemDisk(), SystemNetwork()
+        # Settings are judged here, before anything is opened.
+        self._configs = {id: self._config(id, plan.ports[id]) for id in plan.ids}
+        self._ports: dict[int, ReservedPort] = {}
+        self._watchers: dict[int, asyncio.Task[None]] = {}
+        self._failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.store = MetadataStore(
+            plan.store_folder, clock=self._clock, random=self._random, disk=self._disk, network=self._network
+        )
+        self.runtimes: dict[int, Runtime] = {}
+        """The brokers that run, by id."""
+        self.addresses: dict[int, str] = {}
+        """host:port of each broker that was ever started, by id."""
+
+    def _config(self, broker_id: int, port: int) -> BrokerConfig:
+        return BrokerConfig.from_mapping(self.plan.settings_of(broker_id, port))
+
+    @property
+    def configs(self) -> dict[int, BrokerConfig]:
+        """Each broker's settings as they were at the start."""
+        return self._configs
+
+    async def start(self, *, serve_store: bool = False, store_port: int | None = None) -> None:
+        """Returns when clients can connect to all brokers. BrokerFailed; nothing is left running then."""
+        try:
+            if self.plan.brokers > 1:
+                for broker_id in self.plan.ids:
+                    advice = f"--port, of the first of {self.plan.brokers} brokers"
+                    self._ports[broker_id] = ReservedPort(HOST, self.plan.ports[broker_id], advice)
+            await run_all(self._start(broker_id) for broker_id in self.plan.ids)
+            if serve_store:
+                await self.store.serve(store_port)
+            await self._known(self.plan.ids)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def start_broker(self, broker_id: int) -> None:
+        """Starts a broker that was stopped: same port, same data. Returns when clients can connect. BrokerFailed."""
+        if broker_id not in self.plan.ids:
+            raise ValueError(f"the cluster has no broker {broker_id}: its brokers are 0 to {self.plan.brokers - 1}")
+        if broker_id not in self.runtimes:
+            await self._start(broker_id)
+            await self._known([broker_id])
+
+    async def stop_broker(self, broker_id: int) -> None:
+        """Stops one broker cleanly: what it leads is led by others first. Nothing happens to one that does not run."""
+        runtime = self.runtimes.pop(broker_id, None)
+        if runtime is not None:
+            self._watchers.pop(broker_id).cancel()
+            await runtime.stop()
+
+    async def failed(self) -> str:
+        """Returns when a broker or the store cannot go on, with the reason."""
+        return await first_failure(_outcome(self._failed), self.store.failed())
+
+    async def stop(self) -> None:
+        """Stops all brokers cleanly, without handing over what they lead: nobody will be there. Idempotent."""
+        try:
+            for watcher in self._watchers.values():
+                watcher.cancel()
+            runtimes, self.runtimes = list(self.runtimes.values()), {}
+            await asyncio.gather(*(runtime.stop() for runtime in runtimes))
+        finally:
+            await self.store.close()
+            for port in self._ports.values():
+                port.close()
+            self._ports.clear()
+
+    async def _start(self, broker_id: int) -> None:
+        held = self._ports.get(broker_id)
+        if held is not None or broker_id in self.addresses:
+            # With the port that is ours; a new object too, for the old one has the changes of its broker's last life.
+            port = held.number if held is not None else int(self.addresses[broker_id].rpartition(":")[2])
+            self._configs[broker_id] = self._config(broker_id, port)
+        runtime = Runtime(
+            self._configs[broker_id],
+            self.store.session,
+            clock=self._clock,
+            random=self._random,
+            disk=self._disk,
+            network=self._network,
+        )
+        await runtime.start()
+        self.runtimes[broker_id] = runtime
+        self.addresses[broker_id] = runtime.addresses[0]
+        self._watchers[broker_id] = asyncio.get_running_loop().create_task(self._watch(broker_id, runtime))
+
+    async def _watch(self, broker_id: int, runtime: Runtime) -> None:
+        reason = await runtime.failed()
+        if not self._failed.done():
+            self._failed.set_result(reason if self.plan.brokers == 1 else f"broker {broker_id}: {reason}")
+
+    async def _known(self, broker_ids: Iterable[int]) -> None:
+        """Waits until every broker that runs knows of these: then any of them gives a client the same answer."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + READY_S_MAX
+        for runtime in list(self.runtimes.values()):
+            while not all(runtime.node.metadata.image.is_live(BrokerId(broker_id)) for broker_id in broker_ids):
+                if loop.time() > deadline:
+                    raise BrokerFailed(f"the brokers have not heard of each other within {READY_S_MAX:g} s")
+                await asyncio.sleep(LOOK_INTERVAL_S)
+
+
+async def _outcome(future: asyncio.Future[str]) -> str:
+    return await asyncio.shield(future)

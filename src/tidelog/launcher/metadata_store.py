@@ -1,0 +1,101 @@
+"""The metadata store of a cluster on this machine: opened by whoever starts the cluster, and served on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.runtime import BrokerFailed, disk_refused
+from tidelog.launcher.plan import HOST
+from tidelog.metadata.znodes import broker_path
+from tidelog.model.identifiers import BrokerId
+from tidelog.store.embedded import EmbeddedStore
+from tidelog.store.errors import StoreCorrupt, StoreLocked
+from tidelog.store.local import LocalStore
+from tidelog.store.sqlite import SqlitePersistence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tidelog.ports.clock import Clock
+    from tidelog.ports.disk import Disk
+    from tidelog.ports.network import Network
+    from tidelog.ports.random import Random
+    from tidelog.store.client import StoreClient
+    from tidelog.store.server import StoreServer
+
+DEFAULT_STORE_PORT: Final = 2181
+"""ZooKeeper's, which is what its tools try."""
+
+
+class MetadataStore:
+    """The embedded store in one directory; nothing is touched before `open`."""
+
+    def __init__(self, directory: str, *, clock: Clock, random: Random, disk: Disk, network: Network) -> None:
+        self._clock = clock
+        self._network = network
+        self._server: StoreServer | None = None
+        self._failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._store = EmbeddedStore(
+            SqlitePersistence(directory, disk),
+            clock,
+            random,
+            lambda failure: self._failed.set_result(f"the metadata store failed: {failure}"),
+        )
+        self.address = ""
+        """host:port where it is served; empty where it is not."""
+
+    async def failed(self) -> str:
+        """Returns when the store is of no more use, with the reason."""
+        return await asyncio.shield(self._failed)
+
+    def open(self) -> None:
+        """Loads the tree; may block. Idempotent. BrokerFailed."""
+        if self._store.started:
+            return
+        try:
+            self._store.start()
+        except (StoreCorrupt, StoreLocked) as error:
+            raise BrokerFailed(str(error)) from error
+        except OSError as error:
+            raise BrokerFailed(disk_refused(error)) from error
+
+    async def session(self) -> StoreClient:
+        """A session of this process; opens the store if it is not yet: brokers look for their ports first."""
+        self.open()
+        return await LocalStore.connect(self._store)
+
+    async def serve(self, port: int | None) -> None:
+        """Serves the open store in ZooKeeper's protocol; `port` None: ZooKeeper's if it is free, else any; 0: any.
+
+        BrokerFailed when `port` is taken.
+        """
+        from tidelog.store.server import StoreServer
+
+        self._server = StoreServer(self._store, self._clock)
+        candidates: Iterable[int] = (DEFAULT_STORE_PORT, 0) if port is None else (port,)
+        for candidate in candidates:
+            try:
+                host, bound = await self._server.start(self._network, HOST, candidate)
+            except OSError as error:
+                if port is None and candidate and error.errno == errno.EADDRINUSE:
+                    continue
+                place = f"the metadata store cannot be served on {HOST}:{candidate}"
+                if error.errno == errno.EADDRINUSE:
+                    raise BrokerFailed(
+                        f"{place}: something listens there; stop that, or choose another port (--store-port)"
+                    ) from error
+                raise BrokerFailed(f"{place}: {error.strerror or error}") from error
+            self.address = f"{host}:{bound}"
+            return
+
+    async def end_broker_session(self, broker_id: int) -> None:
+        """Ends the session of a broker that is known to be dead, so that nobody waits for it to time out."""
+        await self._store.end_sessions_of(broker_path(BrokerId(broker_id)))
+
+    async def close(self) -> None:
+        """Idempotent."""
+        if self._server is not None:
+            await self._server.close()
+        await self._store.close()

@@ -1,0 +1,82 @@
+"""One broker, as a properties file describes it: what `tidelog broker` runs, and each process of a cluster is.
+
+With zookeeper.connect it joins the cluster whose store is there; without, it is a cluster of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.runtime import BrokerFailed, Runtime
+from tidelog.launcher.foreground import Stop, first_failure, log_warnings, settle_memory
+from tidelog.launcher.metadata_store import MetadataStore
+from tidelog.ports.real import SystemClock, SystemDisk, SystemNetwork, SystemRandom
+
+if TYPE_CHECKING:
+    from tidelog.config.broker_config import BrokerConfig
+    from tidelog.store.client import StoreClient
+
+OWN_STORE_FOLDER: Final = ".store"
+"""Name of the store's directory in the first log directory: no topic can be called so."""
+
+
+async def serve(config: BrokerConfig, stop: Stop, on_ready: Callable[[Runtime], object]) -> None:
+    """Runs the broker until it is asked to stop; calls `on_ready` when clients can connect. BrokerFailed."""
+    log_warnings(config)
+    if config.zookeeper_connect:
+        await _serve(config, lambda: _join(config), stop, on_ready)
+        return
+    store = MetadataStore(
+        f"{config.log_dirs[0].rstrip('/')}/{OWN_STORE_FOLDER}",
+        clock=SystemClock(),
+        random=SystemRandom(),
+        disk=SystemDisk(),
+        network=SystemNetwork(),
+    )
+    try:
+        await _serve(config, store.session, stop, on_ready, store)
+    finally:
+        await store.close()
+
+
+async def _serve(
+    config: BrokerConfig,
+    connect_store: Callable[[], Awaitable[StoreClient]],
+    stop: Stop,
+    on_ready: Callable[[Runtime], object],
+    own_store: MetadataStore | None = None,
+) -> None:
+    runtime = Runtime(
+        config,
+        connect_store,
+        clock=SystemClock(),
+        random=SystemRandom(),
+        disk=SystemDisk(),
+        network=SystemNetwork(),
+    )
+    try:
+        await stop.wait_for(runtime.start())
+        if stop.asked:
+            return
+        settle_memory()
+        on_ready(runtime)
+        failures = [runtime.failed()] if own_store is None else [runtime.failed(), own_store.failed()]
+        reason = await stop.wait_for(first_failure(*failures))
+    finally:
+        await runtime.stop()
+    if reason is not None:
+        raise BrokerFailed(reason)
+
+
+async def _join(config: BrokerConfig) -> StoreClient:
+    """A session with the store of the cluster that the broker belongs to."""
+    # kazoo takes a while to load: only those who need it do.
+    from tidelog.store.zookeeper import ZooKeeperStore
+
+    assert config.zookeeper_connect is not None
+    return await ZooKeeperStore.connect(
+        config.zookeeper_connect,
+        session_timeout_ms=config.zookeeper_session_timeout_ms,
+        connection_timeout_ms=config.zookeeper_connection_timeout_ms,
+    )

@@ -1,0 +1,93 @@
+"""What each broker of a cluster on this machine is: its number, port and folder, and the settings that follow.
+
+DIR/store/                  the metadata store
+DIR/broker-N/               log directory of broker N
+DIR/broker-N.properties     its settings, where it is a process of its own: `tidelog broker` takes that file
+DIR/broker-N.log            what it logs then
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidelog.config.properties import ConfigError, Problem
+
+HOST: Final = "127.0.0.1"
+"""A cluster on this machine is for this machine."""
+STORE_FOLDER: Final = "store"
+"""Name of the embedded store's directory, beside the brokers' own."""
+INTERNAL_REPLICATION_FACTOR_MAX: Final = 3
+"""Kafka's default for internal topics; a smaller cluster has as many replicas as brokers."""
+
+OWN: Final = (
+    "broker.id",
+    "node.id",
+    "listeners",
+    "advertised.listeners",
+    "log.dir",
+    "log.dirs",
+)
+"""Settings in which several brokers on one machine must differ."""
+INTERNAL_REPLICATION_FACTORS: Final = ("offsets.topic.replication.factor",)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A cluster on this machine, before it runs."""
+
+    data: str
+    """Folder with everything in it, absolute."""
+    ports: tuple[int, ...] = (0,)
+    """A port for each broker, whose ids are 0, 1, ...; port 0: any free one."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of every broker, by Kafka's names."""
+    of_broker: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    """Settings of single brokers, such as broker.rack, by id: they win."""
+
+    @property
+    def brokers(self) -> int:
+        """How many."""
+        return len(self.ports)
+
+    def check(self) -> None:
+        """ConfigError for settings that several brokers cannot share."""
+        problems = [Problem("command line", 0, f"{name}: {reason}") for name, reason in self._unshareable()]
+        if problems:
+            raise ConfigError(problems)
+
+    def _unshareable(self) -> Iterable[tuple[str, str]]:
+        if "zookeeper.connect" in self.settings:
+            yield "zookeeper.connect", "a cluster started here has a store of its own; `tidelog broker` joins another's"
+        if self.brokers > 1:
+            for name in OWN:
+                if name in self.settings:
+                    yield name, "each of the brokers has its own, which follows from the data folder and the port"
+
+    @property
+    def ids(self) -> range:
+        """The brokers' ids."""
+        return range(self.brokers)
+
+    @property
+    def store_folder(self) -> str:
+        """Where the metadata store is kept."""
+        return f"{self.data}/{STORE_FOLDER}"
+
+    def log_dir(self, broker_id: int) -> str:
+        """Where a broker keeps its logs, unless its settings say otherwise."""
+        return f"{self.data}/broker-{broker_id}"
+
+    def settings_of(self, broker_id: int, port: int) -> dict[str, str]:
+        """All settings of one broker, which listens on `port`."""
+        own = {
+            "broker.id": str(broker_id),
+            "listeners": f"PLAINTEXT://{HOST}:{port}",
+            "log.dirs": self.log_dir(broker_id),
+        }
+        if self.brokers > 1:
+            factor = str(min(self.brokers, INTERNAL_REPLICATION_FACTOR_MAX))
+            # Said, not left to how many happen to be there when the topic is first needed.
+            own |= dict.fromkeys(INTERNAL_REPLICATION_FACTORS, factor)
+        return {**own, **self.settings, **self.of_broker.get(broker_id, {})}

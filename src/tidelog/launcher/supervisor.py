@@ -1,0 +1,308 @@
+"""The supervisor: the owner of a cluster's metadata store, and of the processes of its brokers.
+
+    supervisor --- store (SQLite), served on loopback in ZooKeeper's protocol
+        |                 |          |          |
+        +-- exec --> broker 0   broker 1   broker 2        each with a session, a log, a properties file
+
+When a broker's process ends, its session with the store is ended at once, so that nobody waits for it to time out: what
+it led is led by others as soon as the controller can write. Then it is started again, after a delay that grows as long
+as it keeps ending. When the supervisor ends, however it does, the brokers' pipes end, and so do they.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidelog.broker.runtime import BrokerFailed, disk_refused
+from tidelog.client.addresses import parse_bootstrap
+from tidelog.client.connection import Connection
+from tidelog.client.errors import ClientError
+from tidelog.config.broker_config import BrokerConfig
+from tidelog.config.properties import render
+from tidelog.launcher.broker_process import BrokerProcess, how_it_ended
+from tidelog.launcher.foreground import run_all
+from tidelog.launcher.metadata_store import MetadataStore
+from tidelog.launcher.plan import HOST, Plan
+from tidelog.launcher.ports import ReservedPort
+from tidelog.ports.real import SystemClock, SystemDisk, SystemNetwork, SystemRandom
+from tidelog.protocol import messages
+from tidelog.storage.file_names import LOCK
+from tidelog.store.errors import StoreError
+
+logger: Final = logging.getLogger(__name__)
+
+READY_S_MAX: Final = 120.0
+"""Seconds until a broker must be ready: it may have to recover its logs."""
+STOP_S_MAX: Final = 60.0
+"""Seconds that a broker has to stop cleanly, before it is killed."""
+RESTART_DELAY_S_MIN: Final = 0.1
+RESTART_DELAY_S_MAX: Final = 10.0
+"""Before a broker that ended is started again; doubled each time it ends before it has lived for STEADY_S."""
+STEADY_S: Final = 30.0
+LAST_LIFE_S_MAX: Final = 30.0
+"""Seconds that brokers of a supervisor that was killed have to end, before new ones take their place."""
+KNOWN_S_MAX: Final = 60.0
+"""Seconds until every broker must know of every other."""
+LOOK_INTERVAL_S: Final = 0.01
+"""Between two looks at what nobody tells of."""
+
+HEADER: Final = """\
+# Broker {id} of the cluster in {data}, written by `tidelog start` at each start.
+# For one more broker, copy this file, give it another broker.id, listeners and log.dirs, and start it with
+# `tidelog broker FILE`.
+"""
+
+
+@dataclass(slots=True)
+class _Broker:
+    """A broker's place, whether a process fills it or not."""
+
+    id: int
+    port: ReservedPort
+    process: BrokerProcess | None = None
+    """From the start of one until its end is settled."""
+    wanted: bool = False
+    """Whether it should run: a process that ends then did so by itself."""
+    delay_s: float = RESTART_DELAY_S_MIN
+    """Before it is started again when it ends the next time."""
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while no process runs and nothing of it is left in the store."""
+    watch: asyncio.Task[None] | None = None
+
+    def __post_init__(self) -> None:
+        self.settled.set()
+
+
+class Supervisor:
+    """The processes of a plan. `start`, wait for `failed` or whatever else there is, `stop`."""
+
+    def __init__(self, plan: Plan, *, restart: bool = True, log_level: str = "info") -> None:
+        """`restart`: start brokers again that ended by themselves. ConfigError for settings that cannot be."""
+        plan.check()
+        self.plan = plan
+        self._configs = {id: BrokerConfig.from_mapping(plan.settings_of(id, plan.ports[id])) for id in plan.ids}
+        self._loop = asyncio.get_running_loop()
+        self._restart = restart
+        self._log_level = log_level
+        self._brokers: dict[int, _Broker] = {}
+        self._started = False
+        self.store = MetadataStore(
+            plan.store_folder, clock=SystemClock(), random=SystemRandom(), disk=SystemDisk(), network=SystemNetwork()
+        )
+        self.deaths: list[str] = []
+        """What is known of each broker that ended by itself, in the order of their ends."""
+
+    @property
+    def addresses(self) -> dict[int, str]:
+        """host:port of each broker, by id, whether it runs or not."""
+        return {broker_id: f"{HOST}:{broker.port.number}" for broker_id, broker in self._brokers.items()}
+
+    def log_path(self, broker_id: int) -> str:
+        """The file that a broker logs to."""
+        return f"{self.plan.data}/broker-{broker_id}.log"
+
+    def pid(self, broker_id: int) -> int:
+        """Of a broker's running process; RuntimeError where there is none."""
+        return self._process(broker_id).pid
+
+    async def start(self, *, store_port: int | None = None) -> None:
+        """Returns when clients can connect to all brokers. BrokerFailed; nothing is left running then."""
+        try:
+            os.makedirs(self.plan.data, exist_ok=True)
+            self.store.open()
+            await self._end_last_life()
+            for broker_id in self.plan.ids:
+                advice = f"--port, of the first of {self.plan.brokers} brokers"
+                port = ReservedPort(HOST, self.plan.ports[broker_id], advice)
+                self._brokers[broker_id] = _Broker(broker_id, port)
+            await self.store.serve(store_port)
+            for broker in self._brokers.values():
+                self._launch(broker)
+            await run_all(self._ready(broker) for broker in self._brokers.values())
+            await asyncio.wait_for(run_all(map(self._knows_all, self.addresses.values())), KNOWN_S_MAX)
+            self._started = True
+        except BaseException as error:
+            await self.stop()
+            match error:
+                case TimeoutError():
+                    raise BrokerFailed(f"the brokers have not heard of each other within {KNOWN_S_MAX:g} s") from error
+                case OSError():
+                    raise BrokerFailed(disk_refused(error)) from error
+                case ClientError():
+                    raise BrokerFailed(f"a broker is ready and does not answer: {error}") from error
+                case _:
+                    raise
+
+    async def stop(self) -> None:
+        """Stops all brokers cleanly, without handing over what they lead: nobody will be there. Idempotent."""
+        try:
+            for broker in self._brokers.values():
+                broker.wanted = False
+                if broker.process is not None:
+                    broker.process.stop_with_cluster()
+            await asyncio.gather(*(self._settle(broker) for broker in self._brokers.values()))
+        finally:
+            await self.store.close()
+            for broker in self._brokers.values():
+                broker.port.close()
+            self._brokers.clear()
+
+    async def failed(self) -> str:
+        """Returns when the store, and with it the cluster, cannot go on, with the reason."""
+        return await self.store.failed()
+
+    # Single brokers, for tests.
+
+    async def start_broker(self, broker_id: int) -> None:
+        """Starts a broker that does not run: same port, same data. Returns when clients can connect. BrokerFailed."""
+        broker = self._known(broker_id)
+        if broker.process is None:
+            self._launch(broker)
+        await self._ready(broker)
+
+    async def stop_broker(self, broker_id: int) -> None:
+        """SIGTERM: a clean stop, what it leads is led by others first. Nothing happens to one that does not run."""
+        await self._end(broker_id, signal.SIGTERM)
+
+    async def kill_broker(self, broker_id: int) -> None:
+        """SIGKILL; returns when the process and its session with the store have ended. It stays dead."""
+        await self._end(broker_id, signal.SIGKILL)
+
+    def pause_broker(self, broker_id: int) -> None:
+        """SIGSTOP: the process hangs, until it is resumed."""
+        self._process(broker_id).send(signal.SIGSTOP)
+
+    def resume_broker(self, broker_id: int) -> None:
+        """SIGCONT: the process goes on."""
+        self._process(broker_id).send(signal.SIGCONT)
+
+    async def _end(self, broker_id: int, number: signal.Signals) -> None:
+        broker = self._known(broker_id)
+        broker.wanted = False
+        if broker.process is not None:
+            broker.process.send(number)
+            # One that is paused would not hear of it.
+            broker.process.send(signal.SIGCONT)
+        await self._settle(broker)
+
+    def _known(self, broker_id: int) -> _Broker:
+        if broker_id not in self._brokers:
+            raise ValueError(f"the cluster has no broker {broker_id}: its brokers are 0 to {self.plan.brokers - 1}")
+        return self._brokers[broker_id]
+
+    def _process(self, broker_id: int) -> BrokerProcess:
+        process = self._known(broker_id).process
+        if process is None:
+            raise RuntimeError(f"broker {broker_id} does not run")
+        return process
+
+    # A broker's process: start, end, and again.
+
+    def _launch(self, broker: _Broker) -> None:
+        """Starts a process in a broker's place. OSError."""
+        settings = self.plan.settings_of(broker.id, broker.port.number) | {"zookeeper.connect": self.store.address}
+        properties = f"{self.plan.data}/broker-{broker.id}.properties"
+        with open(properties, "w", encoding="utf-8") as file:
+            file.write(HEADER.format(id=broker.id, data=self.plan.data) + render(settings))
+        broker.process = BrokerProcess(properties, self.log_path(broker.id), self._log_level)
+        broker.wanted = True
+        broker.settled.clear()
+        broker.watch = self._loop.create_task(self._watch(broker, broker.process))
+
+    async def _watch(self, broker: _Broker, process: BrokerProcess) -> None:
+        """Waits for the end of a process, tells the store, and starts another one where that is wanted."""
+        began = self._loop.time()
+        code = await asyncio.shield(process.exited)
+        # A store that failed ends everything; there is nothing to add here.
+        with contextlib.suppress(StoreError):
+            await self.store.end_broker_session(broker.id)
+        broker.process = None
+        broker.settled.set()
+        if not broker.wanted or not self._started:
+            return
+        reason = f"broker {broker.id} {how_it_ended(code)}: {process.last_words()}"
+        self.deaths.append(reason)
+        if not self._restart:
+            logger.error("%s", reason)
+            return
+        if self._loop.time() - began >= STEADY_S:
+            broker.delay_s = RESTART_DELAY_S_MIN
+        while _is_missing(broker):
+            logger.error("%s; it is started again in %g s", reason, broker.delay_s)
+            await asyncio.sleep(broker.delay_s)
+            broker.delay_s = min(broker.delay_s * 2, RESTART_DELAY_S_MAX)
+            if _is_missing(broker):
+                try:
+                    self._launch(broker)
+                except OSError as error:
+                    reason = f"broker {broker.id} cannot be started: {error}"
+
+    async def _settle(self, broker: _Broker) -> None:
+        """Waits until a broker that was told to end has ended; one that does not is killed."""
+        try:
+            await asyncio.wait_for(broker.settled.wait(), STOP_S_MAX)
+        except TimeoutError:
+            logger.error("broker %d did not stop within %g s: it is killed", broker.id, STOP_S_MAX)
+            if broker.process is not None:
+                broker.process.send(signal.SIGKILL)
+            await broker.settled.wait()
+        if broker.watch is not None:
+            # It may be waiting to start the broker again.
+            broker.watch.cancel()
+            await asyncio.gather(broker.watch, return_exceptions=True)
+
+    async def _ready(self, broker: _Broker) -> None:
+        assert broker.process is not None
+        try:
+            await asyncio.wait_for(broker.process.ready(), READY_S_MAX)
+        except BrokerFailed as error:
+            raise BrokerFailed(f"broker {broker.id}: {error}") from error
+        except TimeoutError:
+            raise BrokerFailed(
+                f"broker {broker.id} was not ready within {READY_S_MAX:g} s: see {self.log_path(broker.id)}"
+            ) from None
+
+    async def _knows_all(self, address: str) -> None:
+        """Waits until the broker at `address` names all brokers: then any of them gives a client the same answer."""
+        connection = await Connection.connect(parse_bootstrap(address)[0], client_id="tidelog-start")
+        try:
+            while True:
+                answer = await connection.request(messages.MetadataRequest(topics=[]))
+                if len(answer.brokers) >= self.plan.brokers:
+                    return
+                await asyncio.sleep(LOOK_INTERVAL_S)
+        finally:
+            connection.close()
+
+    async def _end_last_life(self) -> None:
+        """Waits for the brokers of a supervisor that was killed, who are ending, and ends their sessions."""
+        deadline = self._loop.time() + LAST_LIFE_S_MAX
+        for broker_id in self.plan.ids:
+            for log_dir in self._configs[broker_id].log_dirs:
+                while _is_used(log_dir):
+                    if self._loop.time() > deadline:
+                        raise BrokerFailed(f"{log_dir} is used by another running broker: stop that one first")
+                    await asyncio.sleep(LOOK_INTERVAL_S)
+            await self.store.end_broker_session(broker_id)
+
+
+def _is_missing(broker: _Broker) -> bool:
+    return broker.wanted and broker.process is None
+
+
+def _is_used(log_dir: str) -> bool:
+    """Whether a process has locked a log directory."""
+    try:
+        SystemDisk().lock(f"{log_dir}/{LOCK}").release()
+    except BlockingIOError:
+        return True
+    except OSError:
+        # It is not there yet, or cannot be used: its broker says so in better words.
+        return False
+    return False
