@@ -34,7 +34,7 @@ from tidelog.metadata.znodes import (
     encode_feature,
 )
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import NO_LEADER, BrokerEpoch, ControllerEpoch
+from tidelog.model.identifiers import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
 from tidelog.ports.clock import Clock
 from tidelog.ports.random import Random
 from tidelog.store.client import StoreClient, WatchEvent
@@ -64,12 +64,14 @@ class ControllerDriver:
         clock: Clock,
         random: Random,
         on_config_changed: ConfigListener = lambda resource, values: None,
+        on_controller_changed: Callable[[int], None] = lambda controller_id: None,
         on_failure: Callable[[Exception], None] = lambda error: None,
     ) -> None:
         """`registration` is how this broker announces itself; its epoch and timestamp are filled in.
 
-        `on_failure` is told when the driver cannot go on (the session is over, an invariant is broken): the broker
-        should stop, or start anew.
+        `on_controller_changed` is told who controls the cluster, -1 for nobody, when that changed. `on_failure` is told
+        when the driver cannot go on (the session is over, an invariant is broken): the broker should stop, or start
+        anew.
         """
         self._store = store
         self._registration = registration
@@ -77,6 +79,7 @@ class ControllerDriver:
         self._send = send
         self._clock = clock
         self._random = random
+        self._on_controller_changed = on_controller_changed
         self._on_failure = on_failure
         self._membership = Membership(store, clock, random, on_config_changed)
         self._term: Term | None = None
@@ -134,6 +137,20 @@ class ControllerDriver:
         self._term.submit(Pending(self._next_request_id, request, answer))
         return answer
 
+    def confirm(self, controller_id: BrokerId, epoch: ControllerEpoch) -> asyncio.Future[bool]:
+        """Whether the store names that broker as the controller, and of that epoch; fails with StoreError."""
+        return asyncio.ensure_future(self._confirm(controller_id, epoch))
+
+    async def _confirm(self, controller_id: BrokerId, epoch: ControllerEpoch) -> bool:
+        if self._term is not None:
+            return controller_id == self._registration.id and epoch == self._term.controller.image.controller_epoch
+        try:
+            pending = self._store.get(CONTROLLER), self._store.get(CONTROLLER_EPOCH)
+            (data, _), (epoch_data, _) = [await outcome for outcome in pending]
+            return decode_controller(data) == controller_id and decode_controller_epoch(epoch_data) == epoch
+        except (NoNode, MalformedZnode):
+            return False
+
     def log_directory_failed(self) -> None:
         """A log directory of this broker went offline: the controller asks it about its replicas."""
         if self._term is not None:
@@ -177,9 +194,10 @@ class ControllerDriver:
             self._election_due = False
             try:
                 data, stat = await self._store.get(CONTROLLER, self._controller_changed)
-                self.controller_id = decode_controller(data)
+                self._saw_controller(decode_controller(data))
             except NoNode:
                 self._end_term()
+                self._saw_controller(NO_LEADER)
                 await self._race()
                 # Whoever won: the node is to be watched, and the winner to be known.
                 self._election_due = True
@@ -193,6 +211,11 @@ class ControllerDriver:
                     # This session won, but the answer to its multi was lost.
                     epoch_data, epoch_stat = await self._store.get(CONTROLLER_EPOCH)
                     await self._begin_term(decode_controller_epoch(epoch_data), epoch_stat.version)
+
+    def _saw_controller(self, controller_id: BrokerId) -> None:
+        if controller_id != self.controller_id:
+            self.controller_id = controller_id
+            self._on_controller_changed(controller_id)
 
     async def _race(self) -> None:
         """Tries to take /controller, and begins a term if no other broker was faster."""
@@ -218,7 +241,7 @@ class ControllerDriver:
         await self._begin_term(epoch, stat.version + 1)
 
     async def _begin_term(self, epoch: ControllerEpoch, epoch_version: int) -> None:
-        self.controller_id = self._registration.id
+        self._saw_controller(self._registration.id)
         log.info("broker %d controls the cluster, epoch %d", self._registration.id, epoch)
         # An earlier controller may have made it.
         with contextlib.suppress(NodeExists):

@@ -78,6 +78,29 @@ class Deferred(Generic[T]):
         self.on_complete(proceed)
         return following
 
+    def and_then(self, function: Callable[[T], Deferred[U]]) -> Deferred[U]:
+        """As `then`, of a function whose own result comes later too."""
+        following: Deferred[U] = Deferred()
+
+        def hand_over(settled: Deferred[U]) -> None:
+            try:
+                value = settled.result()
+            except Exception as error:
+                following.fail(error)
+            else:
+                following.complete(value)
+
+        def proceed(settled: Deferred[T]) -> None:
+            try:
+                working = function(settled.result())
+            except Exception as error:
+                following.fail(error)
+            else:
+                working.on_complete(hand_over)
+
+        self.on_complete(proceed)
+        return following
+
     def _settle(self, value: T | None, error: Exception | None) -> None:
         if self.done:
             raise RuntimeError("The deferred is complete already.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tidelog.broker.context import RequestContext
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.forwarding import FORWARDED, Forwarding
 from tidelog.broker.handlers import advertised
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.ports.disk import Chunk
@@ -51,11 +52,13 @@ class Peer:
 
 
 class Dispatcher:
-    """Finds the handler, decodes, calls, encodes."""
+    """Finds the handler, decodes, calls, encodes. What only the controller carries out goes to it, wherever it is."""
 
-    def __init__(self, node: Node, handlers: dict[int, Handler]) -> None:
+    def __init__(self, node: Node, handlers: dict[int, Handler], forwarding: Forwarding | None = None) -> None:
+        """Without `forwarding` every request is handled here."""
         self._node = node
         self._handlers = handlers
+        self._forwarding = forwarding
         self._first_flexible = {key: apis.first_flexible_version(apis.ApiKey(key)) for key in handlers}
 
     def request(
@@ -70,6 +73,7 @@ class Dispatcher:
             if key == _API_VERSIONS:
                 return self._unsupported_api_versions(correlation_id)
             raise CloseConnection(f"{handler.name} version {version} is not served")
+        start = position
         position += 10
         client_id: str | None = None
         if client_id_size >= 0:
@@ -109,16 +113,25 @@ class Dispatcher:
                 raise CloseConnection(f"{handler.name} failed unexpectedly") from None
             if answer is not NotImplemented:
                 return answer  # type: ignore[no-any-return]  # NotImplemented makes it Any.
-        return self._handle(handler, context, body)
+        return self._handle(handler, context, body, view[start:end])
 
-    def _handle(self, handler: Handler, context: RequestContext, body: memoryview) -> Answer | Deferred[Answer]:
+    def _handle(
+        self, handler: Handler, context: RequestContext, body: memoryview, frame: memoryview
+    ) -> Answer | Deferred[Answer]:
         key, version = context.api_key, context.api_version
         try:
             request, _ = codec.decode(messages.request_class(apis.ApiKey(key)), version, body)
         except ProtocolError as error:
             raise CloseConnection(f"{handler.name} version {version} is malformed: {error}") from error
+        forwarding = self._forwarding
+        response: Any
         try:
-            response = handler.handle(self._node, context, request)
+            if forwarding is not None and key in FORWARDED:
+                response = forwarding.carry_out(
+                    context, request, frame, lambda: handler.handle(self._node, context, request)
+                )
+            else:
+                response = handler.handle(self._node, context, request)
         except CloseConnection:
             raise
         except Exception as error:
@@ -146,8 +159,9 @@ class Dispatcher:
 
     def _encode(self, handler: Handler, context: RequestContext, response: Any) -> Answer:
         """The response's bytes; CloseConnection when it cannot be encoded, which is our own mistake."""
-        if response is None:
-            return None
+        if response is None or type(response) is bytes:
+            # None is due, or the controller on another broker has encoded it.
+            return response
         try:
             return framing.encode_response(
                 apis.ApiKey(context.api_key), context.api_version, context.correlation_id, response

@@ -36,7 +36,7 @@ from tidelog.model.identifiers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from tidelog.protocol import messages
 
@@ -55,6 +55,10 @@ class MetadataCache:
 
     def __init__(self, cluster_id: str) -> None:
         self.image = ClusterImage(cluster_id=cluster_id)
+        self.on_brokers_changed: Callable[[], object] = lambda: None
+        """Called after an update in which brokers came, went or moved."""
+        self.strangers: dict[str, None] = {}
+        """Addresses that gave orders as if they were the controller: each is logged once."""
 
     def update(self, request: messages.UpdateMetadataRequest) -> list[TopicPartition]:
         """Takes in what the controller says; returns the partitions that are gone.
@@ -65,7 +69,8 @@ class MetadataCache:
         image = self.image
         self.check_controller_epoch(request.controller_epoch)
         image.apply(ControllerChanged(BrokerId(request.controller_id), ControllerEpoch(request.controller_epoch)))
-        self._update_brokers(request)
+        if self._update_brokers(request):
+            self.on_brokers_changed()
         gone: list[TopicPartition] = []
         for topic in request.topic_states:
             for state in topic.partition_states:
@@ -104,7 +109,9 @@ class MetadataCache:
         """The name of a topic; None when its id is unknown."""
         return self.image.topic_names.get(TopicId(topic_id))
 
-    def _update_brokers(self, request: messages.UpdateMetadataRequest) -> None:
+    def _update_brokers(self, request: messages.UpdateMetadataRequest) -> bool:
+        """Takes over who is live; whether anything changed."""
+        changed = False
         live = set()
         for broker in request.live_brokers:
             broker_id = BrokerId(broker.id)
@@ -118,8 +125,11 @@ class MetadataCache:
             registration = BrokerRegistration(broker_id, BrokerEpoch(-1), endpoints, broker.rack)
             if self.image.brokers.get(broker_id) != registration:
                 self.image.apply(BrokerChanged(registration))
-        for broker_id in set(self.image.brokers) - live:
+                changed = True
+        for broker_id in [known for known in self.image.brokers if known not in live]:
             self.image.apply(BrokerGone(broker_id))
+            changed = True
+        return changed
 
     def _update_partition(
         self, topic: str, topic_id: TopicId, state: messages.UpdateMetadataRequest.UpdateMetadataPartitionState

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tidelog.broker.replica_manager import Replica
     from tidelog.broker.shell import Shell, Timer
     from tidelog.config.broker_config import BrokerConfig
-    from tidelog.model.identifiers import BrokerId, TopicPartition
+    from tidelog.model.identifiers import BrokerId, ControllerEpoch, TopicPartition
     from tidelog.ports.clock import Clock
     from tidelog.ports.disk import Disk
     from tidelog.ports.random import Random
@@ -49,12 +49,25 @@ DISK_TICK_MS_MIN: Final = 1_000
 
 
 class ControllerChannel(Protocol):
-    """The way to the controller for what only it may decide: in this process, or (later) by forwarded requests."""
+    """The way to the controller for what only it may decide: in this process, or by requests to its broker."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this broker is the controller."""
+        ...
+
+    def confirm(self, controller_id: BrokerId, epoch: ControllerEpoch) -> Deferred[bool]:
+        """Whether the store names that broker as the controller of that epoch; StoreError when it cannot be asked."""
+        ...
+
+    def serve(self, event: Any) -> Deferred[Any]:
+        """As `submit`, for a request of another broker: KafkaError NOT_CONTROLLER at once where this one is not it."""
+        ...
 
     def submit(self, event: Any) -> Deferred[Any]:
         """Hands an event of `tidelog.controller.events` to the active controller; its result comes when all is done.
 
-        Fails with KafkaError NOT_CONTROLLER while there is none.
+        Fails with KafkaError NOT_CONTROLLER or REQUEST_TIMED_OUT when there was none to be reached for a while.
         """
         ...
 

@@ -108,6 +108,11 @@ class Peers:
         for place in [place for place in self._links if place[0] not in staying]:
             self._links.pop(place).close(f"broker {place[0]} is gone from the cluster")
 
+    def close_purpose(self, purpose: Purpose, *, but: int) -> None:
+        """Closes the connections for a purpose to all brokers but one: they are asked for it no more."""
+        for place in [place for place in self._links if place[1] is purpose and place[0] != but]:
+            self._links.pop(place).close(f"broker {place[0]} is not asked any more")
+
     def close(self) -> None:
         """Closes all connections and fails what waits; nothing can be asked any more. Idempotent."""
         self._closed = True

@@ -22,18 +22,21 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from tidelog.broker.controller_driver import ControllerDriver
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.dispatch import CloseConnection, Dispatcher, Peer
+from tidelog.broker.forwarding import Forwarding
 from tidelog.broker.membership import Membership, generate_broker_id
 from tidelog.broker.node import Node
 from tidelog.broker.peers import Peers
 from tidelog.broker.server import Server
+from tidelog.broker.shell import Purpose
+from tidelog.broker.starting import StartingDispatcher
 from tidelog.broker.stored_settings import StoredSettings, broker_resources, stored_topics
 from tidelog.broker.topic_settings import log_config
 from tidelog.config.broker_config import BrokerConfig
-from tidelog.controller.events import AlterConfigs, Request
+from tidelog.controller.events import Request
 from tidelog.controller.settings import ControllerSettings
 from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType, Endpoint
-from tidelog.model.errors import KafkaError
-from tidelog.model.identifiers import BrokerEpoch, BrokerId
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import BrokerEpoch, BrokerId, ControllerEpoch
 from tidelog.protocol import apis, framing
 from tidelog.storage.errors import StorageError
 from tidelog.storage.file_pool import DEFAULT_CAPACITY
@@ -44,7 +47,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from concurrent.futures import Executor, Future
 
-    from tidelog.broker.shell import Purpose
     from tidelog.config.listeners import Listener as ConfiguredListener
     from tidelog.ports.clock import Clock
     from tidelog.ports.disk import Disk
@@ -122,7 +124,7 @@ class Runtime:
         self._logs: LogManager | None = None
         self._node: Node | None = None
         self._dispatcher: Dispatcher
-        self._controller_peer = Peer("", 0)
+        self._controller_peer = Peer(self._inter_broker_listener, 0)
         """Whom requests of the controller in this process come from."""
         self._stored: dict[ConfigResource, Mapping[str, str]] = {}
         """Settings read from the store before there was a node."""
@@ -217,12 +219,14 @@ class Runtime:
             clock=self._clock,
             random=self._random,
             on_config_changed=self._settings_read,
+            on_controller_changed=self._controller_changed,
             on_failure=lambda error: self._fail(f"the broker cannot take part in its cluster: {error}"),
         )
         self.config.on_change(self._config_changed)
         settings = StoredSettings(self._driver, self._settings_read)
         await settings.read([*broker_resources(broker_id), *await stored_topics(session)])
         self._logs = self._load_logs(broker_id, cluster_id)
+        forwarding = Forwarding(_LocalController(self._driver))
         self._node = Node(
             broker_id=broker_id,
             cluster_id=cluster_id,
@@ -232,16 +236,22 @@ class Runtime:
             disk=self._disk,
             shell=self,
             logs=self._logs,
-            controller=self,
+            controller=forwarding,
             settings=settings,
         )
+        forwarding.attach(self._node)
+        self._node.metadata.on_brokers_changed = self._brokers_changed
         for changed, values in self._stored.items():
             self._node.settings_changed(changed, values)
-        self._dispatcher = Dispatcher(self._node, self._node.handlers)
+        self._dispatcher = Dispatcher(self._node, self._node.handlers, forwarding)
+        # The controller's requests come by a listener like any others; whatever else comes waits until it has spoken.
+        starting = StartingDispatcher(self._node, self._node.handlers, forwarding)
+        self._server.start(starting)
         self._node.broker_epoch = await self._driver.register()
         await self._told_of(broker_id)
         self._node.tick()
-        self._server.start(self._dispatcher)
+        self._server.dispatcher = self._dispatcher
+        starting.open(self._dispatcher)
 
     async def _bind(self) -> None:
         for configured in self.config.listeners:
@@ -328,31 +338,26 @@ class Runtime:
             leader_imbalance_per_broker_percentage=config.leader_imbalance_per_broker_percentage,
         )
 
-    # The controller: asking it, and being told by it.
+    # The other brokers, and the controller.
 
-    def submit(self, event: Request[T]) -> Deferred[T]:
-        """Asks the controller. What is altered by AlterConfigs has taken effect here when its answer comes."""
-        assert self._driver is not None
-        answer: Deferred[T] = Deferred()
+    def _brokers_changed(self) -> None:
+        """The controller told who is alive: connections to all others end."""
+        self._peers.retain(self.node.metadata.image.brokers)
 
-        def settle(future: asyncio.Future[T]) -> None:
-            error = future.exception()
-            if isinstance(error, Exception):
-                answer.fail(error)
-            elif isinstance(event, AlterConfigs) and not event.validate_only:
-                refreshed = self.node.settings.refresh([change.resource for change in event.resources])
-                refreshed.on_complete(lambda _: answer.complete(future.result()))
-            else:
-                answer.complete(future.result())
-
-        self._driver.submit(event).add_done_callback(settle)
-        return answer
+    def _controller_changed(self, controller_id: int) -> None:
+        """Whoever was asked as the controller and is not: what waits there is asked of the new one."""
+        for purpose in (Purpose.REPORT, Purpose.FORWARD):
+            self._peers.close_purpose(purpose, but=controller_id)
 
     def _send(self, broker_id: BrokerId, key: int, version: int, message: Any) -> asyncio.Future[Any]:
-        """Carries the controller's request to a broker, encoded, as over a connection; there is only this one."""
+        """Carries the controller's request to a broker: this one is told without a connection, but encoded too."""
         outcome: asyncio.Future[Any] = self._loop.create_future()
-        if self._node is None or broker_id != self._node.broker_id:
-            outcome.set_exception(ConnectionRefusedError(errno.ECONNREFUSED, f"broker {broker_id} is not reachable"))
+        if self._node is None:
+            outcome.set_exception(ConnectionRefusedError(errno.ECONNREFUSED, "this broker is only starting"))
+            return outcome
+        if broker_id != self._node.broker_id:
+            asked = self.ask(broker_id, Purpose.CONTROL, message, version, self.config.controller_socket_timeout_ms)
+            asked.on_complete(lambda settled: _hand_over(settled, outcome))
             return outcome
         if self._driver is not None:
             self._node.broker_epoch = self._driver.broker_epoch
@@ -432,6 +437,55 @@ class Runtime:
                 logs.abandon()
         if self._executor is not None and self._owns_executor:
             self._executor.shutdown(wait=False)
+
+
+class _LocalController:
+    """The driver as `Forwarding` sees it: `forwarding.LocalController`."""
+
+    def __init__(self, driver: ControllerDriver) -> None:
+        self._driver = driver
+
+    @property
+    def is_controller(self) -> bool:
+        return self._driver.is_controller
+
+    @property
+    def controller_id(self) -> int:
+        return self._driver.controller_id
+
+    def submit(self, event: Request[T], timeout_ms: int) -> Deferred[T]:
+        return _deferred(self._driver.submit(event, timeout_ms))
+
+    def confirm(self, controller_id: BrokerId, epoch: ControllerEpoch) -> Deferred[bool]:
+        return _deferred(self._driver.confirm(controller_id, epoch))
+
+
+def _deferred(future: asyncio.Future[T]) -> Deferred[T]:
+    """A future's outcome, for those who know no loop."""
+    outcome: Deferred[T] = Deferred()
+
+    def settle(done: asyncio.Future[T]) -> None:
+        if done.cancelled():
+            outcome.fail(KafkaError(ErrorCode.NOT_CONTROLLER, "The broker stops."))
+            return
+        error = done.exception()
+        if isinstance(error, Exception):
+            outcome.fail(error)
+        else:
+            outcome.complete(done.result())
+
+    future.add_done_callback(settle)
+    return outcome
+
+
+def _hand_over(settled: Deferred[T], outcome: asyncio.Future[T]) -> None:
+    if outcome.done():
+        # Nobody waits any more: the channel to that broker was closed.
+        return
+    try:
+        outcome.set_result(settled.result())
+    except Exception as error:
+        outcome.set_exception(error)
 
 
 def raise_file_limit() -> int:

@@ -133,11 +133,20 @@ class ManualShell:
 
 
 class FakeController:
-    """Remembers what it was asked; answers by `on_submit`."""
+    """Remembers what it was asked; answers by `on_submit`. Whoever says so is the controller, unless in `strangers`."""
+
+    is_here = True
 
     def __init__(self) -> None:
+        self.strangers: set[int] = set()
         self.submitted: list[Any] = []
         self.on_submit: Callable[[Any], Any] | None = None
+
+    def confirm(self, controller_id: int, epoch: int) -> Deferred[bool]:
+        return Deferred.of(controller_id not in self.strangers)
+
+    def serve(self, event: Any) -> Deferred[Any]:
+        return self.submit(event)
 
     def submit(self, event: Any) -> Deferred[Any]:
         self.submitted.append(event)

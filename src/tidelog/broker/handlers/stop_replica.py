@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.context import authorize
 from tidelog.broker.handlers import Versions
+from tidelog.broker.handlers._between_brokers import require_controller
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
-from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
@@ -27,8 +26,7 @@ VERSIONS: Final = Versions(3, 4, advertised=False)
 def handle(
     node: Node, context: RequestContext, request: messages.StopReplicaRequest
 ) -> Deferred[messages.StopReplicaResponse]:
-    if not authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
-        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    confirmed = require_controller(node, context, request)
 
     def answer(outcomes: dict[TopicPartition, ErrorCode]) -> messages.StopReplicaResponse:
         return messages.StopReplicaResponse(
@@ -40,7 +38,10 @@ def handle(
             ]
         )
 
-    return node.leadership.stop(request).then(answer)
+    def carry_out() -> Deferred[messages.StopReplicaResponse]:
+        return node.leadership.stop(request).then(answer)
+
+    return carry_out() if confirmed is None else confirmed.and_then(lambda _: carry_out())
 
 
 def error_response(

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.context import authorize
 from tidelog.broker.handlers import Versions
+from tidelog.broker.handlers._between_brokers import require_controller
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
-from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
+    from tidelog.broker.deferred import Deferred
     from tidelog.broker.node import Node
 
 KEY: Final = ApiKey.UPDATE_METADATA
@@ -25,13 +25,16 @@ VERSIONS: Final = Versions(7, 8, advertised=False)
 
 def handle(
     node: Node, context: RequestContext, request: messages.UpdateMetadataRequest
-) -> messages.UpdateMetadataResponse:
-    if not authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
-        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if 0 <= request.broker_epoch < node.broker_epoch:
-        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
-    node.partitions_deleted(node.metadata.update(request))
-    return messages.UpdateMetadataResponse()
+) -> messages.UpdateMetadataResponse | Deferred[messages.UpdateMetadataResponse]:
+    confirmed = require_controller(node, context, request)
+
+    def update(_: None) -> messages.UpdateMetadataResponse:
+        if 0 <= request.broker_epoch < node.broker_epoch:
+            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
+        node.partitions_deleted(node.metadata.update(request))
+        return messages.UpdateMetadataResponse()
+
+    return update(None) if confirmed is None else confirmed.then(update)
 
 
 def error_response(

@@ -1,0 +1,90 @@
+"""Who may ask what only brokers ask: by which listener, with which right, and in whose name."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from tidelog.broker.context import authorize
+from tidelog.broker.deferred import Deferred
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import BrokerId, ControllerEpoch
+from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import RequestContext
+    from tidelog.broker.node import Node
+    from tidelog.controller.events import Request
+
+T = TypeVar("T")
+
+logger: Final = logging.getLogger(__name__)
+
+STRANGERS_MAX: Final = 100
+"""Addresses that are remembered as told of."""
+
+
+class FromController(Protocol):
+    """LeaderAndIsr, StopReplica, UpdateMetadata."""
+
+    controller_id: int
+    controller_epoch: int
+
+
+def require_broker(node: Node, context: RequestContext) -> None:
+    """KafkaError CLUSTER_AUTHORIZATION_FAILED for whoever cannot be a broker of this cluster."""
+    if not authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if context.listener != node.config.inter_broker_listener_name:
+        reason = f"Brokers ask each other by the listener {node.config.inter_broker_listener_name} only."
+        raise _refused(node, context, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, reason)
+
+
+def require_controller(node: Node, context: RequestContext, request: FromController) -> Deferred[None] | None:
+    """Refuses orders of whoever is not the controller: KafkaError STALE_CONTROLLER_EPOCH, raised or as a failure.
+
+    None where the sender is the controller that this broker knows. One that it has not heard of is looked up in the
+    store, for anybody could claim a higher epoch and have the real one refused from then on.
+    """
+    require_broker(node, context)
+    known = node.metadata.image
+    node.metadata.check_controller_epoch(request.controller_epoch)
+    if request.controller_epoch == known.controller_epoch:
+        if request.controller_id != known.controller_id:
+            raise _stranger(node, context, request)
+        return None
+    confirmed = node.controller.confirm(BrokerId(request.controller_id), ControllerEpoch(request.controller_epoch))
+
+    def judge(is_controller: bool) -> None:
+        if not is_controller:
+            raise _stranger(node, context, request)
+
+    return confirmed.then(judge)
+
+
+def submit_here(node: Node, context: RequestContext, event: Request[T]) -> Deferred[T]:
+    """Hands a broker's request to the controller, which must be here: the sender finds the right one by itself."""
+    require_broker(node, context)
+    return node.controller.serve(event)
+
+
+def _stranger(node: Node, context: RequestContext, request: FromController) -> KafkaError:
+    reason = (
+        f"Broker {request.controller_id} is not the controller of epoch {request.controller_epoch}, "
+        "as the metadata store has it."
+    )
+    return _refused(node, context, ErrorCode.STALE_CONTROLLER_EPOCH, reason)
+
+
+def _refused(node: Node, context: RequestContext, code: ErrorCode, reason: str) -> KafkaError:
+    """Logs a refusal once for each address: who is told once and goes on must not fill the log."""
+    strangers = node.metadata.strangers
+    if context.client_address not in strangers and len(strangers) < STRANGERS_MAX:
+        strangers[context.client_address] = None
+        logger.warning(
+            "request between brokers refused: peer=%s listener=%s reason=%s (told once)",
+            context.client_address,
+            context.listener,
+            reason,
+        )
+    return KafkaError(code, reason)

@@ -1,0 +1,77 @@
+"""What a broker serves before it knows its cluster: its controller, and questions that need no cluster.
+
+A starting broker learns from the controller who is alive and who leads what, by requests like any others. Until then no
+client could be told the truth, so what clients ask is kept, and answered when the broker is ready.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.dispatch import Answer, CloseConnection, Dispatcher, Peer
+from tidelog.protocol.apis import ApiKey
+
+if TYPE_CHECKING:
+    from tidelog.broker.forwarding import Forwarding
+    from tidelog.broker.handlers import Handler
+    from tidelog.broker.node import Node
+
+SERVED_FIRST: Final = frozenset(
+    {ApiKey.API_VERSIONS, ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
+)
+KEPT_BYTES_MAX: Final = 16 << 20
+"""Bytes of requests that wait for the broker to be ready; more connections than that have to come again."""
+
+_KEY: Final = struct.Struct(">h")
+
+
+class StartingDispatcher(Dispatcher):
+    """Stands before the dispatcher until `open`."""
+
+    def __init__(self, node: Node, handlers: dict[int, Handler], forwarding: Forwarding | None = None) -> None:
+        super().__init__(node, handlers, forwarding)
+        self._kept: list[tuple[Peer, bytes, int, Deferred[Answer]]] = []
+        self._kept_bytes = 0
+
+    def request(
+        self, peer: Peer, view: memoryview, position: int, end: int, received_ms: int
+    ) -> Answer | Deferred[Answer]:
+        (key,) = _KEY.unpack_from(view, position)
+        if key in SERVED_FIRST:
+            return super().request(peer, view, position, end, received_ms)
+        self._kept_bytes += end - position
+        if self._kept_bytes > KEPT_BYTES_MAX:
+            raise CloseConnection("the broker is starting, and too many wait for it already")
+        answer: Deferred[Answer] = Deferred()
+        self._kept.append((peer, bytes(view[position:end]), received_ms, answer))
+        return answer
+
+    def open(self, dispatcher: Dispatcher) -> None:
+        """Hands what was kept to `dispatcher`, in the order in which it came."""
+        kept, self._kept = self._kept, []
+        for peer, frame, received_ms, answer in kept:
+            try:
+                given = dispatcher.request(peer, memoryview(frame), 0, len(frame), received_ms)
+            except CloseConnection as reason:
+                answer.fail(reason)
+                continue
+            if isinstance(given, Deferred):
+                _pass_on(given, answer)
+            else:
+                answer.complete(given)
+
+
+def _pass_on(source: Deferred[Answer], target: Deferred[Answer]) -> None:
+    target.on_abandoned = source.abandon
+
+    def settle(settled: Deferred[Answer]) -> None:
+        try:
+            answer = settled.result()
+        except CloseConnection as reason:
+            target.fail(reason)
+        else:
+            target.complete(answer)
+
+    source.on_complete(settle)
