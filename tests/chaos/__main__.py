@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from tests.chaos.faults import All, Failing, Fault, Full, FullDisk, Kill, Pause, Supervisor, can_mount
 from tests.chaos.run import Plan, Run, summary
-from tests.chaos.targets import KafkaCluster, StartedCluster, Target, TestingCluster
+from tests.chaos.targets import Kafka, StartedCluster, Target, TestingCluster
 
 SESSION_MS: Final = 2000
 SETTINGS: Final[dict[str, Any]] = {
@@ -27,6 +27,10 @@ SETTINGS: Final[dict[str, Any]] = {
     "min.insync.replicas": 2,
     "auto.create.topics.enable": "false",
     "log.segment.bytes": 1 << 20,
+    # Who comes back leads again soon: otherwise one broker would lead everything after a few cycles, and its death be
+    # the only one that matters.
+    "leader.imbalance.check.interval.seconds": 5,
+    "leader.imbalance.per.broker.percentage": 0,
 }
 TIDELOG_SETTINGS: Final[dict[str, Any]] = {
     **SETTINGS,
@@ -39,7 +43,8 @@ PAUSE_S: Final = SESSION_MS / 1000 + 1
 
 
 def main() -> int:
-    arguments = _parser().parse_args()
+    parser = _parser()
+    arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else time.time_ns() % 1_000_000
     plan = Plan(
         cycles=arguments.cycles,
@@ -51,11 +56,12 @@ def main() -> int:
         producers=arguments.producers,
         rate=arguments.rate,
     )
-    data = arguments.directory or Path(tempfile.mkdtemp(prefix="tidelog-chaos-"))
-    shutil.rmtree(data, ignore_errors=True)
+    data = (arguments.directory or Path(tempfile.mkdtemp(prefix="tidelog-chaos-"))).absolute()
+    if data.exists() and any(data.iterdir()):
+        parser.error(f"{data} is not empty")
     target: Target
     if arguments.kafka is not None:
-        target = KafkaCluster(arguments.kafka, data, KAFKA_SETTINGS)
+        target = Kafka(arguments.kafka, data, KAFKA_SETTINGS)
     elif plan.fault == "supervisor":
         target = StartedCluster(data, TIDELOG_SETTINGS)
     else:
@@ -98,7 +104,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--partitions", type=int, default=6, help="of the topic (%(default)s)")
     parser.add_argument("--producers", type=int, default=2, help="each to every partition (%(default)s)")
     parser.add_argument("--rate", type=float, default=1000, help="records a second, of all producers (%(default)s)")
-    parser.add_argument("--directory", type=Path, help="for the cluster's data, emptied first (a temporary one)")
+    parser.add_argument(
+        "--directory", type=Path, help="for the cluster's data, empty or not there yet (a temporary one)"
+    )
     parser.add_argument("--kafka", type=Path, metavar="DIR", help="break Apache Kafka from DIR instead, as a control")
     return parser
 

@@ -23,7 +23,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
-from tests.chaos.targets import StartedCluster, Target, gone, until
+from bench.peers.kafka import until
+
+from tests.chaos.targets import StartedCluster, Target, gone
 
 ENDS_S_MAX: Final = 30.0
 """For a broker that can write nowhere to find out and end."""
@@ -103,7 +105,7 @@ class FullDisk(Kill):
 
     def prepare(self, target: Target) -> None:
         """Before the cluster starts."""
-        for victim in target.victims:
+        for victim in target.ids:
             folder = target.log_dirs(victim)[-1]
             folder.mkdir(parents=True, exist_ok=True)
             subprocess.run(
@@ -155,10 +157,10 @@ class All(Kill):
     everything = True
 
     def strike(self, target: Target, victim: int) -> None:
-        together([partial(target.kill, broker_id) for broker_id in target.victims])
+        together([partial(target.kill, broker_id) for broker_id in target.ids])
 
     def mend(self, target: Target, victim: int) -> None:
-        together([partial(target.restart, broker_id) for broker_id in target.victims])
+        together([partial(target.restart, broker_id) for broker_id in target.ids])
 
 
 class Supervisor(Kill):

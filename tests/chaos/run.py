@@ -9,11 +9,13 @@ import time
 from dataclasses import dataclass, field
 from typing import Final
 
+from bench.peers.kafka import until
+
 from tests.chaos.faults import Fault, draw
 from tests.chaos.ledger import Ledger
 from tests.chaos.load import Load
 from tests.chaos.replicas import compare
-from tests.chaos.targets import Target, until
+from tests.chaos.targets import Target
 from tidelog.client import admin
 from tidelog.client.blocking import BlockingCluster
 from tidelog.client.errors import ClientError
@@ -203,13 +205,13 @@ class Run:
     def _victim(self, watch: Watch) -> tuple[int, str]:
         """A broker, and what it is: the leader of some partition, the controller, any."""
         role = self._random.choice(("leader", "controller", "any"))
-        candidate = self._random.choice(self._target.victims)
+        candidate = self._random.choice(self._target.ids)
         if role == "leader":
             candidate = self._random.choice(watch.leaders)
         elif role == "controller":
             candidate = watch.controller
-        if candidate not in self._target.victims:
-            candidate = self._random.choice(self._target.victims)
+        if candidate not in self._target.ids:
+            candidate = self._random.choice(self._target.ids)
         if candidate == watch.controller:
             return candidate, "controller"
         return candidate, "leader" if candidate in watch.leaders else "follower"

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol
+
+from bench.peers.kafka import KafkaCluster, free_ports, serves, until
 
 from tidelog.testing import Cluster
 
@@ -31,8 +30,6 @@ class Target(Protocol):
     data: Path
     bootstrap: str
     ids: tuple[int, ...]
-    victims: tuple[int, ...]
-    """The brokers that may be broken."""
 
     def start(self) -> None: ...
     def stop(self) -> None:
@@ -50,25 +47,6 @@ class Target(Protocol):
         """Kills everything that is left."""
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = READY_S_MAX, every_s: float = 0.01) -> None:
-    """Waits until `condition` is true; TimeoutError."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {seconds:g} s: {what}")
-        time.sleep(every_s)
-
-
-def serves(address: str) -> bool:
-    """Whether somebody accepts connections there."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), 1).close()
-    except OSError:
-        return False
-    return True
-
-
 def gone(pid: int) -> bool:
     """Whether a process has ended, reaped or not."""
     try:
@@ -84,7 +62,7 @@ class TestingCluster:
 
     def __init__(self, data: Path, settings: Mapping[str, object]) -> None:
         self.data = data
-        self.ids = self.victims = tuple(range(BROKERS))
+        self.ids = tuple(range(BROKERS))
         # Two log directories each: a broker that loses one goes on with the other.
         of_broker = {id: {"log.dirs": ",".join(map(str, self.log_dirs(id)))} for id in self.ids}
         self._cluster = Cluster(settings, brokers=BROKERS, processes=True, data=str(data), of_broker=of_broker)
@@ -122,9 +100,9 @@ class StartedCluster:
 
     def __init__(self, data: Path, settings: Mapping[str, object]) -> None:
         self.data = data
-        self.ids = self.victims = tuple(range(BROKERS))
+        self.ids = tuple(range(BROKERS))
         self._settings = settings
-        self._port = _free_ports(BROKERS)
+        self._port = free_ports(BROKERS)
         self._process: subprocess.Popen[bytes] | None = None
         self.bootstrap = ",".join(f"127.0.0.1:{self._port + id}" for id in self.ids)
 
@@ -194,82 +172,32 @@ class StartedCluster:
                 self.kill_supervisor()
 
 
-class KafkaCluster:
-    """Apache Kafka, from a folder where `bench/peers/kafka.sh jars` has put it. Broker 1, the controller, is spared."""
+class Kafka:
+    """Apache Kafka, from a folder where `bench/peers/kafka.sh jars` has put it."""
 
     def __init__(self, jars: Path, data: Path, settings: Mapping[str, object]) -> None:
         self.data = data
-        self.ids = tuple(range(1, BROKERS + 1))
-        self.victims = self.ids[1:]
-        self._port = _free_ports(100)
-        self._settings = settings
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        self.bootstrap = ",".join(f"127.0.0.1:{self._port + id - 1}" for id in self.ids)
-        data.mkdir(parents=True, exist_ok=True)
-        if not (data / "libs").exists():
-            (data / "libs").symlink_to((jars / "libs").absolute())
+        self._cluster = KafkaCluster(jars, data, settings, BROKERS)
+        self.ids = self._cluster.ids
+        self.bootstrap = self._cluster.bootstrap
 
     def start(self) -> None:
-        script = Path(__file__).parents[2] / "bench" / "peers" / "kafka.sh"
-        extra = "\n".join(f"{name}={value}" for name, value in self._settings.items())
-        # The script writes the brokers' settings and formats their storage; its brokers make room for ours.
-        subprocess.run(
-            ["bash", script, "start", self.data, str(BROKERS), str(self._port)],
-            check=True,
-            stdout=subprocess.DEVNULL,
-            env={**os.environ, "EXTRA": extra},
-            start_new_session=True,
-        )
-        for pid in (self.data / "pids").read_text().split():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
-            until(lambda pid=pid: gone(int(pid)), "the script's brokers end")  # type: ignore[misc]
-        for broker_id in self.ids:
-            shutil.rmtree(self.data / f"data{broker_id}" / ".lock", ignore_errors=True)
-            self._run(broker_id)
-        until(lambda: all(serves(address) for address in self.bootstrap.split(",")), "Apache Kafka starts")
-
-    def _run(self, broker_id: int) -> None:
-        command = ["java", "-Xmx512M", "-XX:+UseG1GC", "-cp", f"{self.data}/libs/*", "kafka.Kafka"]
-        with (self.data / f"{broker_id}.log").open("ab") as log:
-            self._processes[broker_id] = subprocess.Popen(
-                [*command, str(self.data / f"{broker_id}.properties")], stdout=log, stderr=log, start_new_session=True
-            )
+        self._cluster.start()
 
     def stop(self) -> None:
-        for process in self._processes.values():
-            process.terminate()
-        for process in self._processes.values():
-            process.wait(READY_S_MAX)
+        self._cluster.stop()
 
     def pid(self, broker_id: int) -> int:
-        return self._processes[broker_id].pid
+        return self._cluster.pid(broker_id)
 
     def log_dirs(self, broker_id: int) -> list[Path]:
-        return [self.data / f"data{broker_id}"]
+        return [self._cluster.log_dir(broker_id)]
 
     def kill(self, broker_id: int) -> None:
-        self._processes[broker_id].kill()
-        self._processes[broker_id].wait()
+        self._cluster.kill(broker_id)
 
     def restart(self, broker_id: int) -> None:
-        self.kill(broker_id)
-        self._run(broker_id)
-        until(lambda: serves(self.bootstrap.split(",")[broker_id - 1]), f"broker {broker_id} starts")
+        self._cluster.restart(broker_id)
 
     def destroy(self) -> None:
-        for broker_id in self._processes:
-            self.kill(broker_id)
-
-
-def _free_ports(count: int) -> int:
-    """The first of `count` ports in a row below the ephemeral range that are free now."""
-    for first in range(20_000 + os.getpid() % 1000 * 5, 32_000, count + 1):
-        with contextlib.ExitStack() as stack:
-            try:
-                for port in range(first, first + count):
-                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return first
-    raise RuntimeError("no ports are free between 20000 and 32000")
+        self._cluster.destroy()
