@@ -8,7 +8,7 @@ high-water mark unsent, and at most `IN_FLIGHT_MAX` requests await their answers
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from tidelog.client.addresses import Address
 from tidelog.client.errors import ClientError, ConnectionFailed, InvalidResponse, RequestTimedOut
@@ -112,12 +112,12 @@ class Connection(asyncio.BufferedProtocol):
     # asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are asyncio's by behaviour, not by class.
+        self._transport = cast(asyncio.Transport, transport)
         if self.closed:
-            transport.abort()
+            self._transport.abort()
             return
-        transport.write(self._exchange.hello())
+        self._transport.write(self._exchange.hello())
 
     def connection_lost(self, exc: Exception | None) -> None:
         reason = str(exc) if exc is not None else "closed by the broker"
