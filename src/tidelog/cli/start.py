@@ -122,7 +122,7 @@ async def _one(plan: Plan, stop: Stop, store_port: int | None) -> None:
     for config in cluster.configs.values():
         log_warnings(config)
     try:
-        await stop.wait_for(cluster.start(serve_store=True, store_port=store_port))
+        await stop.wait_for(cluster.start(store_port=store_port))
         if stop.asked:
             return
         settle_memory()

@@ -7,6 +7,7 @@ end. `tidelog start` of one broker is one of these, and so are the clusters of `
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from typing import Final
 
@@ -18,6 +19,8 @@ from tidelog.launcher.plan import HOST, Plan
 from tidelog.launcher.ports import ReservedPort
 from tidelog.model.identifiers import BrokerId
 from tidelog.ports.real import SystemClock, SystemDisk, SystemNetwork, SystemRandom
+
+logger: Final = logging.getLogger(__name__)
 
 READY_S_MAX: Final = 60.0
 """Seconds until every broker must know of every other."""
@@ -55,16 +58,18 @@ class InProcessCluster:
         """Each broker's settings as they were at the start."""
         return self._configs
 
-    async def start(self, *, serve_store: bool = False, store_port: int | None = None) -> None:
-        """Returns when clients can connect to all brokers. BrokerFailed; nothing is left running then."""
+    async def start(self, *, store_port: int | None = None) -> None:
+        """Returns when clients can connect to all brokers. BrokerFailed; nothing is left running then.
+
+        `store_port` is where the store is served: 0 any, None ZooKeeper's if it is free.
+        """
         try:
             if self.plan.brokers > 1:
                 for broker_id in self.plan.ids:
                     advice = f"--port, of the first of {self.plan.brokers} brokers"
                     self._ports[broker_id] = ReservedPort(HOST, self.plan.ports[broker_id], advice)
             await run_all(self._start(broker_id) for broker_id in self.plan.ids)
-            if serve_store:
-                await self.store.serve(store_port)
+            await self.store.serve(store_port)
             await self._known(self.plan.ids)
         except BaseException:
             await self.stop()
@@ -123,8 +128,13 @@ class InProcessCluster:
 
     async def _watch(self, broker_id: int, runtime: Runtime) -> None:
         reason = await runtime.failed()
-        if not self._failed.done():
-            self._failed.set_result(reason if self.plan.brokers == 1 else f"broker {broker_id}: {reason}")
+        if self.plan.brokers == 1:
+            self._failed.set_result(reason)
+            return
+        # The others go on, as they would if each had a process of its own.
+        logger.error("broker %d: %s", broker_id, reason)
+        del self.runtimes[broker_id], self._watchers[broker_id]
+        await runtime.stop()
 
     async def _known(self, broker_ids: Iterable[int]) -> None:
         """Waits until every broker that runs knows of these: then any of them gives a client the same answer."""

@@ -1,4 +1,8 @@
-"""A cluster for tests: brokers in a thread of this process."""
+"""A cluster for tests: brokers in a thread of this process, or in processes of their own.
+
+Both are what people run: the first is what `tidelog start` runs for one broker, with more of them; the second is the
+supervisor of `tidelog start --brokers N`, in a thread of this process, which leaves dead what a test has killed.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,9 @@ import contextlib
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import uvloop
 
@@ -17,9 +21,12 @@ from tidelog.broker.runtime import BrokerFailed
 from tidelog.launcher.foreground import Stop
 from tidelog.launcher.in_process import InProcessCluster
 from tidelog.launcher.plan import Plan
+from tidelog.launcher.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from tidelog.broker.runtime import Runtime
+
+T = TypeVar("T")
 
 TEST_SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
@@ -29,24 +36,29 @@ TEST_SETTINGS: Final = {
 
 
 class Cluster:
-    """A cluster. Use it in a `with` statement, or `start` and `stop` it."""
+    """A cluster. Use it in a `with` statement, or `start` and `stop` it.
+
+    Methods may be called from any thread; they return when what they say has happened.
+    """
 
     def __init__(
         self,
         settings: Mapping[str, object] | None = None,
         *,
         brokers: int = 1,
+        processes: bool = False,
         data: str | None = None,
         port: int = 0,
         of_broker: Mapping[int, Mapping[str, object]] | None = None,
     ) -> None:
-        """`brokers` of them, with ids 0, 1, ...
+        """`brokers` of them, with ids 0, 1, ..., in this process, or with `processes` in one each.
 
         `settings` by Kafka's names; `of_broker` by broker's id, such as `{1: {"broker.rack": "b"}}`. `data` is the
         folder to use and keep, a temporary one if None; `port` is broker 0's, the others follow, 0: any free ones.
         """
         self._settings = {**TEST_SETTINGS, **_texts(settings or {})}
         self._of_broker = {broker_id: _texts(own) for broker_id, own in (of_broker or {}).items()}
+        self._processes = processes
         self._keep = data is not None
         self.data = data or ""
         """The folder with everything in it, from `start` on."""
@@ -56,12 +68,27 @@ class Cluster:
         self._stop: Stop | None = None
         self._ready = threading.Event()
         self._error: BaseException | None = None
-        self._brokers: InProcessCluster | None = None
+        self._brokers: InProcessCluster | Supervisor | None = None
+
+    # What it is.
 
     @property
     def bootstrap(self) -> str:
-        """host:port of every broker, comma-separated, for `bootstrap.servers`; stopped ones are among them."""
+        """host:port of every broker, comma-separated, for `bootstrap.servers`; those that do not run are among them."""
         return ",".join(self._running().addresses.values())
+
+    def address(self, broker_id: int) -> str:
+        """host:port of one broker, whether it runs or not."""
+        return self._running().addresses[broker_id]
+
+    @property
+    def store(self) -> str:
+        """host:port of the metadata store, which speaks ZooKeeper's protocol; for `zookeeper.connect`."""
+        return self._running().store.address
+
+    def data_of(self, broker_id: int) -> str:
+        """The folder of a broker's logs."""
+        return self._running().plan.log_dir(broker_id)
 
     @property
     def runtime(self) -> Runtime:
@@ -70,20 +97,16 @@ class Cluster:
 
     @property
     def runtimes(self) -> Mapping[int, Runtime]:
-        """The brokers that run, by id; of these, too, everything belongs to the cluster's thread."""
-        return self._running().runtimes
+        """The brokers that run in this process, by id; of these, too, everything belongs to the cluster's thread."""
+        running = self._running()
+        if not isinstance(running, InProcessCluster):
+            raise RuntimeError("The brokers run in processes of their own: there is nothing of them here.")
+        return running.runtimes
 
-    def data_of(self, broker_id: int) -> str:
-        """The folder of a broker's logs."""
-        return self._running().plan.log_dir(broker_id)
-
-    def _running(self) -> InProcessCluster:
-        if self._brokers is None:
-            raise RuntimeError("The cluster is not running.")
-        return self._brokers
+    # The whole cluster, or one of its brokers.
 
     def start(self, broker_id: int | None = None) -> None:
-        """Starts the cluster, or one of its brokers that was stopped: on the same port, with the same data.
+        """Starts the cluster, or one of its brokers that does not run: on the same port, with the same data.
 
         Returns when clients can connect; raises what kept it from starting.
         """
@@ -104,7 +127,10 @@ class Cluster:
             self._raise()
 
     def stop(self, broker_id: int | None = None) -> None:
-        """Stops the cluster cleanly, or one broker of it; raises what made the cluster fail meanwhile."""
+        """Stops the cluster cleanly, or one broker of it, whose leaders move first (SIGTERM to a process).
+
+        Raises what made the cluster fail meanwhile.
+        """
         if broker_id is not None:
             self._wait(self._running().stop_broker(broker_id))
             return
@@ -119,23 +145,47 @@ class Cluster:
         self._remove_data()
         self._raise()
 
-    def _raise(self) -> None:
-        if self._error is not None:
-            raise self._error
-
     def restart(self, broker_id: int | None = None) -> None:
-        """Stops the cluster, or one broker, cleanly, and starts it again, on the same ports with the same data."""
+        """Starts the cluster again, or one broker, same ports, same data; stops it cleanly first if it runs."""
         if broker_id is not None:
             self.stop(broker_id)
             self.start(broker_id)
             return
         keep, self._keep = self._keep, True
-        self._ports = tuple(int(address.rpartition(":")[2]) for address in self.bootstrap.split(","))
+        self._ports = tuple(int(address.rpartition(":")[2]) for address in self._running().addresses.values())
         try:
             self.stop()
         finally:
             self._keep = keep
         self.start()
+
+    # Processes.
+
+    def kill(self, broker_id: int) -> None:
+        """SIGKILL: nothing is flushed, closed or handed over. It stays dead until `restart`.
+
+        As in a real cluster here, the broker's session with the metadata store ends with it.
+        """
+        self._wait(self._supervisor().kill_broker(broker_id))
+
+    def pause(self, broker_id: int) -> None:
+        """SIGSTOP: the process hangs, connections stay open; after zookeeper.session.timeout.ms others take over."""
+        self.call(self._supervisor().pause_broker, broker_id)
+
+    def resume(self, broker_id: int) -> None:
+        """SIGCONT: a paused process goes on."""
+        self.call(self._supervisor().resume_broker, broker_id)
+
+    def pid(self, broker_id: int) -> int:
+        """Of a broker's process; RuntimeError where it does not run."""
+        pid: int = self.call(self._supervisor().pid, broker_id)
+        return pid
+
+    def log_path(self, broker_id: int) -> str:
+        """The file that a broker's process logs to."""
+        return self._supervisor().log_path(broker_id)
+
+    # For tests of tidelog itself.
 
     def call(self, function: Any, *arguments: Any) -> Any:
         """Runs `function(*arguments)` on the cluster's thread and returns its result."""
@@ -145,10 +195,6 @@ class Cluster:
 
         return self._wait(run())
 
-    def _wait(self, work: Any) -> Any:
-        assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
     def __enter__(self) -> Cluster:
         self.start()
         return self
@@ -157,6 +203,23 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def _running(self) -> InProcessCluster | Supervisor:
+        if self._brokers is None:
+            raise RuntimeError("The cluster is not running.")
+        return self._brokers
+
+    def _supervisor(self) -> Supervisor:
+        running = self._running()
+        if not isinstance(running, Supervisor):
+            raise RuntimeError("The brokers run in this process: for processes of their own, Cluster(processes=True).")
+        return running
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    # The cluster's thread.
 
     def _run(self) -> None:
         try:
@@ -170,8 +233,13 @@ class Cluster:
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = Stop()
-        brokers = InProcessCluster(Plan(self.data, self._ports, self._settings, self._of_broker))
-        await brokers.start()
+        plan = Plan(self.data, self._ports, self._settings, self._of_broker)
+        brokers: InProcessCluster | Supervisor
+        if self._processes:
+            brokers = Supervisor(plan, restart=False)
+        else:
+            brokers = InProcessCluster(plan)
+        await brokers.start(store_port=0)
         self._brokers = brokers
         self._ready.set()
         try:
@@ -185,6 +253,10 @@ class Cluster:
         assert self._stop is not None
         self._stop.ask(whole_cluster=True)
 
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
     def _remove_data(self) -> None:
         if not self._keep:
             shutil.rmtree(self.data, ignore_errors=True)
@@ -193,4 +265,10 @@ class Cluster:
 
 def _texts(settings: Mapping[str, object]) -> dict[str, str]:
     """Settings as a properties file writes them."""
-    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in settings.items()}
+    return {name: _text(value) for name, value in settings.items()}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
