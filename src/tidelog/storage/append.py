@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import NO_LEADER_EPOCH
 from tidelog.records.batch import (
     BatchHeader,
     InvalidBatch,
@@ -176,12 +177,18 @@ def assign_offsets(
 
 
 def follower_batches(
-    data: bytes | bytearray | memoryview, topic_partition: TopicPartition, *, next_offset: int
+    data: bytes | bytearray | memoryview,
+    topic_partition: TopicPartition,
+    *,
+    next_offset: int,
+    latest_epoch: int = NO_LEADER_EPOCH,
+    leader_epoch: int | None = None,
+    gaps_allowed: bool = True,
 ) -> Prepared | None:
-    """The whole batches that a leader sent, checked but kept as they are; None if there is none.
+    """The whole batches that a leader of `leader_epoch` sent, checked but kept as they are; None if there is none.
 
-    A batch cut short at the end is left for the next fetch. `KafkaError` CORRUPT_MESSAGE for broken bytes and for
-    offsets that do not grow.
+    A batch cut short at the end is left for the next fetch. `KafkaError` CORRUPT_MESSAGE for broken bytes, offsets that
+    do not follow one another, and epochs below `latest_epoch`, that of the last record, or above the leader's.
     """
     batches = list(iterate_headers(data))
     if not batches:
@@ -189,12 +196,21 @@ def follower_batches(
     max_timestamp = NO_TIMESTAMP
     for position, header in batches:
         check_crc(data, position, header)
-        if header.base_offset < next_offset or header.last_offset_delta < 0:
+        is_gap = header.base_offset > next_offset and not gaps_allowed
+        if header.base_offset < next_offset or header.last_offset_delta < 0 or is_gap:
             raise InvalidBatch(
                 ErrorCode.CORRUPT_MESSAGE,
                 f"Out of order offsets found in append to {topic_partition}: a batch of {header.base_offset} to"
                 f" {header.last_offset} where {next_offset} is next",
             )
+        epoch = header.partition_leader_epoch
+        if epoch < latest_epoch or (leader_epoch is not None and epoch > leader_epoch):
+            raise InvalidBatch(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"Batch of {header.base_offset} to {header.last_offset} sent for {topic_partition} has the leader epoch"
+                f" {epoch}, after records of epoch {latest_epoch}, from a leader of epoch {leader_epoch}",
+            )
+        latest_epoch = epoch
         next_offset = header.next_offset
         max_timestamp = max(max_timestamp, header.max_timestamp)
     last_position, last = batches[-1]

@@ -2,11 +2,18 @@
 
     Durability   one log's recovery point, and which of its files a flush has still to take care of
     Flush        the task: what was dirty when it was made; its I/O runs in any thread, beside appends
+    Truncation   what makes a cut durable: nothing behind it is flushed before
 
 A flush writes the leader epochs first and moves the recovery point last: below a recovery point the batches are not
 read again after a crash, so their epochs must be in the checkpoint by then. Above it the batches tell them. An epoch
 that has no batch yet may be forgotten: no record was written in it that another log could contradict, and loading a
 log forgets it even after a clean stop, as in Kafka.
+
+**A cut is made durable before anything behind it is.** Otherwise a power cut could bring back the old records between
+or behind the new ones: the removal of a segment's file is forgotten while the new batches of the one before it stay; or
+the recovery point's checkpoint, still above the cut, keeps recovery from reading what was appended there. So the cut
+file and the folder are synced, and the checkpoint is written with the lower point; flushes wait for that. If the power
+fails before, the whole old tail comes back, as if there had been no truncation, and the leader's epochs tell again.
 """
 
 from __future__ import annotations
@@ -35,10 +42,12 @@ class Durability:
         "_files_synced",
         "_is_writing_epochs",
         "_prepared_epochs",
+        "_recovery_point",
         "_truncations",
         "epochs",
         "flushed_offset",
         "folder",
+        "truncation_is_pending",
         "unflushed_since_ms",
     )
 
@@ -46,7 +55,11 @@ class Durability:
         self.folder = folder
         self.epochs = epochs
         self.flushed_offset = Offset(flushed_offset)
-        """The recovery point."""
+        """Everything below is on the device."""
+        self.truncation_is_pending = False
+        """Whether the log was cut, and a power cut may still undo that: nothing is flushed meanwhile."""
+        self._recovery_point = Offset(flushed_offset)
+        """As far as the epochs in the checkpoint file go, too."""
         self.unflushed_since_ms: int | None = None
         """Wall time of the oldest append that is not flushed; None when all is."""
         self._epochs_written: bytes | None = None
@@ -63,7 +76,7 @@ class Durability:
 
     def loaded(self, flushed_offset: int, epochs_file: bytes | None) -> None:
         """What the loader has found."""
-        self.flushed_offset = Offset(flushed_offset)
+        self.flushed_offset = self._recovery_point = Offset(flushed_offset)
         self._epochs_written = epochs_file
         self._files += 1  # A process that was killed may have left files whose names are in memory only.
 
@@ -74,7 +87,18 @@ class Durability:
     def truncated_to(self, offset: int) -> None:
         """The log was cut to end at `offset`."""
         self._truncations += 1
+        self.truncation_is_pending = True
         self.flushed_offset = Offset(min(self.flushed_offset, offset))
+        self._recovery_point = min(self._recovery_point, self.flushed_offset)
+
+    @property
+    def recovery_point(self) -> Offset:
+        """What a checkpoint may say: batches below it are on the device, and their epochs in the checkpoint file."""
+        return self.flushed_offset if not self.epochs_dirty else min(self._recovery_point, self.flushed_offset)
+
+    def truncation(self, segment: Segment) -> Truncation:
+        """What makes the last cut durable; `segment` is the one that the log ends with."""
+        return Truncation(self, segment)
 
     @property
     def epochs_dirty(self) -> bool:
@@ -121,10 +145,10 @@ class Durability:
         Index entries that are only in memory are written now, since that must not run beside an append. `settled` is
         called when the flush is done and the recovery point has moved. OSError if the disk refuses.
         """
-        epochs = self._epochs_content()
+        content = epochs = self._epochs_content()
         if epochs == self._epochs_written or self._is_writing_epochs:
             epochs = None
-        if target <= self.flushed_offset and epochs is None:
+        if self.truncation_is_pending or (target <= self.flushed_offset and epochs is None):
             return None
         dirty = segments[floor_index(segments, self.flushed_offset) :]
         dirty = [segment for segment in dirty if segment.base_offset < target or segment is segments[-1]]
@@ -133,7 +157,7 @@ class Durability:
         if epochs is not None:
             self._is_writing_epochs = True
         self.unflushed_since_ms = None
-        return Flush(self, dirty, segments[-1], target, epochs, settled)
+        return Flush(self, dirty, segments[-1], target, content, epochs, settled)
 
     def sync(self, segments: list[Segment], log_end_offset: int) -> None:
         """Makes durable what a clean stop has written, file by file, in this thread."""
@@ -152,6 +176,7 @@ class Flush:
 
     __slots__ = (
         "_active",
+        "_content",
         "_dirty",
         "_durability",
         "_epochs",
@@ -169,6 +194,7 @@ class Flush:
         dirty: list[Segment],
         active: Segment,
         target: int,
+        content: bytes | None,
         epochs: bytes | None,
         settled: Callable[[], None],
     ) -> None:
@@ -177,8 +203,10 @@ class Flush:
         self._durability = durability
         self._dirty = dirty
         self._active = active
+        self._content = content
+        """What the checkpoint must say when the recovery point is moved."""
         self._epochs = epochs
-        """The checkpoint's content to write."""
+        """The checkpoint's content to write; None where it is written, or another flush is at it."""
         self._settled = settled
         self._snapshot = snapshot_path(durability.folder, active.base_offset) if len(dirty) > 1 else None
         """The one that the last roll has taken."""
@@ -206,7 +234,8 @@ class Flush:
         if self._epochs is not None:
             durability._is_writing_epochs = False
         if error is not None:
-            if not durability.folder.is_deleted:
+            is_gone = isinstance(error, FileNotFoundError) and self._truncations != durability._truncations
+            if not durability.folder.is_deleted and not is_gone:
                 durability.folder.fail(error, "flushing")
             return
         if self._epochs is not None:
@@ -214,7 +243,35 @@ class Flush:
         durability._files_synced = max(self._files, durability._files_synced)
         if self._truncations == durability._truncations:
             durability.flushed_offset = Offset(max(durability.flushed_offset, self.target))
+            if self._content == durability._epochs_written:
+                durability._recovery_point = Offset(max(durability._recovery_point, self.target))
         self._settled()
+
+
+class Truncation:
+    """A part of a `DiskTask`: makes durable that the log was cut. Its owner writes the recovery point."""
+
+    __slots__ = ("_durability", "_segment", "_truncations")
+
+    def __init__(self, durability: Durability, segment: Segment) -> None:
+        self._durability = durability
+        self._segment = segment
+        self._truncations = durability._truncations
+
+    def run(self) -> None:
+        """OSError if the disk refuses; a file that a later cut has removed is that one's affair."""
+        try:
+            self._segment.fsync(indexes=False)
+        except FileNotFoundError:
+            return
+        self._durability.folder.disk.fsync_directory(self._durability.folder.path)
+
+    def finish(self) -> bool:
+        """True unless the log was cut again meanwhile."""
+        if self._truncations != self._durability._truncations:
+            return False
+        self._durability.truncation_is_pending = False
+        return True
 
 
 def _epochs_path(folder: LogFolder) -> str:

@@ -30,6 +30,7 @@ from tidelog.model.identifiers import (
     Offset,
     TopicId,
 )
+from tidelog.records.batch import iterate_headers
 from tidelog.records.epochs import EpochCache
 from tidelog.storage import log_reader
 from tidelog.storage.append import (
@@ -41,13 +42,19 @@ from tidelog.storage.append import (
     follower_batches,
     writable,
 )
-from tidelog.storage.flushing import Durability
+from tidelog.storage.flushing import Durability, Truncation
 from tidelog.storage.log_config import LONG_MAX, LogConfig
 from tidelog.storage.log_reader import EMPTY_READ, FoundRecord, ReadResult, read_batches
-from tidelog.storage.producer_recovery import rebuild_producers, remove_snapshots, take_snapshot
+from tidelog.storage.producer_recovery import (
+    producers_at,
+    rebuild_producers,
+    remove_snapshots,
+    snapshot_offsets,
+    take_snapshot,
+)
 from tidelog.storage.producer_state import AppendOrigin, ProducerState, ProducerUpdate
 from tidelog.storage.retention import discard, expired_count
-from tidelog.storage.segment import Segment
+from tidelog.storage.segment import Segment, floor_index
 from tidelog.storage.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
@@ -62,6 +69,8 @@ logger = logging.getLogger(__name__)
 _POSITIONS_KEPT: Final = 8
 """Places of recent batches remembered, so that readers at the end of the log need no index."""
 _NO_POSITIONS: Final[dict[int, int]] = {}
+REBUILT_AT_ONCE_MAX: Final = 4 << 20
+"""Bytes behind a snapshot that a truncation reads at once to rebuild the producers' state: some milliseconds."""
 
 
 class Log:
@@ -72,6 +81,7 @@ class Log:
         "_is_changed",
         "_jitter_ms",
         "_positions",
+        "_producers_behind",
         "config",
         "epochs",
         "folder",
@@ -112,6 +122,8 @@ class Log:
         """Whether the owner knows that there is something to flush or to checkpoint."""
         self._positions: dict[int, int] | None = None
         """[first offset] -> position in the active segment, of recent batches; None where there are none yet."""
+        self._producers_behind = False
+        """Whether the producers' state has still to be brought to where a truncation has left the log's end."""
         self._jitter_ms = self._draw_jitter()
 
     def loaded(self, log_end_offset: int, flushed_offset: int, epochs_file: bytes | None) -> None:
@@ -154,8 +166,18 @@ class Log:
 
     @property
     def flushed_offset(self) -> Offset:
-        """The recovery point: everything below survives a power cut."""
+        """Everything below survives a power cut."""
         return self._durability.flushed_offset
+
+    @property
+    def recovery_point(self) -> Offset:
+        """What the checkpoint may say: batches below need not be read again after a crash."""
+        return self._durability.recovery_point
+
+    @property
+    def truncation_is_pending(self) -> bool:
+        """Whether the log was cut, and a power cut may still bring back what was cut off."""
+        return self._durability.truncation_is_pending
 
     @property
     def last_stable_offset(self) -> Offset:
@@ -219,18 +241,53 @@ class Log:
         log_append_time = now_ms if config.message_timestamp_type else -1
         return self._write(prepared, origin, now_ms, log_append_time)
 
-    def append_as_follower(self, data: bytes | bytearray | memoryview, *, now_ms: int | None = None) -> AppendInfo:
-        """Appends what the leader sent, as it is; a batch cut short at the end is left out.
+    def append_as_follower(
+        self, data: bytes | bytearray | memoryview, *, leader_epoch: int | None = None, now_ms: int | None = None
+    ) -> AppendInfo:
+        """Appends what the leader of `leader_epoch` sent, as it is; a batch cut short at the end is left out.
 
-        `now_ms` is wall time, the clock's if None. `KafkaError` CORRUPT_MESSAGE or KAFKA_STORAGE_ERROR.
+        `now_ms` is wall time, the clock's if None. `KafkaError` CORRUPT_MESSAGE for what no leader can have written:
+        a checksum that fails, offsets that don't follow (gaps are for compacted topics), an epoch that goes back or is
+        the leader's own future; KAFKA_STORAGE_ERROR. Nothing was appended then.
         """
         self.folder.check_online()
         if now_ms is None:
             now_ms = self.folder.environment.clock.wall_ms()
-        prepared = follower_batches(data, self.topic_partition, next_offset=self.log_end_offset)
+        self._catch_up_producers(now_ms)
+        start, end = self.log_start_offset, self.log_end_offset
+        next_offset: int = end
+        if start == end:
+            # The leader's log may begin inside a batch (DeleteRecords): the follower's has to, too.
+            first = next(iterate_headers(data), None)
+            if first is not None and first[1].base_offset < end <= first[1].last_offset:
+                next_offset = first[1].base_offset
+        prepared = follower_batches(
+            data,
+            self.topic_partition,
+            next_offset=next_offset,
+            latest_epoch=self.epochs.latest,
+            leader_epoch=leader_epoch,
+            gaps_allowed=self.config.compacted,
+        )
         if prepared is None:
-            return AppendInfo(-1, self.log_end_offset - 1, -1, -1, self.log_start_offset, False, 0, 0)
-        return self._write(prepared, AppendOrigin.REPLICATION, now_ms, -1)
+            return AppendInfo(-1, end - 1, -1, -1, start, False, 0, 0)
+        if next_offset < end:
+            self.truncate_fully(next_offset, log_start_offset=start)
+        try:
+            return self._write(prepared, AppendOrigin.REPLICATION, now_ms, -1)
+        except KafkaError:
+            if next_offset < end and not self.is_offline:
+                self.truncate_fully(start)
+            raise
+
+    def begin_following(self) -> None:
+        """Forgets an epoch that began at the log's end: no record has it, and the next one may have an older epoch.
+
+        `KafkaError` KAFKA_STORAGE_ERROR when the directory has failed.
+        """
+        self.folder.check_online()
+        if self.epochs.truncate_from_end(self.log_end_offset):
+            self._mark_changed()
 
     def _duplicate(self, header: BatchHeader) -> AppendInfo | None:
         entry = self.producers.entries.get(header.producer_id)
@@ -333,6 +390,7 @@ class Log:
     def assign_epoch(self, epoch: int) -> None:
         """Notes that a leader of `epoch` starts at the log's end; made durable with the next flush or checkpoint."""
         self.folder.check_online()
+        self._catch_up_producers(self.folder.environment.clock.wall_ms())
         self._assign_epoch(epoch, self.log_end_offset)
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
@@ -365,6 +423,7 @@ class Log:
             raise self.folder.fail(error, "rolling") from error
 
     def _roll(self, first_offset: int, now_ms: int) -> Segment:
+        self._catch_up_producers(now_ms)
         old = self.active
         base_offset = max(first_offset, self.log_end_offset)
         if base_offset == old.base_offset:
@@ -546,26 +605,71 @@ class Log:
         if offset < 0:
             raise ValueError(f"cannot truncate {self.topic_partition} to a negative offset: {offset}")
         if offset >= self.log_end_offset:
-            if self.epochs.truncate_from_end(self.log_end_offset):
-                self._mark_changed()
+            self.begin_following()
             return False
         if self.segments[0].base_offset > offset:
             self.truncate_fully(offset)
             return True
         now_ms = self.folder.environment.clock.wall_ms()
-        self.producers.map_end_offset = self.log_end_offset
         try:
             kept = [segment for segment in self.segments if segment.base_offset <= offset]
             removed = self.segments[len(kept) :]
             self.segments = kept
             discard(self.folder, removed, self.config.file_delete_delay_ms)
-            kept[-1].truncate_to(offset, now_ms)
-            self._ends_at(offset)
+            found = kept[-1].truncate_to(offset, now_ms)
+            if found is not None:
+                # A batch is whole or not there: what was asked for lay inside one.
+                offset = min(offset, found.header.base_offset)
             self.log_start_offset = Offset(min(self.log_start_offset, offset))
-            self.rebuild_producers(now_ms)
+            self._ends_at(offset)
+            self._truncate_producers(now_ms)
         except OSError as error:
             raise self.folder.fail(error, "truncating") from error
         return True
+
+    def _truncate_producers(self, now_ms: int) -> None:
+        """Brings the producers' state back to the log's end, now or, where much is to be read for it, by the task that
+        makes the truncation durable."""
+        end = self.log_end_offset
+        remove_snapshots(self.folder, above=end)
+        offsets = snapshot_offsets(self.folder)
+        self.producers.snapshot_offset = offsets[-1] if offsets else self.log_start_offset
+        if not self._producers_behind and self.producers.knows_nothing_from(end):
+            self.producers.map_end_offset = end
+            return
+        self._producers_behind = True
+        first = floor_index(self.segments, offsets[-1]) if offsets else 0
+        if sum(segment.size for segment in self.segments[first:]) <= REBUILT_AT_ONCE_MAX:
+            self._catch_up_producers(now_ms)
+
+    def _catch_up_producers(self, now_ms: int) -> None:
+        """Rebuilds the producers' state if a truncation has left that to be done. `KafkaError` KAFKA_STORAGE_ERROR."""
+        if self._producers_behind:
+            try:
+                self.producers_rebuilt(self.producers_at_end(now_ms))
+            except OSError as error:
+                raise self.folder.fail(error, "reading the producers of") from error
+
+    def producers_at_end(self, now_ms: int) -> ProducerState:
+        """The producers' state at the log's end, from a snapshot and the batches behind it; changes nothing."""
+        return producers_at(
+            self.folder,
+            self.segments,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            now_ms=now_ms,
+        )
+
+    @property
+    def producers_are_behind(self) -> bool:
+        """Whether a truncation has left it to `truncation_tasks` to rebuild the producers' state."""
+        return self._producers_behind
+
+    def producers_rebuilt(self, producers: ProducerState) -> None:
+        """Takes over what `producers_at_end` found."""
+        self._producers_behind = False
+        self.producers = producers
+        producers.replicated_to(self.high_watermark)
 
     def truncate_fully(self, offset: int, *, log_start_offset: int | None = None) -> None:
         """Removes everything; the log goes on at `offset`, where the leader's log begins."""
@@ -575,6 +679,7 @@ class Log:
                 segment.release_files()
                 segment.unlink()  # At once: the new segment may have an old one's name.
             self.segments = [self._create_segment(offset, self.folder.environment.clock.wall_ms())]
+            self._producers_behind = False
             remove_snapshots(self.folder)
         except OSError as error:
             raise self.folder.fail(error, "truncating") from error
@@ -587,11 +692,12 @@ class Log:
 
     def _ends_at(self, offset: int) -> None:
         self.log_end_offset = Offset(offset)
-        self.high_watermark = Offset(min(self.high_watermark, offset))
+        self.high_watermark = Offset(max(min(self.high_watermark, offset), self.log_start_offset))
         self.epochs.truncate_from_end(Offset(offset))
         self._positions = None
         self._durability.truncated_to(offset)
         self._mark_changed()
+        self.folder.owner.truncated(self.topic_partition)
 
     def rebuild_producers(self, now_ms: int, *, clean: bool = False) -> None:
         """Brings the producers' state to the log's end, from their snapshots; OSError if the disk refuses."""
@@ -627,6 +733,22 @@ class Log:
         """Whether `flush.messages` records are not flushed."""
         return self.log_end_offset - self._durability.flushed_offset >= self.config.flush_messages
 
+    def want_flush(self) -> None:
+        """Has the owner flush what is not flushed yet, as if `flush.messages` asked for it."""
+        if self.log_end_offset > self.flushed_offset:
+            self.folder.owner.flush_wanted(self.topic_partition)
+
+    def truncation(self) -> Truncation:
+        """What makes the last truncation durable."""
+        return self._durability.truncation(self.active)
+
+    def truncation_is_durable(self) -> None:
+        """Flushes that waited for it go on."""
+        if self.log_end_offset > self.flushed_offset:
+            self._flush_if_due()
+            if self.active.base_offset > self.flushed_offset:
+                self.folder.owner.flush_wanted(self.topic_partition)
+
     def _flush_if_due(self) -> None:
         if self.is_flush_due:
             self.folder.owner.flush_wanted(self.topic_partition)
@@ -659,6 +781,7 @@ class Log:
 
         OSError if the disk refuses.
         """
+        self._catch_up_producers(self.folder.environment.clock.wall_ms())
         self.producers.map_end_offset = self.log_end_offset
         changed = self.flushed_offset < self.log_end_offset
         changed = take_snapshot(self.folder, self.producers) or changed

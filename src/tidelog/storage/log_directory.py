@@ -75,6 +75,8 @@ class LogDirectory:
         """What to unlink, and after how many milliseconds."""
         self.flush_requests: dict[TopicPartition, None] = {}
         """Logs that want a flush, in the order in which they said so."""
+        self.truncations: dict[TopicPartition, None] = {}
+        """Logs that were cut since the last task that makes that durable."""
         self.changes: dict[TopicPartition, None] = {}
         """Logs with something to flush or to checkpoint."""
         self.is_checkpointing = False
@@ -108,12 +110,16 @@ class LogDirectory:
         for log in self.logs.values():
             log.release_files()
         self.flush_requests.clear()
+        self.truncations.clear()
         self.changes.clear()
         self.pending_deletions.clear()
         self._on_failure(self)
 
     def flush_wanted(self, topic_partition: TopicPartition) -> None:
         self.flush_requests[topic_partition] = None
+
+    def truncated(self, topic_partition: TopicPartition) -> None:
+        self.truncations[topic_partition] = None
 
     def changed(self, topic_partition: TopicPartition) -> None:
         self.changes[topic_partition] = None
@@ -122,6 +128,11 @@ class LogDirectory:
         """The logs that want a flush; they are taken at their word once."""
         wanted, self.flush_requests = self.flush_requests, {}
         return [self.logs[name] for name in wanted if name in self.logs]
+
+    def take_truncations(self) -> list[Log]:
+        """The logs that were cut, once."""
+        cut, self.truncations = self.truncations, {}
+        return [self.logs[name] for name in cut if name in self.logs]
 
     def changed_logs(self) -> list[Log]:
         """The logs that may have something to flush or to checkpoint."""
@@ -223,7 +234,7 @@ class LogDirectory:
         """Path and content of the checkpoints that differ from what was last written."""
         contents: list[tuple[str, Mapping[TopicPartition, int]]] = []
         if recovery:
-            contents.append((RECOVERY_POINT_CHECKPOINT, {tp: log.flushed_offset for tp, log in self.logs.items()}))
+            contents.append((RECOVERY_POINT_CHECKPOINT, {tp: log.recovery_point for tp, log in self.logs.items()}))
             # Kafka leaves out starts that are a segment's own. But the removal of older segments may not be durable
             # yet, and a power cut that brings them back must not bring back their records.
             starts = {tp: log.log_start_offset for tp, log in self.logs.items() if log.log_start_offset > 0}

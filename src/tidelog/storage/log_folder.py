@@ -43,6 +43,10 @@ class LogOwner(Protocol):
         """The log rolled, or has `flush.messages` unflushed records."""
         ...
 
+    def truncated(self, topic_partition: TopicPartition) -> None:
+        """The log was cut: before anything is flushed behind the cut, that is to be made durable."""
+        ...
+
     def changed(self, topic_partition: TopicPartition) -> None:
         """The log has something to flush or to checkpoint; said once until it is clean again."""
         ...

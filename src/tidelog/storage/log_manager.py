@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from tidelog.ports.clock import Clock
     from tidelog.ports.disk import Disk
     from tidelog.ports.random import Random
+    from tidelog.storage.producer_state import ProducerState
 
 __all__ = ["LogManager", "LogManagerSettings", "NewLog"]
 
@@ -409,6 +410,52 @@ class LogManager:
 
         return SimpleTask("sync new logs", run, finish)
 
+    @property
+    def has_truncations(self) -> bool:
+        """Whether logs were cut, and no task is under way yet that makes it durable."""
+        return any(directory.truncations for directory in self.directories)
+
+    def truncation_tasks(self) -> list[DiskTask]:
+        """Makes truncations durable, one task a directory, and rebuilds producers' state where that takes reading.
+
+        A directory whose checkpoints are just being written has to wait: ask again when that task is done.
+        """
+        return [
+            self._truncation_task(directory)
+            for directory in self.directories
+            if directory.truncations and directory.failure is None and not directory.is_checkpointing
+        ]
+
+    def _truncation_task(self, directory: LogDirectory) -> DiskTask:
+        directory.is_checkpointing = True
+        now_ms = self._clock.wall_ms()
+        logs = directory.take_truncations()
+        parts = [(log, log.truncation(), log.producers_are_behind) for log in logs]
+        writes = directory.checkpoint_writes(high_watermarks=False)
+        rebuilt: dict[Log, ProducerState] = {}
+
+        def run() -> None:
+            for log, part, is_behind in parts:
+                part.run()
+                if is_behind:
+                    rebuilt[log] = log.producers_at_end(now_ms)
+            for path, content in writes:
+                replace_file(self._disk, path, content)
+
+        def finish(error: OSError | None) -> None:
+            directory.is_checkpointing = False
+            if error is not None:
+                directory.failed(error, "making a truncation durable")
+                return
+            for log, part, _ in parts:
+                if not part.finish() or log.is_offline:
+                    continue
+                if log.producers_are_behind and log in rebuilt:
+                    log.producers_rebuilt(rebuilt[log])
+                log.truncation_is_durable()
+
+        return SimpleTask(f"truncations in {directory.path}", run, finish)
+
     def flush_tasks(self) -> list[DiskTask]:
         """Flushes of the logs that rolled or have `flush.messages` unflushed records; cheap when there are none."""
         tasks: list[DiskTask] = []
@@ -423,7 +470,7 @@ class LogManager:
 
     def due_tasks(self, now_ms: int) -> list[DiskTask]:
         """Whatever is due at the monotonic time `now_ms`: flushes, retention, checkpoints, expiry, removal of files."""
-        tasks = self.flush_tasks()
+        tasks = [*self.truncation_tasks(), *self.flush_tasks()]
         self._collect_deletions(now_ms)
         while self._deletions and self._deletions[0][0] <= now_ms:
             _, _, directory, unlink = heapq.heappop(self._deletions)

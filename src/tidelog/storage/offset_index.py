@@ -255,6 +255,10 @@ class OffsetIndex(_SparseIndex):
         key, position = self._entry(slot, blocking=blocking)
         return IndexEntry(self.base_offset + key, position)
 
+    def last(self) -> IndexEntry:
+        """The newest entry; (base offset, 0) if there is none."""
+        return self.lookup(self.base_offset + RELATIVE_OFFSET_MAX)
+
     def truncate_to(self, offset: int) -> None:
         """Removes the entries of `offset` and later ones."""
         slot = self._floor_slot(offset - self.base_offset - 1, blocking=True) if offset > self.base_offset else -1
@@ -308,11 +312,14 @@ class TimeIndex(_SparseIndex):
     def truncate_to(self, offset: int) -> None:
         """Removes the entries of `offset` and later ones."""
         relative = offset - self.base_offset
-        _, values = self._all()
-        keep = 0
-        while keep < len(values) and values[keep] < relative:
-            keep += 1
-        self._keep(keep)
+        low, high = 0, self.count  # Entries before `low` are below `offset`, those from `high` on are not.
+        while low < high:
+            middle = (low + high) // 2
+            if self._entry(middle, blocking=True)[1] < relative:
+                low = middle + 1
+            else:
+                high = middle
+        self._keep(low)
 
     def entries(self) -> list[TimeEntry]:
         """All of them: for tools and tests."""

@@ -77,10 +77,11 @@ def discard_snapshot(folder: LogFolder, offset: int, delay_ms: int) -> None:
     folder.owner.delete_later(unlink, delay_ms)
 
 
-def remove_snapshots(folder: LogFolder) -> None:
-    """Removes all, at once."""
+def remove_snapshots(folder: LogFolder, *, above: int = -1) -> None:
+    """Removes those above an offset, at once."""
     for offset in snapshot_offsets(folder):
-        folder.disk.unlink(snapshot_path(folder, offset))
+        if offset > above:
+            folder.disk.unlink(snapshot_path(folder, offset))
 
 
 # Coming back.
@@ -153,6 +154,25 @@ def rebuild_producers(
     take_snapshot(folder, producers)
 
 
+def producers_at(
+    folder: LogFolder, segments: Sequence[Segment], *, log_start_offset: int, log_end_offset: int, now_ms: int
+) -> ProducerState:
+    """The state at the log's end, in any thread: no file is written or removed. OSError if the disk refuses."""
+    producers = ProducerState(folder.topic_partition)
+    producers.clear(log_start_offset)
+    producers.snapshot_offset = log_start_offset
+    for offset in reversed(snapshot_offsets(folder)):
+        if offset <= log_end_offset and _load(folder, producers, offset, now_ms):
+            break
+    for index, segment in enumerate(segments):
+        following = segments[index + 1].base_offset if index + 1 < len(segments) else log_end_offset
+        if following > producers.map_end_offset:
+            _scan(producers, segment, producers.map_end_offset)
+            producers.map_end_offset = following
+    producers.map_end_offset = log_end_offset
+    return producers
+
+
 def load_producers_before(
     folder: LogFolder,
     producers: ProducerState,
@@ -179,17 +199,22 @@ def load_snapshot(
     producers.clear(log_start_offset)
     producers.snapshot_offset = log_start_offset
     for offset in reversed(offsets):
-        path = snapshot_path(folder, offset)
-        if offset <= end:
-            try:
-                entries = decode_snapshot(folder.disk.read(path))
-            except CorruptFile as error:
-                logger.warning("snapshot_removed path=%s reason=%s", path, error)
-            else:
-                producers.load(entries, offset, now_ms, folder.environment.producer_expiration_ms)
-                producers.snapshot_offset = offset
-                return
-        folder.disk.unlink(path)
+        if offset <= end and _load(folder, producers, offset, now_ms):
+            return
+        folder.disk.unlink(snapshot_path(folder, offset))
+
+
+def _load(folder: LogFolder, producers: ProducerState, offset: int, now_ms: int) -> bool:
+    """The state of a snapshot; false when the file is damaged."""
+    path = snapshot_path(folder, offset)
+    try:
+        entries = decode_snapshot(folder.disk.read(path))
+    except CorruptFile as error:
+        logger.warning("snapshot_ignored path=%s reason=%s", path, error)
+        return False
+    producers.load(entries, offset, now_ms, folder.environment.producer_expiration_ms)
+    producers.snapshot_offset = offset
+    return True
 
 
 def _scan(producers: ProducerState, segment: Segment, start: int) -> None:

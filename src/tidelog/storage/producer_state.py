@@ -131,12 +131,21 @@ class ProducerUpdate:
     started: list[tuple[int, int]] = field(default_factory=list)
     """First offset and producer id of transactions that begin."""
     completed: list[CompletedTransaction] = field(default_factory=list)
+    last_marker_offset: int = -1
 
 
 class ProducerState:
     """The producers of one partition."""
 
-    __slots__ = ("_open", "_unreplicated", "entries", "map_end_offset", "snapshot_offset", "topic_partition")
+    __slots__ = (
+        "_open",
+        "_unreplicated",
+        "entries",
+        "last_marker_offset",
+        "map_end_offset",
+        "snapshot_offset",
+        "topic_partition",
+    )
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
@@ -146,6 +155,8 @@ class ProducerState:
         """The state is that of the log up to here."""
         self.snapshot_offset = 0
         """Offset of the newest snapshot file."""
+        self.last_marker_offset = -1
+        """No marker of a transaction lies above: such a batch changes a producer and leaves no trace in its batches."""
         self._open: dict[int, int] = {}
         """[first offset] -> producer id, of transactions that have not ended, in the order in which they began"""
         self._unreplicated: dict[int, CompletedTransaction] = {}
@@ -226,6 +237,7 @@ class ProducerState:
                 )
             )
         _set_epoch(entry, header.producer_epoch)
+        update.last_marker_offset = header.last_offset
         entry.transaction_first_offset = -1
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = timestamp
@@ -257,6 +269,7 @@ class ProducerState:
         """Takes over what `prepare` noted; gives each ended transaction with the last stable offset once it had
         ended."""
         self.entries.update(update.entries)
+        self.last_marker_offset = max(self.last_marker_offset, update.last_marker_offset)
         for first_offset, producer_id in update.started:
             self._open[first_offset] = producer_id
         ended: list[tuple[CompletedTransaction, int]] = []
@@ -309,8 +322,15 @@ class ProducerState:
     def is_empty(self) -> bool:
         return not self.entries and not self._open
 
+    def knows_nothing_from(self, offset: int) -> bool:
+        """Whether no batch at `offset` or later has had a part in the state: then it is the state as of `offset`."""
+        return self.last_marker_offset < offset and all(
+            not entry.batches or entry.batches[-1].last_offset < offset for entry in self.entries.values()
+        )
+
     def clear(self, offset: int) -> None:
         """As if the log began at `offset`."""
+        self.last_marker_offset = -1
         self.entries.clear()
         self._open.clear()
         self._unreplicated.clear()
@@ -322,6 +342,8 @@ class ProducerState:
         for entry in entries:
             if not is_expired(entry, now_ms, expiration_ms):
                 self.entries[entry.producer_id] = entry
+                if entry.coordinator_epoch >= 0:
+                    self.last_marker_offset = offset - 1  # At most: the snapshot does not say where.
                 if entry.transaction_first_offset >= 0:
                     self._open[entry.transaction_first_offset] = entry.producer_id
 

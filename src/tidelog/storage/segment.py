@@ -416,26 +416,28 @@ class Segment:
 
     # Changing what is there.
 
-    def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Removes `offset` and what follows; gives the bytes cut. The segment may be appended to again."""
+    def truncate_to(self, offset: int, now_ms: int) -> FoundBatch | None:
+        """Removes the batch that holds `offset` and what follows; gives the first batch removed, None if there is none.
+
+        The segment may be appended to again, and its indexes go on as if what was removed had never been there.
+        """
         found = self.find(offset)
         for index in (self.offset_index, self.time_index):
             index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
         self._preallocated = False
         self._is_unfinished = True
-        cut = 0
         if found is not None:
-            cut = self.size - found.position
             with self.log_file as file:
                 file.truncate(found.position)
             self.size = found.position
         if self.size == 0:
             self.created_ms = now_ms
             self.first_timestamp = None
-        self.bytes_since_index_entry = 0
-        self._forget_timestamp()
-        return cut
+        self.bytes_since_index_entry = self.size - self.offset_index.last().position
+        if self.size == 0 or not self._timestamp_known or self.max_timestamp_offset >= offset:
+            self._forget_timestamp()
+        return found
 
     def rebuild_indexes(self) -> None:
         """Writes both indexes anew from the log."""

@@ -266,12 +266,12 @@ def test_truncation_then_other_records(tmp_path: Path, offset: int) -> None:
 
 
 def test_truncation_keeps_whole_batches_only(tmp_path: Path) -> None:
-    """An offset inside a batch takes the whole batch."""
+    """An offset inside a batch takes the whole batch, and the log goes on where that began."""
     _, log = open_log(tmp_path, config=CONFIG)
     log.append(batch(b"a", b"b", b"c"), leader_epoch=0, now_ms=NOW_MS)
     log.truncate_to(1)
     assert log.size == 0
-    assert log.log_end_offset == 1
+    assert log.log_end_offset == 0
 
 
 def test_a_full_truncation_starts_elsewhere(tmp_path: Path) -> None:

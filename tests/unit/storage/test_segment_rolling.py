@@ -87,7 +87,7 @@ def test_an_index_without_room_for_an_entry_stops_nothing(tmp_path: Path) -> Non
 
 def test_offsets_that_do_not_fit_the_index_roll_the_segment(tmp_path: Path) -> None:
     """Relative offsets are 31 bits: a follower's log with a gap as compaction leaves it."""
-    _, log = open_log(tmp_path, config=LogConfig(index_interval_bytes=1))
+    _, log = open_log(tmp_path, config=LogConfig(index_interval_bytes=1, cleanup_policy=frozenset({"compact"})))
     for offset in (0, 2**31 - 1, 2**31):
         sent = batch(b"x")
         patch(sent, 0, base_offset=offset, leader_epoch=0)
