@@ -153,6 +153,14 @@ class ErrorCode(IntEnum):
         return self in RETRIABLE
 
 
+def error_code(value: int) -> ErrorCode:
+    """The code of a peer's answer; UNKNOWN_SERVER_ERROR for one that we don't know."""
+    try:
+        return ErrorCode(value)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,

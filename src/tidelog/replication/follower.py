@@ -178,6 +178,10 @@ class PartitionFollower:
             case _:
                 assert_never(event)
 
+    def begin_truncation(self) -> None:
+        """The log was cut, which a power cut may still undo: nothing is fetched before `Truncated`."""
+        self.phase = Phase.TRUNCATING
+
     # Answers.
 
     def _answered(self, answer: Answered) -> list[FollowerEffect]:

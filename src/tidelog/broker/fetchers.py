@@ -1,0 +1,418 @@
+"""Following: every partition that this broker follows, and the fetchers that copy them from their leaders.
+
+    LeaderAndIsr --> follow --> PartitionFollower --> LeaderFetcher of that leader --> Fetch, answers --> Log
+
+There is one fetcher for each leader broker, as with num.replica.fetchers=1, which is all there is: a fetcher is no
+thread here, and a second connection between the same two loops would carry nothing more.
+
+What a followership wants done is carried out here, where the log is; what goes over the wire is the fetcher's.
+Partitions don't wait for one another: one that rests, waits for a flush, or is being truncated is left out of the
+requests until it is ready.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from tidelog.broker.leader_fetcher import LeaderFetcher
+from tidelog.broker.shell import Purpose
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    ZERO_TOPIC_ID,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
+from tidelog.protocol import messages
+from tidelog.replication.events import Flushed, FlushPolicyChanged, HighWatermarkAdvanced
+from tidelog.replication.follower import PartitionFollower
+from tidelog.replication.follower_events import (
+    LeaderRange,
+    LogStartAdvanced,
+    NewBeginning,
+    RangeUnknown,
+    RangeWanted,
+    RecordsAppended,
+    RecordsRefused,
+    RecordsWanted,
+    Resting,
+    RestOver,
+    Stopped,
+    Truncated,
+    TruncationWanted,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.deferred import Deferred
+    from tidelog.broker.node import Node
+    from tidelog.broker.replica_manager import Replica
+    from tidelog.broker.shell import Timer
+    from tidelog.ports.disk import Bytes
+    from tidelog.replication.follower_events import FetchPosition, FollowerEffect, FollowerEvent
+
+logger: Final = logging.getLogger(__name__)
+
+LIST_OFFSETS_VERSION: Final = 8
+
+PartitionKey: TypeAlias = tuple[TopicId, int]
+"""A partition as requests name it."""
+
+
+class Followed:
+    """One partition while this broker follows it, in one leader epoch."""
+
+    __slots__ = ("complaint", "fetcher", "follower", "key", "replica", "rest", "told", "told_in")
+
+    def __init__(self, replica: Replica, follower: PartitionFollower, fetcher: LeaderFetcher) -> None:
+        self.replica = replica
+        self.follower = follower
+        self.fetcher = fetcher
+        self.key: PartitionKey = (replica.topic_id, replica.topic_partition.partition)
+        self.told: FetchPosition | None = None
+        """What the leader's fetch session has of it; None when nothing, or nothing that still holds."""
+        self.told_in = 0
+        """Number of the request that said so: answers to earlier ones are of no use any more."""
+        self.rest: Timer | None = None
+        self.complaint = ErrorCode.NONE
+        """What was logged last, so that it is not logged again at each attempt."""
+
+
+class Fetchers:
+    """All that this broker follows."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._by_leader: dict[BrokerId, LeaderFetcher] = {}
+        self._followed: dict[TopicPartition, Followed] = {}
+        self._awaiting_flush: dict[TopicPartition, Followed] = {}
+        self._awaiting_truncation: dict[TopicPartition, Followed] = {}
+        self._stopped = False
+        self.lossy_truncations = 0
+        """Truncations below the high watermark since the start: each one lost what was said to be committed."""
+
+    def __len__(self) -> int:
+        """Partitions that are followed."""
+        return len(self._followed)
+
+    def get(self, topic_partition: TopicPartition) -> Followed | None:
+        """How a partition is followed; None when it is not."""
+        return self._followed.get(topic_partition)
+
+    # What the controller orders.
+
+    def follow(self, replica: Replica, leader_id: BrokerId, leader_epoch: LeaderEpoch) -> None:
+        """Follows `leader_id` from now on; whatever an earlier leader still answers is dropped.
+
+        KafkaError KAFKA_STORAGE_ERROR when the log's directory has failed.
+        """
+        self.stop_following(replica.topic_partition)
+        if self._stopped or leader_id < 0:
+            return
+        if replica.topic_id == ZERO_TOPIC_ID:
+            logger.error("not followed: partition=%s reason=no topic id", replica.topic_partition)
+            return
+        log = replica.log
+        log.begin_following()
+        if replica.known_high_watermark < log.log_start_offset:
+            replica.known_high_watermark = log.log_start_offset
+        flush_first = log.config.flush_messages == 1
+        follower = PartitionFollower(
+            leader_id=leader_id,
+            leader_epoch=leader_epoch,
+            epochs=log.epochs,
+            log_start=log.log_start_offset,
+            log_end=log.log_end_offset,
+            flushed_end=log.flushed_offset,
+            high_watermark=Offset(min(replica.known_high_watermark, log.log_end_offset)),
+            flush_before_fetch=flush_first,
+            rest_ms_max=self._node.config.replica_fetch_backoff_ms,
+        )
+        fetcher = self._by_leader.get(leader_id)
+        if fetcher is None:
+            fetcher = self._by_leader[leader_id] = LeaderFetcher(self._node, leader_id, self.step)
+        followed = self._followed[replica.topic_partition] = Followed(replica, follower, fetcher)
+        if log.truncation_is_pending:
+            # An earlier followership has cut the log; nothing is appended before that is durable.
+            self._truncating(followed)
+        self._want_flush(followed)
+        fetcher.add(followed)
+
+    def stop_following(self, topic_partition: TopicPartition) -> None:
+        """The partition is led here, or taken away, or has no leader. Idempotent."""
+        followed = self._followed.pop(topic_partition, None)
+        if followed is None:
+            return
+        self._awaiting_flush.pop(topic_partition, None)
+        self._awaiting_truncation.pop(topic_partition, None)
+        self._leave(followed)
+
+    def _leave(self, followed: Followed) -> None:
+        if followed.rest is not None:
+            followed.rest.cancel()
+            followed.rest = None
+        fetcher = followed.fetcher
+        fetcher.remove(followed)
+        if fetcher.is_idle and self._by_leader.get(fetcher.leader_id) is fetcher:
+            del self._by_leader[fetcher.leader_id]
+            fetcher.stop()
+
+    def stop(self) -> None:
+        """Fetches no more."""
+        self._stopped = True
+        for fetcher in self._by_leader.values():
+            fetcher.stop()
+        for followed in self._followed.values():
+            if followed.rest is not None:
+                followed.rest.cancel()
+
+    # What happens around.
+
+    def config_changed(self, replica: Replica) -> None:
+        """The log's settings were replaced."""
+        followed = self._followed.get(replica.topic_partition)
+        if followed is not None:
+            self.step(followed, FlushPolicyChanged(replica.log.config.flush_messages == 1))
+            self._want_flush(followed)
+
+    def flushed(self) -> None:
+        """Some task of the disk has finished: tells those that waited for a flush or for a truncation."""
+        for followed in list(self._awaiting_flush.values()):
+            log = followed.replica.log
+            if log.flushed_offset > followed.follower.flushed_end or log.is_offline:
+                del self._awaiting_flush[followed.replica.topic_partition]
+                self.step(followed, Flushed(log.flushed_offset))
+                self._want_flush(followed)
+        for followed in list(self._awaiting_truncation.values()):
+            log = followed.replica.log
+            if not log.truncation_is_pending and not log.is_offline:
+                del self._awaiting_truncation[followed.replica.topic_partition]
+                self.step(followed, Truncated(log.log_end_offset, log.log_start_offset))
+
+    def directory_failed(self) -> None:
+        """A log directory went offline: its partitions are not fetched any more."""
+        for followed in list(self._followed.values()):
+            if followed.replica.log.is_offline:
+                self.stop_following(followed.replica.topic_partition)
+
+    # What a followership wants done.
+
+    def step(self, followed: Followed, event: FollowerEvent, records: Bytes | None = None) -> None:
+        """Hands an event to a followership and carries out what follows; `records` are those of an `Answered`."""
+        self._carry_out(followed, followed.follower.step(event), records)
+        followed.fetcher.look_at(followed)
+
+    def _carry_out(self, followed: Followed, effects: list[FollowerEffect], records: Bytes | None = None) -> None:
+        replica = followed.replica
+        for effect in effects:
+            match effect:
+                case RecordsWanted():
+                    assert records is not None
+                    self._append(followed, records)
+                case HighWatermarkAdvanced(offset):
+                    followed.complaint = ErrorCode.NONE
+                    replica.known_high_watermark = offset
+                    replica.log.update_high_watermark(offset)
+                    # Consumers of this rack may wait here (KIP-392).
+                    self._node.purgatory.check(replica)
+                case LogStartAdvanced(offset):
+                    self._advance_start(replica, offset)
+                case TruncationWanted(offset, committed):
+                    self._truncate(followed, offset, committed)
+                case NewBeginning(offset):
+                    self._begin_anew(followed, offset)
+                case RangeWanted():
+                    self._ask_for_range(followed)
+                case Resting(delay_ms, error):
+                    self._complain(followed, error)
+                    followed.rest = self._node.shell.after(delay_ms, self._rested, followed)
+                case Stopped(error):
+                    self._complain(followed, error)
+
+    def _append(self, followed: Followed, records: Bytes) -> None:
+        replica = followed.replica
+        log = replica.log
+        try:
+            info = log.append_as_follower(records, leader_epoch=followed.follower.leader_epoch)
+        except KafkaError as error:
+            if error.code is not followed.complaint:
+                logger.error(
+                    "records refused: partition=%s leader=%d offset=%d error=%s",
+                    replica.topic_partition,
+                    followed.follower.leader_id,
+                    log.log_end_offset,
+                    error,
+                )
+                followed.complaint = error.code
+            self._carry_out(followed, followed.follower.step(RecordsRefused(error.code)))
+            return
+        if info.records_count:
+            followed.complaint = ErrorCode.NONE
+        self._carry_out(followed, followed.follower.step(RecordsAppended(log.log_end_offset, log.log_start_offset)))
+        self._want_flush(followed)
+        if info.rolled or log.is_flush_due:
+            self._node.disk_work()
+
+    def _want_flush(self, followed: Followed) -> None:
+        """With flush.messages=1 what is not flushed is not reported to the leader: sees to it that it is flushed."""
+        follower = followed.follower
+        if follower.flush_before_fetch and follower.flushed_end < follower.log_end:
+            log = followed.replica.log
+            if log.flushed_offset > follower.flushed_end:
+                follower.step(Flushed(log.flushed_offset))
+            if follower.flushed_end < follower.log_end and not log.is_offline:
+                self._awaiting_flush[followed.replica.topic_partition] = followed
+                log.want_flush()
+                self._node.disk_work()
+
+    def _advance_start(self, replica: Replica, offset: Offset) -> None:
+        try:
+            replica.log.advance_start(offset)
+        except KafkaError as error:
+            logger.error("log start not advanced: partition=%s error=%s", replica.topic_partition, error)
+
+    def _rested(self, followed: Followed) -> None:
+        followed.rest = None
+        self.step(followed, RestOver())
+
+    def _complain(self, followed: Followed, error: ErrorCode) -> None:
+        """Says what keeps a partition from being followed, once."""
+        if error is followed.complaint:
+            return
+        followed.complaint = error
+        at_a_change_of_leaders = error in (
+            ErrorCode.FENCED_LEADER_EPOCH,
+            ErrorCode.UNKNOWN_LEADER_EPOCH,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.UNKNOWN_TOPIC_ID,
+        )
+        logger.log(
+            logging.INFO if at_a_change_of_leaders else logging.WARNING,
+            "not fetched for now: partition=%s leader=%d leader_epoch=%d offset=%d reason=%s",
+            followed.replica.topic_partition,
+            followed.follower.leader_id,
+            followed.follower.leader_epoch,
+            followed.follower.log_end,
+            error.name,
+        )
+
+    # Truncation.
+
+    def _truncate(self, followed: Followed, offset: Offset, committed: int) -> None:
+        replica = followed.replica
+        if committed:
+            self.lossy_truncations += 1
+            logger.error(
+                "truncation below the high watermark: partition=%s to=%d high_watermark=%d log_end=%d leader=%d "
+                "leader_epoch=%d: the leader does not have what was committed here, as after an unclean election or "
+                "when several brokers lost their power at once",
+                replica.topic_partition,
+                offset,
+                replica.known_high_watermark,
+                replica.log.log_end_offset,
+                followed.follower.leader_id,
+                followed.follower.leader_epoch,
+            )
+        else:
+            logger.info(
+                "truncated: partition=%s to=%d log_end=%d leader_epoch=%d",
+                replica.topic_partition,
+                offset,
+                replica.log.log_end_offset,
+                followed.follower.leader_epoch,
+            )
+        try:
+            replica.log.truncate_to(offset)
+        except KafkaError as error:
+            self._carry_out(followed, followed.follower.step(RecordsRefused(error.code)))
+            return
+        self._truncating(followed)
+
+    def _begin_anew(self, followed: Followed, offset: Offset) -> None:
+        replica = followed.replica
+        logger.warning(
+            "log begins anew: partition=%s at=%d, was %d to %d: the leader's log begins above it, or it was empty",
+            replica.topic_partition,
+            offset,
+            replica.log.log_start_offset,
+            replica.log.log_end_offset,
+        )
+        try:
+            replica.log.truncate_fully(offset)
+        except KafkaError as error:
+            self._carry_out(followed, followed.follower.step(RecordsRefused(error.code)))
+            return
+        self._truncating(followed)
+
+    def _truncating(self, followed: Followed) -> None:
+        """Waits until what was cut will not come back, whatever happens."""
+        replica = followed.replica
+        replica.known_high_watermark = replica.log.high_watermark
+        followed.follower.begin_truncation()
+        self._awaiting_truncation[replica.topic_partition] = followed
+        self._node.disk_work()
+
+    # What the leader has.
+
+    def _ask_for_range(self, followed: Followed) -> None:
+        """Two questions, since one names a partition only once; the answers come in the order asked."""
+        ends: list[Offset] = []
+
+        def answered(timestamp: int, settled: Deferred[Any]) -> None:
+            if self._followed.get(followed.replica.topic_partition) is not followed:
+                return
+            try:
+                ends.append(_offset_in(settled.result()))
+            except (OSError, KafkaError) as error:
+                code = error.code if isinstance(error, KafkaError) else ErrorCode.NETWORK_EXCEPTION
+                self.step(followed, RangeUnknown(code))
+                return
+            if timestamp == EARLIEST_TIMESTAMP:
+                ask(LATEST_TIMESTAMP)
+            else:
+                self.step(followed, LeaderRange(ends[0], ends[1]))
+
+        def ask(timestamp: int) -> None:
+            node, follower = self._node, followed.follower
+            request = _list_offsets(node.broker_id, followed.replica.topic_partition, follower.leader_epoch, timestamp)
+            timeout_ms = node.config.replica_socket_timeout_ms
+            answer = node.shell.ask(follower.leader_id, Purpose.FETCH, request, LIST_OFFSETS_VERSION, timeout_ms)
+            answer.on_complete(lambda settled: answered(timestamp, settled))
+
+        ask(EARLIEST_TIMESTAMP)
+
+
+def _list_offsets(
+    broker_id: BrokerId, topic_partition: TopicPartition, leader_epoch: LeaderEpoch, timestamp: int
+) -> messages.ListOffsetsRequest:
+    return messages.ListOffsetsRequest(
+        replica_id=broker_id,
+        topics=[
+            messages.ListOffsetsRequest.ListOffsetsTopic(
+                name=topic_partition.topic,
+                partitions=[
+                    messages.ListOffsetsRequest.ListOffsetsPartition(
+                        partition_index=topic_partition.partition,
+                        current_leader_epoch=leader_epoch,
+                        timestamp=timestamp,
+                    )
+                ],
+            )
+        ],
+    )
+
+
+def _offset_in(response: messages.ListOffsetsResponse) -> Offset:
+    """The only partition's offset; KafkaError where there is an error, or no partition."""
+    for topic in response.topics:
+        for partition in topic.partitions:
+            if partition.error_code:
+                raise KafkaError(ErrorCode(partition.error_code))
+            if partition.offset >= 0:
+                return Offset(partition.offset)
+    raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The leader's answer names no offset.")

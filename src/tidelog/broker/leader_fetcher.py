@@ -1,0 +1,331 @@
+"""Fetching from one leader broker: one connection, one fetch session, all partitions in one request.
+
+    partitions whose position changed -> FetchRequest -> the leader waits for news -> FetchResponse -> each partition's
+                     ^                                                                                      |
+                     +--------------------------------------------------------------------------------------+
+
+The session is incremental (KIP-227): a request names partitions that are new or whose position has changed, and those
+that are to be forgotten for a while; an answer names those with news. So a request costs what has changed, and an idle
+follower of thousands of partitions one empty request each replica.fetch.wait.max.ms.
+
+While a request waits at the leader, a second one may follow on the same connection when another partition has become
+ready: the leader then answers the first at once. Never more than two are under way, so that at most two answers of
+replica.fetch.response.max.bytes (and one batch, where it is larger) are in memory.
+
+An answer is taken in over several turns of the loop where it is large. What an answer says of a partition counts only
+if the request that it answers, or an earlier one, named the partition's present position.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+from tidelog.broker.shell import Purpose
+from tidelog.model.errors import ErrorCode, error_code
+from tidelog.model.identifiers import LeaderEpoch, Offset, TopicId
+from tidelog.protocol import messages
+from tidelog.replication.follower_events import Answered, EpochEnd
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidelog.broker.deferred import Deferred
+    from tidelog.broker.fetchers import Followed
+    from tidelog.broker.node import Node
+    from tidelog.broker.shell import Timer
+    from tidelog.model.identifiers import BrokerId
+    from tidelog.ports.disk import Bytes
+    from tidelog.replication.follower_events import FetchPosition, FollowerEvent
+
+logger: Final = logging.getLogger(__name__)
+
+FETCH_VERSION: Final = 17
+UNDER_WAY_MAX: Final = 2
+"""Requests without an answer: one that waits for news, and one that brings the leader news."""
+PARTITIONS_PER_TURN: Final = 64
+"""Partitions of an answer that are taken in before others have their turn."""
+BYTES_PER_TURN: Final = 1 << 20
+"""Bytes appended, likewise: about a millisecond."""
+FIRST_REST_MS: Final = 20
+"""After a failed request; each further one in a row is followed by a rest twice as long, up to
+replica.fetch.backoff.ms."""
+_NO_SESSION: Final = 0
+_INITIAL_EPOCH: Final = 0
+_EPOCH_MAX: Final = 0x7FFFFFFF
+_SESSION_LOST: Final = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+)
+
+PartitionKey: TypeAlias = tuple[TopicId, int]
+
+
+class LeaderFetcher:
+    """The way from one leader."""
+
+    def __init__(
+        self, node: Node, leader_id: BrokerId, step: Callable[[Followed, FollowerEvent, Bytes | None], None]
+    ) -> None:
+        """`step` hands an event to a partition, with the records of an `Answered`."""
+        self._node = node
+        self.leader_id = leader_id
+        self._step = step
+        self._partitions: dict[PartitionKey, Followed] = {}
+        self._changed: dict[PartitionKey, None] = {}
+        """Partitions to look at for the next request."""
+        self._in_session: dict[PartitionKey, None] = {}
+        """Partitions that the leader's session has."""
+        self._session_id = _NO_SESSION
+        self._epoch = _INITIAL_EPOCH
+        self._knows_session = False
+        """Whether an answer has said if there is a session."""
+        self._generation = 0
+        """Counts sessions: answers to requests of an earlier one mean nothing."""
+        self._request_number = 0
+        self._under_way = 0
+        self._answers: deque[tuple[int, FetchedPartition]] = deque()
+        """What is not taken in yet: number of the request, and a partition's data."""
+        self._failures = 0
+        self._rest: Timer | None = None
+        self._is_scheduled = False
+        self._is_stopped = False
+
+    # The partitions.
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is left to fetch."""
+        return not self._partitions
+
+    def add(self, followed: Followed) -> None:
+        """A partition to fetch, from its follower's position."""
+        self._partitions[followed.key] = followed
+        self._change(followed.key)
+
+    def remove(self, followed: Followed) -> None:
+        """Not to be fetched any more."""
+        if self._partitions.get(followed.key) is followed:
+            del self._partitions[followed.key]
+            self._change(followed.key)
+
+    def look_at(self, followed: Followed) -> None:
+        """Something happened to the partition: its position may be another."""
+        if followed.follower.position() != followed.told and self._partitions.get(followed.key) is followed:
+            self._change(followed.key)
+
+    def _change(self, key: PartitionKey) -> None:
+        self._changed[key] = None
+        self._schedule()
+
+    def stop(self) -> None:
+        """Asks no more; what is still answered is dropped."""
+        self._is_stopped = True
+        self._answers.clear()
+        if self._rest is not None:
+            self._rest.cancel()
+
+    # Requests.
+
+    def _schedule(self) -> None:
+        """Looks at what is to be asked in the next turn, when all that happened in this one is known."""
+        if not self._is_scheduled and not self._is_stopped:
+            self._is_scheduled = True
+            self._node.shell.soon(self._turn)
+
+    def _turn(self) -> None:
+        self._is_scheduled = False
+        if self._is_stopped:
+            return
+        if self._answers:
+            self._take_some()
+        if not self._answers and self._rest is None and self._under_way < (UNDER_WAY_MAX if self._knows_session else 1):
+            self._ask()
+
+    def _ask(self) -> None:
+        """Sends a request, unless one waits at the leader already and there is nothing to add to it."""
+        is_full = self._session_id == _NO_SESSION
+        named: list[tuple[Followed, FetchPosition]] = []
+        forgotten: list[PartitionKey] = []
+        for key in list(self._partitions) if is_full else list(self._changed):
+            followed = self._partitions.get(key)
+            position = None if followed is None else followed.follower.position()
+            if followed is not None and position is not None:
+                if is_full or position != followed.told or key not in self._in_session:
+                    named.append((followed, position))
+                else:
+                    del self._changed[key]
+            elif key in self._in_session:
+                forgotten.append(key)
+            else:
+                self._changed.pop(key, None)
+        if self._under_way and not any(followed.key in self._changed for followed, _ in named):
+            return
+        staying = len(named) if is_full else len(self._in_session) - len(forgotten)
+        if not named and staying <= 0:
+            return
+        self._request_number += 1
+        if is_full:
+            self._in_session.clear()
+        self._changed.clear()
+        for followed, position in named:
+            followed.told, followed.told_in = position, self._request_number
+            self._in_session[followed.key] = None
+        for key in forgotten:
+            del self._in_session[key]
+            left = self._partitions.get(key)
+            if left is not None:
+                left.told = None
+        self._send(self._request(named, forgotten))
+
+    def _request(
+        self, named: list[tuple[Followed, FetchPosition]], forgotten: list[PartitionKey]
+    ) -> messages.FetchRequest:
+        config = self._node.config
+        # The first answer of a session comes at once: no further request is possible before its id is known.
+        max_wait_ms = config.replica_fetch_wait_max_ms if self._knows_session else 0
+        request = messages.FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            session_id=self._session_id,
+            session_epoch=self._epoch,
+        )
+        request.replica_state.replica_id = self._node.broker_id
+        request.replica_state.replica_epoch = self._node.broker_epoch
+        topics: dict[TopicId, messages.FetchRequest.FetchTopic] = {}
+        for followed, position in named:
+            topic_id, index = followed.key
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = messages.FetchRequest.FetchTopic(topic_id=topic_id)
+                request.topics.append(topic)
+            topic.partitions.append(
+                messages.FetchRequest.FetchPartition(
+                    partition=index,
+                    current_leader_epoch=position.current_leader_epoch,
+                    fetch_offset=position.offset,
+                    last_fetched_epoch=position.last_fetched_epoch,
+                    log_start_offset=position.log_start_offset,
+                    partition_max_bytes=config.replica_fetch_max_bytes,
+                )
+            )
+        gone: dict[TopicId, messages.FetchRequest.ForgottenTopic] = {}
+        for topic_id, index in forgotten:
+            forgotten_topic = gone.get(topic_id)
+            if forgotten_topic is None:
+                forgotten_topic = gone[topic_id] = messages.FetchRequest.ForgottenTopic(topic_id=topic_id)
+                request.forgotten_topics_data.append(forgotten_topic)
+            forgotten_topic.partitions.append(index)
+        return request
+
+    def _send(self, request: messages.FetchRequest) -> None:
+        if self._session_id != _NO_SESSION:
+            self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
+        self._under_way += 1
+        number, generation = self._request_number, self._generation
+        timeout_ms = self._node.config.replica_socket_timeout_ms
+        answer = self._node.shell.ask(self.leader_id, Purpose.FETCH, request, FETCH_VERSION, timeout_ms)
+        answer.on_complete(lambda settled: self._answered(number, generation, settled))
+
+    # Answers.
+
+    def _answered(self, number: int, generation: int, settled: Deferred[Any]) -> None:
+        if self._is_stopped or generation != self._generation:
+            return
+        self._under_way -= 1
+        try:
+            response: messages.FetchResponse = settled.result()
+        except OSError as error:
+            self._failed(f"{type(error).__name__}: {error}")
+            return
+        code = error_code(response.error_code)
+        if code is not ErrorCode.NONE:
+            if code in _SESSION_LOST and not self._failures:
+                # At once; a leader that never has a session for us is asked at intervals.
+                logger.info("fetch session lost: leader=%d error=%s", self.leader_id, code.name)
+                self._failures = 1
+                self._start_over()
+                self._schedule()
+            else:
+                self._failed(code.name)
+            return
+        if self._failures:
+            logger.info("fetching again: leader=%d", self.leader_id)
+        self._failures = 0
+        self._knows_session = True
+        if self._session_id == _NO_SESSION and response.session_id != _NO_SESSION:
+            self._session_id, self._epoch = response.session_id, 1
+        for topic in response.responses:
+            topic_id = TopicId(topic.topic_id)
+            self._answers.extend((number, FetchedPartition(topic_id, data)) for data in topic.partitions)
+        self._schedule()
+
+    def _failed(self, reason: str) -> None:
+        """The connection broke, or the leader refuses us: starts over after a rest."""
+        if not self._failures:
+            logger.warning("fetching from leader=%d failed: %s; trying again", self.leader_id, reason)
+        delay_ms = min(self._node.config.replica_fetch_backoff_ms, FIRST_REST_MS << min(self._failures, 16))
+        self._failures += 1
+        self._start_over()
+        if self._rest is not None:
+            self._rest.cancel()
+        self._rest = self._node.shell.after(delay_ms, self._rested)
+
+    def _rested(self) -> None:
+        self._rest = None
+        self._schedule()
+
+    def _start_over(self) -> None:
+        """Forgets the session and whatever was asked in it; what has been answered is still taken in."""
+        self._generation += 1
+        self._session_id, self._epoch, self._knows_session = _NO_SESSION, _INITIAL_EPOCH, False
+        self._under_way = 0
+        self._in_session.clear()
+        self._changed = dict.fromkeys(self._partitions)
+
+    def _take_some(self) -> None:
+        """Takes in what fits into a turn; the rest comes in the next one."""
+        size = 0
+        answers = self._answers
+        for _ in range(min(PARTITIONS_PER_TURN, len(answers))):
+            number, fetched = answers.popleft()
+            size += self._take(number, fetched)
+            if size >= BYTES_PER_TURN or not answers:
+                break
+        if answers:
+            self._schedule()
+
+    def _take(self, number: int, fetched: FetchedPartition) -> int:
+        """Hands its part of an answer to a partition; gives the bytes of records."""
+        data = fetched.data
+        followed = self._partitions.get((fetched.topic_id, data.partition_index))
+        if (
+            followed is None
+            or followed.told is None
+            or followed.told_in > number
+            or followed.told != followed.follower.position()
+        ):
+            return 0
+        records = data.records
+        size = 0 if records is None else len(records)
+        diverging = None
+        if data.diverging_epoch.end_offset >= 0:
+            diverging = EpochEnd(LeaderEpoch(data.diverging_epoch.epoch), Offset(data.diverging_epoch.end_offset))
+        event = Answered(
+            error_code(data.error_code), Offset(data.high_watermark), Offset(data.log_start_offset), size, diverging
+        )
+        self._step(followed, event, cast("Bytes | None", records))
+        return size
+
+
+class FetchedPartition:
+    """A partition of an answer, with its topic."""
+
+    __slots__ = ("data", "topic_id")
+
+    def __init__(self, topic_id: TopicId, data: messages.FetchResponse.PartitionData) -> None:
+        self.topic_id = topic_id
+        self.data = data
