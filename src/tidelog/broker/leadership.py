@@ -207,13 +207,15 @@ class Leadership:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         isr = broker_ids(state.isr)
         if epoch == replica.leader_epoch:
-            if replica.leader is not None and partition_epoch > replica.partition_epoch:
+            # An ISR change; a follower goes on as it was.
+            if partition_epoch > replica.partition_epoch:
                 replicas.isr_committed(replica, IsrCommitted(isr, partition_epoch, broker_ids(state.replicas)))
             return ErrorCode.NONE
         if state.leader == self._node.broker_id:
             logger.info(
                 "leads: partition=%s leader_epoch=%d log_end=%d", topic_partition, epoch, replica.log.log_end_offset
             )
+            self._node.fetchers.stop_following(topic_partition)
             try:
                 replicas.lead(replica, epoch, partition_epoch, isr, broker_ids(state.replicas))
             except KafkaError as error:
@@ -221,9 +223,20 @@ class Leadership:
                 return error.code
             self._node.leads(replica)
         else:
-            logger.info("does not lead: partition=%s leader=%d leader_epoch=%d", topic_partition, state.leader, epoch)
-            replicas.resign(replica, BrokerId(state.leader), epoch, partition_epoch)
+            leader_id = BrokerId(state.leader)
+            logger.info(
+                "follows: partition=%s leader=%d leader_epoch=%d log_end=%d",
+                topic_partition,
+                leader_id,
+                epoch,
+                replica.log.log_end_offset,
+            )
+            replicas.resign(replica, leader_id, epoch, partition_epoch)
             self._node.resigned(topic_partition)
+            try:
+                self._node.fetchers.follow(replica, leader_id, epoch)
+            except KafkaError as error:
+                return error.code
         return ErrorCode.NONE
 
     # StopReplica.
@@ -250,6 +263,7 @@ class Leadership:
         if replica is not None and 0 <= leader_epoch < replica.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if replica is not None:
+            self._node.fetchers.stop_following(topic_partition)
             if not delete:
                 replicas.resign(replica, BrokerId(-1), replica.leader_epoch, replica.partition_epoch)
             else:

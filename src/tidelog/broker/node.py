@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.fetch_sessions import FetchSessions
+from tidelog.broker.fetchers import Fetchers
 from tidelog.broker.handlers import load_handlers
 from tidelog.broker.leadership import Leadership
 from tidelog.broker.metadata_cache import MetadataCache
@@ -129,6 +130,8 @@ class Node:
             lag_ms_max=config.replica_lag_time_max_ms,
         )
         """Every partition that this broker leads or follows; appends and reads go through it."""
+        self.fetchers = Fetchers(self)
+        """What this broker follows, and the way from its leaders."""
         self.leadership = Leadership(self)
         self.fetch_sessions = FetchSessions(random=random, slots_max=config.max_incremental_fetch_session_cache_slots)
         self._groups: Groups | None = None
@@ -203,6 +206,7 @@ class Node:
                 if replica.log.config != config:
                     self.logs.set_config(replica.topic_partition, config)
                     self.replicas.config_changed(replica)
+                    self.fetchers.config_changed(replica)
         self.disk_work()
 
     # Work for the disk.
@@ -219,6 +223,10 @@ class Node:
                 error = caught
             task.finish(error)
             self.replicas.flushed()
+            self.fetchers.flushed()
+            if self.logs.has_truncations:
+                # The checkpoint files may have been in use when that was asked for.
+                self.disk_work()
             done.complete(None)
 
         self.shell.in_pool(task.run).on_complete(finish)
@@ -233,7 +241,11 @@ class Node:
     def _flush(self) -> None:
         """Flushes all logs that ask for it, as one group; who asks meanwhile shares the next."""
         self._flush_scheduled = False
-        if self._stopped or self._flushing:
+        if self._stopped:
+            return
+        for truncation in self.logs.truncation_tasks():
+            self.run_disk_task(truncation)
+        if self._flushing:
             return
         tasks = self.logs.flush_tasks()
         self._flushing = len(tasks)
@@ -260,9 +272,11 @@ class Node:
         for replica in list(self.replicas):
             if replica.log.is_offline:
                 self.purgatory.check(replica)
+        self.fetchers.directory_failed()
 
     def stop(self) -> None:
         """Begins nothing more; what runs on I/O threads is finished by the runtime."""
         self._stopped = True
+        self.fetchers.stop()
         if self._disk_timer is not None:
             self._disk_timer.cancel()
