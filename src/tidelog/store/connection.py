@@ -275,6 +275,8 @@ class StoreConnection(asyncio.Protocol):
             case OpCode.GET_ALL_CHILDREN_NUMBER:
                 count = store.tree.descendants(reader.path())
                 return store.sync(), lambda _: _LENGTH.pack(count)
+            case OpCode.WHO_AM_I:
+                return store.sync(), lambda _: jute.identities([("ip", self.peer.rpartition(":")[0])])
             case OpCode.AUTH:
                 reader.int32()
                 if reader.string() != "digest":

@@ -309,6 +309,11 @@ def stat(value: Stat) -> bytes:
     return _STAT.pack(*value)
 
 
+def identities(known: Sequence[tuple[str, str]]) -> bytes:
+    """Schemes and users as whom a client is known, in the answer to WhoAmI."""
+    return _INT.pack(len(known)) + b"".join(string(scheme) + string(user) for scheme, user in known)
+
+
 def acl() -> bytes:
     """The list that every node has."""
     permissions, scheme, id = OPEN_ACL
@@ -369,9 +374,12 @@ OPCODES: Final[dict[type[Operation], OpCode]] = {
 }
 
 
-def read_multi_results(reader: Reader) -> list[OperationResult | int]:
-    """The results of a multi; or if it failed, an error code for each operation (`failed_operation`)."""
-    results: list[OperationResult | int] = []
+def read_multi_results(reader: Reader) -> list[OperationResult | str | int]:
+    """The results of a multi; or if it failed, an error code for each operation (`failed_operation`).
+
+    A path alone is what ZooKeeper's server tells of a node that was created in a multi, also by Create2.
+    """
+    results: list[OperationResult | str | int] = []
     while True:
         opcode, done = reader.int32(), reader.boolean()
         reader.int32()
@@ -380,6 +388,8 @@ def read_multi_results(reader: Reader) -> list[OperationResult | int]:
         match opcode:
             case -1:
                 results.append(reader.int32())
+            case OpCode.CREATE:
+                results.append(reader.path())
             case OpCode.CREATE2:
                 results.append(Created(reader.path(), reader.stat()))
             case OpCode.SET_DATA:
@@ -390,7 +400,7 @@ def read_multi_results(reader: Reader) -> list[OperationResult | int]:
                 raise MalformedRecord(f"a multi has no results of type {opcode}")
 
 
-def failed_operation(results: Sequence[OperationResult | int]) -> tuple[int, int] | None:
+def failed_operation(results: Sequence[OperationResult | str | int]) -> tuple[int, int] | None:
     """Index and error code of the operation that made a multi fail; None if it did not."""
     for index, result in enumerate(results):
         if isinstance(result, int) and result not in (0, RUNTIME_INCONSISTENCY):

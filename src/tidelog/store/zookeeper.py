@@ -7,7 +7,8 @@ kazoo keeps the connection: hosts, reconnecting, pings, the queue of requests. W
 - kazoo forgets watches when a connection breaks. Here they are set again as the first request of the next connection,
   with the last transaction seen, so that the server tells what was missed meanwhile.
 - kazoo begins a new session when one expired. Here that is the end: who lost its ephemeral nodes must know.
-- A multi may hold nodes without data, and tells the stat of those it creates.
+- A multi may hold nodes without data, and tells the stats of those it creates: where the server does not (ZooKeeper's),
+  all but their times, which are 0.
 
 Calls made while there is no connection wait for the next one, as long as the session may live. A request that was under
 way when the connection broke fails with ConnectionLoss: whether it was carried out, only reading tells.
@@ -34,7 +35,7 @@ from kazoo.protocol.states import KeeperState, WatchedEvent
 from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from tidelog.metadata.operations import ANY_VERSION, Operation
+from tidelog.metadata.operations import ANY_VERSION, Create, Operation
 from tidelog.store import errors, jute
 from tidelog.store.client import Created, EventType, OperationResult, SessionState, Stat, Watch, WatchEvent
 from tidelog.store.errors import ConnectionLoss, NodeExists, SessionExpired, StoreClosed, StoreError
@@ -159,7 +160,9 @@ class ZooKeeperStore:
 
     def multi(self, operations: Sequence[Operation]) -> Awaitable[Sequence[OperationResult]]:
         operations = list(operations)
-        return self._ask(_Multi(operations, self._root), partial(self._multi_results, operations), "")
+        # kazoo remembers the zxid of the answer that it is decoding: that of the multi's own transaction.
+        request = _Multi(operations, self._root, self._client)
+        return self._ask(request, partial(self._multi_results, operations), "")
 
     async def close(self) -> None:
         if self._state is SessionState.CLOSED:
@@ -210,19 +213,29 @@ class ZooKeeperStore:
         return Created(self._relative(found[0]), Stat._make(found[1]))
 
     def _multi_results(
-        self, operations: Sequence[Operation], results: Sequence[OperationResult | int]
+        self, operations: Sequence[Operation], found: tuple[int, list[OperationResult | str | int]]
     ) -> list[OperationResult]:
+        zxid, results = found
         failed = jute.failed_operation(results)
         if failed is not None:
             index, code = failed
-            raise _ERRORS.get(code, StoreError)(
-                operations[index].path, "" if code in _ERRORS else str(code), index=index
-            )
-        return [self._of_operation(result) for result in results]
+            raise _refused(code, operations[index].path, index)
+        return [self._of_operation(*each, zxid) for each in zip(operations, results, strict=True)]
 
-    def _of_operation(self, result: OperationResult | int) -> OperationResult:
-        assert not isinstance(result, int), "an error that is none"
-        return Created(self._relative(result.path), result.stat) if isinstance(result, Created) else result
+    def _of_operation(self, operation: Operation, result: OperationResult | str | int, zxid: int) -> OperationResult:
+        match result:
+            case int():
+                raise StoreError(operation.path, "the multi failed and did not")
+            case str():
+                assert isinstance(operation, Create)
+                owner = self._session_id if operation.ephemeral else 0
+                # Everything about a node just created is known, but for the server's clock.
+                return Created(
+                    self._relative(result), Stat(zxid, zxid, 0, 0, 0, 0, 0, owner, len(operation.data or b""), 0, zxid)
+                )
+            case Created(path, stat):
+                return Created(self._relative(path), stat)
+        return result
 
     def settle(self, outcome: _Outcome, value: Any, error: BaseException | None) -> None:
         """On the event loop: the outcome of a request."""
@@ -431,15 +444,17 @@ class _Multi:
 
     type = jute.OpCode.MULTI.value
 
-    def __init__(self, operations: Sequence[Operation], root: str) -> None:
+    def __init__(self, operations: Sequence[Operation], root: str, client: KazooClient) -> None:
         self._operations = operations
         self._root = root
+        self._client = client
 
     def serialize(self) -> bytes:
         return jute.multi(self._operations, self._root)
 
-    def deserialize(self, data: bytes, position: int) -> list[OperationResult | int]:
-        return jute.read_multi_results(jute.Reader(data, position))
+    def deserialize(self, data: bytes, position: int) -> tuple[int, list[OperationResult | str | int]]:
+        """The transaction's zxid, and what it did."""
+        return self._client.last_zxid, jute.read_multi_results(jute.Reader(data, position))
 
 
 def _refused(code: int, path: str, index: int | None = None) -> StoreError:

@@ -1,0 +1,159 @@
+"""The client for ZooKeeper, against the embedded store's server; `make conformance` tries the contract on ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+from tests.unit.store.serving import Served, run, until
+from tests.unit.store.zookeeper_contract import CHECKS, Contract, session
+
+from tidelog.store.client import SessionState
+from tidelog.store.errors import ConnectionLoss, SessionExpired
+from tidelog.store.zookeeper import ZooKeeperStore
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with Served() as served:
+        yield served
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_contract(check: Contract, served: Served) -> None:
+    """The promises of `zookeeper_contract`, each with its own words."""
+    run(lambda: _checked(check, served))
+
+
+async def _checked(check: Contract, served: Served) -> None:
+    await check(served.hosts)
+
+
+def test_nobody_there() -> None:
+    """A server that is not there is a ConnectionLoss that says what to look at, within the time given."""
+
+    async def scenario() -> None:
+        begin = time.monotonic()
+        with pytest.raises(ConnectionLoss, match=r"no metadata store answers at 127\.0\.0\.1:1/kafka within 300 ms"):
+            await ZooKeeperStore.connect("127.0.0.1:1/kafka", session_timeout_ms=4000, connection_timeout_ms=300)
+        assert time.monotonic() - begin < 5
+
+    run(scenario)
+
+
+def test_a_server_that_starts_anew_keeps_sessions(served: Served) -> None:
+    """A restarted server knows the session and its nodes; what is asked meanwhile is answered afterwards."""
+
+    async def scenario() -> None:
+        async with session(served.hosts) as store:
+            states: list[SessionState] = []
+            store.add_listener(states.append)
+            await store.create("/e", b"1", ephemeral=True)
+            await asyncio.to_thread(served.stop)
+            await until(lambda: states)
+            waiting = store.get("/e")
+            await asyncio.to_thread(served.start)
+            data, stat = await waiting
+            assert (data, stat.ephemeral_owner) == (b"1", store.session_id)
+            assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]
+
+    run(scenario)
+
+
+def test_a_session_ended_for_its_owner(served: Served) -> None:
+    """`end_sessions_of` ends the session that owns a node, at once; the owner, if it lives, is told."""
+
+    async def scenario() -> None:
+        async with session(served.hosts) as store:
+            states: list[SessionState] = []
+            store.add_listener(states.append)
+            await store.create("/e", b"1", ephemeral=True)
+            await store.create("/p", b"1")
+            path = f"{store._root}/e"
+            await asyncio.to_thread(served.call, lambda embedded: embedded.end_sessions_of(f"{store._root}/p"))
+            await asyncio.to_thread(served.call, lambda embedded: embedded.end_sessions_of(f"{store._root}/none"))
+            assert (await store.get("/e"))[0] == b"1"
+            await asyncio.to_thread(served.call, lambda embedded: embedded.end_sessions_of(path))
+            await until(lambda: SessionState.EXPIRED in states)
+            with pytest.raises(SessionExpired):
+                await store.get("/p")
+        async with session(served.hosts, store._root) as other:
+            assert await other.exists("/e") is None
+            assert await other.exists("/p") is not None
+
+    run(scenario)
+
+
+def test_an_older_store_ends_sessions() -> None:
+    """A client that has seen more than the store knows loses its session: nothing it believes need be true."""
+
+    async def scenario() -> None:
+        with Served() as served:
+            async with session(served.hosts) as store:
+                await store.create("/a", b"1")
+                port = served.port
+                await asyncio.to_thread(served.stop)
+                with Served() as older:
+                    older.stop()
+                    older.port = port
+                    older.start()
+                    with pytest.raises(SessionExpired):
+                        await store.get("/a")
+
+    run(scenario)
+
+
+def test_calls_never_wait(served: Served) -> None:
+    """Thousands of calls without a connection return at once, and are answered when there is one."""
+
+    async def scenario() -> None:
+        async with session(served.hosts) as store:
+            states: list[SessionState] = []
+            store.add_listener(states.append)
+            await store.create("/a", b"1")
+            await asyncio.to_thread(served.stop)
+            await until(lambda: states)
+            begin = time.monotonic()
+            calls = [store.get("/a") for _ in range(5000)]
+            assert time.monotonic() - begin < 2
+            await asyncio.to_thread(served.start)
+            assert [(await call)[0] for call in calls] == [b"1"] * 5000
+
+    run(scenario)
+
+
+def test_a_loop_that_hangs_loses_its_session(served: Served) -> None:
+    """The session outlives pauses of the loop, but not one of a whole session timeout, though pings go on elsewhere."""
+
+    async def scenario() -> None:
+        async with session(served.hosts) as other:
+            store = await ZooKeeperStore.connect(
+                served.hosts + other._root, session_timeout_ms=1000, connection_timeout_ms=5000
+            )
+            await store.create("/e", ephemeral=True)
+            time.sleep(0.6)  # noqa: ASYNC251  (a loop that hangs is what is tried)
+            assert await store.exists("/e") is not None
+            assert store.state is SessionState.CONNECTED
+            time.sleep(1.8)  # noqa: ASYNC251
+            with pytest.raises((SessionExpired, ConnectionLoss)):
+                await store.get("/e")
+            await until(lambda: store.state is SessionState.EXPIRED)
+            # Ended, not expired: the server was told.
+            assert await other.exists("/e") is None
+            await store.close()
+
+    run(scenario)
+
+
+def test_agreed_timeout(served: Served) -> None:
+    """The server has bounds for session timeouts; the client says what was agreed."""
+
+    async def scenario() -> None:
+        for asked, agreed in [(10, 500), (6000, 6000), (3_600_000, 300_000)]:
+            store = await ZooKeeperStore.connect(served.hosts, session_timeout_ms=asked, connection_timeout_ms=5000)
+            assert store.session_timeout_ms == agreed
+            await store.close()
+
+    run(scenario)
