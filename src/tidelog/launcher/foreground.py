@@ -24,6 +24,10 @@ logger: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+ORPHAN_S_MAX: Final = 30.0
+"""Seconds that a process has to stop cleanly after its parent's end; its next start recovers what it did not finish."""
+
+
 class Stop:
     """That the process is to stop, and why."""
 
@@ -87,6 +91,8 @@ def run(main: Callable[[Stop], Awaitable[None]], *, parent_pipe: int | None = No
 def _parent_gone(loop: asyncio.AbstractEventLoop, parent_pipe: int, stop: Stop) -> None:
     loop.remove_reader(parent_pipe)
     stop.ask(whole_cluster=True)
+    # Nobody is left who would kill a process that does not find its end.
+    loop.call_later(ORPHAN_S_MAX, os._exit, 1)
 
 
 async def first_failure(*watched: Coroutine[Any, Any, str]) -> str:

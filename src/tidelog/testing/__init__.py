@@ -1,10 +1,30 @@
-"""A real broker for tests: `with Cluster() as c: c.bootstrap`.
+"""A real cluster for tests: `with Cluster() as c: c.bootstrap`.
 
-`Cluster` runs it in a thread of this process, with a temporary folder and a free port, ready within a few hundredths of
-a second. `ProcessBroker` runs it as a process of its own, which can be killed and started again.
+`Cluster` runs brokers in a thread of this process, with a temporary folder and free ports, ready within a few
+hundredths of a second; `Cluster(brokers=3, processes=True)` gives each broker a process, which can be killed, paused
+and started again. `ProcessBroker` is one broker with its store in a process. `tidelog.testing.plugin` has fixtures for
+pytest.
 """
 
-from tidelog.testing.cluster import Cluster
-from tidelog.testing.process import ProcessBroker
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidelog.testing.cluster import Cluster as Cluster
+    from tidelog.testing.process import ProcessBroker as ProcessBroker
 
 __all__ = ["Cluster", "ProcessBroker"]
+
+
+def __getattr__(name: str) -> Any:
+    # When somebody asks: pytest imports this package for its plugin, also in runs that need no broker.
+    if name == "Cluster":
+        from tidelog.testing.cluster import Cluster
+
+        return Cluster
+    if name == "ProcessBroker":
+        from tidelog.testing.process import ProcessBroker
+
+        return ProcessBroker
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
