@@ -18,7 +18,7 @@ U = TypeVar("U")
 class Deferred(Generic[T]):
     """A value of type `T`, or an exception, now or later; completed once."""
 
-    __slots__ = ("_callbacks", "_error", "_value", "done", "on_abandoned")
+    __slots__ = ("_callbacks", "_error", "_value", "done", "on_abandoned", "on_hurried")
 
     def __init__(self) -> None:
         self.done = False
@@ -27,6 +27,9 @@ class Deferred(Generic[T]):
         self._callbacks: list[Callable[[Deferred[T]], object]] = []
         self.on_abandoned: Callable[[], object] | None = None
         """Called when nobody wants the value any more (the client is gone), so that waiting can end early."""
+        self.on_hurried: Callable[[], object] | None = None
+        """Called when whoever waits for the value has something newer to ask: it may be completed now with what there
+        is. None where that makes no sense."""
 
     @staticmethod
     def of(value: U) -> Deferred[U]:
@@ -55,6 +58,11 @@ class Deferred(Generic[T]):
         """Says that the value is not wanted any more; completing it stays allowed and has no effect on anybody."""
         if not self.done and self.on_abandoned is not None:
             self.on_abandoned()
+
+    def hurry(self) -> None:
+        """Asks for the value now, such as it is; it may come during the call, or as if nothing had been said."""
+        if not self.done and self.on_hurried is not None:
+            self.on_hurried()
 
     def on_complete(self, callback: Callable[[Deferred[T]], object]) -> None:
         """Calls `callback(self)` when there is a result, at once if there is one; ask `result()` in it."""

@@ -140,6 +140,7 @@ class Dispatcher:
             return self._encode(handler, context, response)
         answer: Deferred[Answer] = Deferred()
         answer.on_abandoned = response.abandon
+        answer.on_hurried = response.hurry if response.on_hurried is not None else None
 
         def encode(settled: Deferred[Any]) -> None:
             # Whatever goes wrong here is this connection's affair, not that of whoever completed the response.

@@ -20,10 +20,12 @@ from tidelog.broker.deferred import Deferred
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.fetchers import Fetchers
 from tidelog.broker.handlers import load_handlers
+from tidelog.broker.isr import IsrUpdates
 from tidelog.broker.leadership import Leadership
 from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.broker.purgatory import Purgatory
 from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.broker.replica_sessions import ReplicaSessions
 from tidelog.broker.topic_settings import log_config
 from tidelog.metadata.image import CLUSTER_DEFAULT, ConfigChanged, ConfigResource, ConfigResourceType
 from tidelog.model.identifiers import BrokerEpoch
@@ -121,19 +123,26 @@ class Node:
         """The cluster as UpdateMetadata told it: `metadata.image` is a ClusterImage; never the controller's own."""
         self.purgatory = Purgatory(shell)
         """Operations that wait: long polls, produce requests that wait for the high watermark."""
+        self.isr_updates = IsrUpdates(self)
+        """What the leaders here want of the controller: changes of their ISRs."""
         self.replicas = ReplicaManager(
             broker_id=broker_id,
             clock=clock,
             purgatory=self.purgatory,
+            shell=shell,
             on_disk_work=self.disk_work,
             is_live=self._is_live,
             lag_ms_max=config.replica_lag_time_max_ms,
+            on_proposal=self.isr_updates.propose,
+            on_followers=self.isr_updates.watch,
         )
         """Every partition that this broker leads or follows; appends and reads go through it."""
         self.fetchers = Fetchers(self)
         """What this broker follows, and the way from its leaders."""
         self.leadership = Leadership(self)
         self.fetch_sessions = FetchSessions(random=random, slots_max=config.max_incremental_fetch_session_cache_slots)
+        self.replica_sessions = ReplicaSessions(random=random, is_live=self._is_live)
+        """What followers of this broker's partitions fetch."""
         self._groups: Groups | None = None
         self._producer_ids: ProducerIds | None = None
         self._disk_timer: Timer | None = None
@@ -264,6 +273,7 @@ class Node:
         now_ms = self.clock.monotonic_ms()
         for task in self.logs.due_tasks(now_ms):
             self.run_disk_task(task)
+        self.replicas.look_at_starts()
         delay_ms = max(self.logs.next_due_ms() - self.clock.monotonic_ms(), DISK_TICK_MS_MIN)
         self._disk_timer = self.shell.after(delay_ms, self.tick)
 
@@ -271,12 +281,13 @@ class Node:
         """A log directory went offline: whoever waits for its partitions is answered."""
         for replica in list(self.replicas):
             if replica.log.is_offline:
-                self.purgatory.check(replica)
+                self.replicas.disturbed(replica)
         self.fetchers.directory_failed()
 
     def stop(self) -> None:
         """Begins nothing more; what runs on I/O threads is finished by the runtime."""
         self._stopped = True
         self.fetchers.stop()
+        self.isr_updates.stop()
         if self._disk_timer is not None:
             self._disk_timer.cancel()

@@ -8,8 +8,10 @@ Leadership comes from the controller only, by LeaderAndIsr and StopReplica (`lea
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.broker.acks import ACKS_ALL, AckQueue
 from tidelog.broker.deferred import Deferred
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import (
@@ -29,9 +31,15 @@ from tidelog.replication.events import (
     Flushed,
     FlushPolicyChanged,
     FlushWanted,
+    FollowerFetched,
+    FollowerLeft,
     HighWatermarkAdvanced,
     IsrCommitted,
+    IsrProposed,
+    LagCheckDue,
     MinIsrChanged,
+    ProposalCommitted,
+    ProposalRefused,
 )
 from tidelog.replication.leader import PartitionLeader
 from tidelog.storage.producer_state import AppendOrigin
@@ -39,12 +47,15 @@ from tidelog.storage.producer_state import AppendOrigin
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from tidelog.broker.acks import Wait
     from tidelog.broker.purgatory import Purgatory
+    from tidelog.broker.replica_sessions import FollowedPartition
+    from tidelog.broker.shell import Shell, Timer
     from tidelog.ports.clock import Clock
     from tidelog.ports.disk import Bytes
     from tidelog.storage.log import AppendInfo, Log
 
-ACKS_ALL: Final = -1
+logger: Final = logging.getLogger(__name__)
 
 
 class Replica:
@@ -60,6 +71,8 @@ class Replica:
         "partition_epoch",
         "removed",
         "topic_partition",
+        "waits",
+        "watchers",
     )
 
     def __init__(self, log: Log) -> None:
@@ -76,6 +89,10 @@ class Replica:
         """Whether the controller took the partition away; who still waits for it gets an error."""
         self.answers: dict[int, Any] | None = None
         """What Produce's fast path keeps, by version; None while there is nothing: most replicas are idle."""
+        self.waits: AckQueue | None = None
+        """Appends that wait to be acknowledged; None before the first."""
+        self.watchers: list[FollowedPartition] = []
+        """Followers' fetch sessions that are to hear of changes."""
 
     @property
     def high_watermark(self) -> Offset:
@@ -101,14 +118,21 @@ class ReplicaManager:
         broker_id: BrokerId,
         clock: Clock,
         purgatory: Purgatory,
+        shell: Shell,
         on_disk_work: Callable[[], None],
-        is_live: Callable[[BrokerId], bool] = lambda _: True,
-        lag_ms_max: int = 30_000,
+        is_live: Callable[[BrokerId], bool],
+        lag_ms_max: int,
+        on_proposal: Callable[[Replica, IsrProposed], None],
+        on_followers: Callable[[], None],
     ) -> None:
         """`on_disk_work` is called when logs have something to flush; `is_live`: whether a broker is, as far as known.
 
-        `lag_ms_max`: replica.lag.time.max.ms.
+        `lag_ms_max`: replica.lag.time.max.ms. `on_proposal` brings a leader's proposal to the controller;
+        `on_followers` is called when a partition that has followers is led, so that `check_lag` is from time to time.
         """
+        self._shell = shell
+        self._on_proposal = on_proposal
+        self._on_followers = on_followers
         self.broker_id = broker_id
         self._is_live = is_live
         self._lag_ms_max = lag_ms_max
@@ -179,7 +203,7 @@ class ReplicaManager:
             by_id.pop(topic_partition[1], None)
             if not by_id:
                 del self.by_wire_name[replica.topic_id]
-        self._purgatory.check(replica)
+        self.disturbed(replica)
         return replica
 
     # Leadership.
@@ -215,7 +239,9 @@ class ReplicaManager:
             now_ms=now_ms,
         )
         self._carry_out(replica, leader.begin(now_ms))
-        self._purgatory.check(replica)
+        if leader.followers:
+            self._on_followers()
+        self.disturbed(replica)
 
     def resign(
         self, replica: Replica, leader_id: BrokerId, leader_epoch: LeaderEpoch, partition_epoch: PartitionEpoch
@@ -226,14 +252,93 @@ class ReplicaManager:
         replica.leader_id = leader_id
         replica.leader_epoch = leader_epoch
         replica.partition_epoch = partition_epoch
+        self.disturbed(replica)
+
+    def disturbed(self, replica: Replica) -> None:
+        """Its leadership, its directory or its settings are not what they were: whoever waits for it looks again."""
         self._purgatory.check(replica)
+        if replica.waits is not None:
+            replica.waits.look_at_all()
+        for watcher in replica.watchers:
+            watcher.mark(urgent=True)
 
     def isr_committed(self, replica: Replica, event: IsrCommitted) -> None:
         """The ISR changed within a leadership."""
         replica.partition_epoch = event.partition_epoch
         if replica.leader is not None:
-            self._carry_out(replica, replica.leader.step(self._clock.monotonic_ms(), event))
-            self._purgatory.check(replica)
+            self._isr_step(replica, replica.leader, event)
+
+    def proposal_answered(self, replica: Replica, event: ProposalCommitted | ProposalRefused) -> None:
+        """The controller's answer to what a leader proposed."""
+        if replica.leader is not None:
+            self._isr_step(replica, replica.leader, event)
+
+    def _isr_step(
+        self, replica: Replica, leader: PartitionLeader, event: IsrCommitted | ProposalCommitted | ProposalRefused
+    ) -> None:
+        before = leader.isr
+        effects = leader.step(self._clock.monotonic_ms(), event)
+        replica.partition_epoch = leader.partition_epoch
+        if leader.isr != before:
+            logger.info(
+                "isr: partition=%s isr=%s before=%s leader_epoch=%d partition_epoch=%d high_watermark=%d log_end=%d",
+                replica.topic_partition,
+                list(leader.isr),
+                list(before),
+                leader.leader_epoch,
+                leader.partition_epoch,
+                leader.high_watermark,
+                leader.log_end,
+            )
+        self._carry_out(replica, effects)
+        self._purgatory.check(replica)
+        for watcher in replica.watchers:
+            watcher.look_again()
+
+    def check_lag(self) -> None:
+        """Half of replica.lag.time.max.ms has passed: who lags is proposed to leave the ISR."""
+        now_ms = self._clock.monotonic_ms()
+        for replica in list(self):
+            leader = replica.leader
+            if leader is not None and leader.followers:
+                self._carry_out(replica, leader.step(now_ms, LagCheckDue()))
+
+    # Followers.
+
+    def follower_fetched(self, replica: Replica, event: FollowerFetched, now_ms: int) -> None:
+        """A follower's fetch of a partition led here was read. `now_ms`: when it came."""
+        leader = replica.leader
+        if leader is not None:
+            effects = leader.step(now_ms, event)
+            if effects:
+                self._carry_out(replica, effects)
+
+    def unfollowed(self, partition: FollowedPartition) -> None:
+        """A follower's session does not have the partition any more."""
+        replica = partition.replica
+        partition.unwatch()
+        if replica is not None and replica.leader is not None:
+            session = partition.session
+            replica.leader.step(self._clock.monotonic_ms(), FollowerLeft(session.follower, session.fetch_times))
+
+    def low_watermark(self, replica: Replica) -> Offset:
+        """The first offset that this leader and all its live followers have left: what DeleteRecords waits for."""
+        own = replica.log.log_start_offset
+        others = None if replica.leader is None else replica.leader.low_watermark
+        return own if others is None else min(own, others)
+
+    def start_advanced(self, replica: Replica) -> None:
+        """The log of a partition begins later than before: its followers are to know."""
+        for watcher in replica.watchers:
+            watcher.mark(urgent=False)
+
+    def look_at_starts(self) -> None:
+        """Retention may have moved the first offsets of logs."""
+        for replica in self:
+            start = replica.log.log_start_offset
+            for watcher in replica.watchers:
+                if 0 <= watcher.log_start_offset < start:
+                    watcher.mark(urgent=False)
 
     # Records.
 
@@ -260,6 +365,8 @@ class ReplicaManager:
             effects = leader.step(self._clock.monotonic_ms(), Appended(Offset(log.log_end_offset)))
             if effects:
                 self._carry_out(replica, effects)
+            if replica.watchers and not leader.flush_before_acknowledge:
+                self._wake_followers(replica)
             if info.rolled or log.log_end_offset - log.flushed_offset >= log.config.flush_messages:
                 self._on_disk_work()
         return info
@@ -289,9 +396,16 @@ class ReplicaManager:
         if self.acknowledged(replica, info.last_offset, ACKS_ALL):
             outcome.complete(info)
         else:
-            waiting = _CommitWait(self, replica, info, outcome)
-            self._purgatory.wait(waiting, (replica,), timeout_ms)
+            wait = _CommitWait(self, replica, info, outcome)
+            self.wait(replica, wait, ACKS_ALL)
+            wait.timer = self._shell.after(timeout_ms, wait.expire)
         return outcome
+
+    def wait(self, replica: Replica, wait: Wait, required_acks: int) -> None:
+        """An append that `acknowledged` denies: `wait` is asked to look again when that may have changed."""
+        if replica.waits is None:
+            replica.waits = AckQueue()
+        replica.waits.add(wait, required_acks)
 
     def config_changed(self, replica: Replica) -> None:
         """The log's settings were replaced."""
@@ -302,7 +416,7 @@ class ReplicaManager:
             self._carry_out(replica, leader.step(now_ms, FlushPolicyChanged(config.flush_messages == 1)))
             self._carry_out(replica, leader.step(now_ms, MinIsrChanged(config.min_insync_replicas)))
             # A produce that waited for a flush may not have to any more.
-            self._purgatory.check(replica)
+            self.disturbed(replica)
 
     # Effects.
 
@@ -310,10 +424,32 @@ class ReplicaManager:
         for effect in effects:
             if type(effect) is HighWatermarkAdvanced:
                 replica.log.update_high_watermark(effect.offset)
+                if replica.waits is not None:
+                    replica.waits.committed(effect.offset)
                 self._purgatory.check(replica)
+                for watcher in replica.watchers:
+                    watcher.mark(urgent=False)
             elif type(effect) is FlushWanted:
                 self._awaiting_flush[replica] = None
                 self._on_disk_work()
+            elif type(effect) is IsrProposed:
+                logger.info(
+                    "isr proposed: partition=%s isr=%s before=%s high_watermark=%d log_end=%d",
+                    replica.topic_partition,
+                    [member.broker_id for member in effect.isr],
+                    None if replica.leader is None else list(replica.leader.isr),
+                    replica.high_watermark,
+                    replica.log.log_end_offset,
+                )
+                self._on_proposal(replica, effect)
+            else:
+                # A follower's log begins later: whoever deletes records may have waited for that.
+                self._purgatory.check(replica)
+
+    @staticmethod
+    def _wake_followers(replica: Replica) -> None:
+        for watcher in replica.watchers:
+            watcher.mark(urgent=True)
 
     def flushed(self) -> None:
         """Some flush has finished: tells the leaders that waited for one how far their logs are durable."""
@@ -321,18 +457,20 @@ class ReplicaManager:
             leader = replica.leader
             if leader is None or replica.log.is_offline:
                 del self._awaiting_flush[replica]
-                self._purgatory.check(replica)
+                self.disturbed(replica)
             elif replica.log.flushed_offset > leader.flushed_end:
                 del self._awaiting_flush[replica]
                 event = Flushed(Offset(replica.log.flushed_offset))
                 self._carry_out(replica, leader.step(self._clock.monotonic_ms(), event))
-                self._purgatory.check(replica)
+                if replica.waits is not None:
+                    replica.waits.flushed(leader.flushed_end)
+                self._wake_followers(replica)
 
 
 class _CommitWait:
     """A coordinator's append that waits for the high watermark."""
 
-    __slots__ = ("_info", "_manager", "_outcome", "_replica")
+    __slots__ = ("_info", "_manager", "_outcome", "_replica", "last_offset", "timer")
 
     def __init__(
         self, manager: ReplicaManager, replica: Replica, info: AppendInfo, outcome: Deferred[AppendInfo]
@@ -341,19 +479,53 @@ class _CommitWait:
         self._replica = replica
         self._info = info
         self._outcome = outcome
+        self.last_offset = info.last_offset
+        self.timer: Timer | None = None
 
-    def try_complete(self) -> bool:
+    def look(self) -> bool:
         replica = self._replica
         if replica.leader is None:
-            self._outcome.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
-            return True
-        if self._manager.acknowledged(replica, self._info.last_offset, ACKS_ALL):
-            self._outcome.complete(self._info)
-            return True
-        return False
+            self._settle(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        elif self._manager.acknowledged(replica, self._info.last_offset, ACKS_ALL):
+            self._settle(None)
+        else:
+            return False
+        return True
 
     def expire(self) -> None:
-        self._outcome.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+        if self._replica.waits is not None:
+            self._replica.waits.remove(self)
+        self._settle(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+
+    def _settle(self, error: KafkaError | None) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        if error is not None:
+            self._outcome.fail(error)
+        else:
+            self._outcome.complete(self._info)
+
+
+def diverging_epoch(log: Log, fetch_offset: int, last_fetched_epoch: int) -> tuple[LeaderEpoch, Offset] | None:
+    """Where the log of whoever fetches and `log` part: the largest common epoch and its end here; None: nowhere.
+
+    He names the epoch of the last record that he has before `fetch_offset` (KIP-595). KafkaError OFFSET_OUT_OF_RANGE
+    when that cannot be told, or the offset lies before the log.
+    """
+    epoch, end_offset = log.end_offset_for_epoch(last_fetched_epoch)
+    if epoch < 0 or end_offset < 0:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"Nothing is known of epoch {last_fetched_epoch} of {log.topic_partition}, or of earlier ones.",
+        )
+    if fetch_offset < log.log_start_offset:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"Offset {fetch_offset} of {log.topic_partition} lies before the first one, {log.log_start_offset}.",
+        )
+    if epoch < last_fetched_epoch or end_offset < fetch_offset:
+        return epoch, end_offset
+    return None
 
 
 def check_leader_epoch(replica: Replica, current_leader_epoch: int) -> None:

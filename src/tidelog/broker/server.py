@@ -463,7 +463,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._continue()
 
     def _blocked(self, following: memoryview) -> bool:
-        """Whether the request at the start of `following` has to wait."""
+        """Whether the request at the start of `following` has to wait; asks what it waits for to hurry, if it can."""
+        if self._slots and self._slots[0].waits_for is not None:
+            # A follower's fetch waits for news, and it has some itself: it is answered, and the next one is begun.
+            self._slots[0].waits_for.hurry()
         if self._write_paused or (self._outbox is not None and self._outbox.busy):
             return True
         if not self._slots:

@@ -63,6 +63,8 @@ class FollowerLeft:
     """A follower took the partition out of its fetch session, or the session is gone."""
 
     follower: BrokerId
+    fetch_times: FetchTimes | None = None
+    """Of that session; if the follower has fetched in another one since, that one stands. None: whichever it is."""
 
 
 @dataclass(frozen=True, slots=True)

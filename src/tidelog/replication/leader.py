@@ -207,9 +207,9 @@ class PartitionLeader:
                 self._advance(now_ms, effects)
             case FollowerFetched():
                 self._fetched(now_ms, event, effects)
-            case FollowerLeft(follower):
+            case FollowerLeft(follower, fetch_times):
                 progress = self.followers.get(follower)
-                if progress is not None:
+                if progress is not None and fetch_times in (None, progress.fetch_times):
                     progress.left()
             case LagCheckDue():
                 self._propose_without_laggards(now_ms, effects)

@@ -1,4 +1,4 @@
-"""Fetch: batches as they lie in the files, by consumers and, one day, by followers.
+"""Fetch: batches as they lie in the files, by consumers; followers are served by `broker/replica_fetch.py`.
 
 Versions 4-18. v4: isolation level. v5: log start offset. v7: sessions (KIP-227). v9: the client's leader epoch. v11:
 rack, preferred replica. v12: flexible; diverging epochs (KIP-595). v13: topics by id. v15: the replica in a tag. v16:
@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker import replica_fetch
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.fetch_sessions import FetchContext, FetchPartition
 from tidelog.broker.handlers import Versions
-from tidelog.broker.replica_manager import Replica, check_leader_epoch
+from tidelog.broker.replica_manager import Replica, check_leader_epoch, diverging_epoch
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicPartition
 from tidelog.ports.disk import FileRange
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -52,8 +53,8 @@ def handle(
     if context.api_version >= _REPLICA_STATE_SINCE:
         replica_id = request.replica_state.replica_id
     if replica_id >= 0:
-        # No broker fetches from another yet, so whoever says it is one is none.
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker {replica_id} is no replica of anything here.")
+        broker_epoch = BrokerEpoch(request.replica_state.replica_epoch)
+        return replica_fetch.handle(node, context, request, BrokerId(replica_id), broker_epoch)
     plan = node.fetch_sessions.begin(request, context.api_version, context.received_ms)
     fetch = _Fetch(node, context, request, plan)
     fetch.begin()
@@ -268,15 +269,7 @@ class _Fetch:
         """Where the client's log and ours part, by the epoch of the last record that it has (KIP-595); or None."""
         if wanted.last_fetched_epoch < 0 or self._context.api_version < _DIVERGING_EPOCH_SINCE:
             return None
-        epoch, end_offset = replica.log.end_offset_for_epoch(wanted.last_fetched_epoch)
-        if epoch < 0 or end_offset < 0:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Epoch {wanted.last_fetched_epoch} is older than anything known of {replica.topic_partition}.",
-            )
-        if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
-            return epoch, end_offset
-        return None
+        return diverging_epoch(replica.log, wanted.fetch_offset, wanted.last_fetched_epoch)
 
     def _limit(self, replica: Replica) -> int:
         return replica.last_stable_offset if self._committed_only else replica.high_watermark

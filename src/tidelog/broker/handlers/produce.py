@@ -13,11 +13,11 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.broker.acks import ACKS_ALL
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.dispatch import CloseConnection
 from tidelog.broker.handlers import Versions
-from tidelog.broker.replica_manager import ACKS_ALL, Replica
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition
 from tidelog.model.topics import INTERNAL_TOPICS
@@ -29,6 +29,8 @@ from tidelog.security.access import Operation, ResourceType
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.node import Node
+    from tidelog.broker.replica_manager import Replica
+    from tidelog.broker.shell import Timer
     from tidelog.storage.log import AppendInfo
 
 KEY: Final = ApiKey.PRODUCE
@@ -130,7 +132,7 @@ def handle_body(node: Node, context: RequestContext, body: memoryview) -> Any:
         return _quick_answer(replica, version, context.correlation_id, info)
     waiting = _Waiting(node, acks, [(replica, info)])
     answer = waiting.done.then(lambda errors: _late_answer(node, context, replica, info, errors[0]))
-    _wait(node, waiting, [replica], timeout_ms, answer)
+    _wait(waiting, timeout_ms, answer)
     return answer
 
 
@@ -191,26 +193,46 @@ def _late_answer(node: Node, context: RequestContext, replica: Replica, info: Ap
 class _Waiting:
     """Appends of one request that wait for their flush or for the high watermark."""
 
-    __slots__ = ("_acks", "_appends", "_errors", "_node", "done")
+    __slots__ = ("_acks", "_errors", "_node", "_pending", "_timer", "_waits", "done")
 
     def __init__(self, node: Node, acks: int, appends: list[tuple[Replica, AppendInfo]]) -> None:
         self._node = node
         self._acks = acks
-        self._appends = appends
-        self._errors: list[ErrorCode | None] = [None] * len(appends)
+        self._errors: list[ErrorCode] = [ErrorCode.REQUEST_TIMED_OUT] * len(appends)
+        self._pending = len(appends)
+        self._timer: Timer | None = None
+        self._waits = [_Wait(self, position, *append) for position, append in enumerate(appends)]
         self.done: Deferred[list[ErrorCode]] = Deferred()
         """An error for each append, once all are settled."""
 
-    def try_complete(self) -> bool:
-        for position, (replica, info) in enumerate(self._appends):
-            if self._errors[position] is None:
-                self._errors[position] = self._settled(replica, info)
-        if None in self._errors:
-            return False
-        self._finish(ErrorCode.NONE)
-        return True
+    def begin(self, timeout_ms: int) -> None:
+        """Waits for `timeout_ms` at most."""
+        if timeout_ms <= 0:
+            self.done.complete(self._errors)
+            return
+        for wait in self._waits:
+            self._node.replicas.wait(wait.replica, wait, self._acks)
+        self._timer = self._node.shell.after(timeout_ms, self._expire)
 
-    def _settled(self, replica: Replica, info: AppendInfo) -> ErrorCode | None:
+    def leave(self) -> None:
+        """Gives up what is not settled: the producer is gone, or its time is up."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for wait in self._waits:
+            if not wait.is_settled and wait.replica.waits is not None:
+                wait.replica.waits.remove(wait)
+
+    def settled(self, wait: _Wait, error: ErrorCode) -> None:
+        wait.is_settled = True
+        self._errors[wait.position] = error
+        self._pending -= 1
+        if not self._pending:
+            assert self._timer is not None
+            self._timer.cancel()
+            self.done.complete(self._errors)
+
+    def outcome(self, replica: Replica, info: AppendInfo) -> ErrorCode | None:
+        """What became of an append; None while that is open."""
         if replica.log.is_offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         leader = replica.leader
@@ -218,15 +240,34 @@ class _Waiting:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if replica.removed else ErrorCode.NOT_LEADER_OR_FOLLOWER
         if not self._node.replicas.acknowledged(replica, info.last_offset, self._acks):
             return None
-        if self._acks == ACKS_ALL and len(leader.isr) < replica.log.config.min_insync_replicas:
+        if self._acks == ACKS_ALL and len(leader.maximal_isr) < leader.effective_min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 
-    def expire(self) -> None:
-        self._finish(ErrorCode.REQUEST_TIMED_OUT)
+    def _expire(self) -> None:
+        self.leave()
+        self.done.complete(self._errors)
 
-    def _finish(self, otherwise: ErrorCode) -> None:
-        self.done.complete([otherwise if error is None else error for error in self._errors])
+
+class _Wait:
+    """One of them."""
+
+    __slots__ = ("_info", "_request", "is_settled", "last_offset", "position", "replica")
+
+    def __init__(self, request: _Waiting, position: int, replica: Replica, info: AppendInfo) -> None:
+        self._request = request
+        self.position = position
+        self.replica = replica
+        self._info = info
+        self.last_offset = info.last_offset
+        self.is_settled = False
+
+    def look(self) -> bool:
+        error = self._request.outcome(self.replica, self._info)
+        if error is None:
+            return False
+        self._request.settled(self, error)
+        return True
 
 
 def handle(
@@ -341,15 +382,14 @@ def _when_acknowledged(
         return response
 
     answer = waiting.done.then(complete)
-    _wait(node, waiting, [replica for replica, _ in pending], request.timeout_ms, answer)
+    _wait(waiting, request.timeout_ms, answer)
     return answer
 
 
-def _wait(node: Node, waiting: _Waiting, replicas: list[Replica], timeout_ms: int, answer: Deferred[Any]) -> None:
-    """Takes a place in the purgatory, to be left early when the producer goes."""
-    entry = node.purgatory.wait(waiting, replicas, timeout_ms)
-    if entry is not None:
-        answer.on_abandoned = lambda: node.purgatory.cancel(entry)
+def _wait(waiting: _Waiting, timeout_ms: int, answer: Deferred[Any]) -> None:
+    """Waits, and leaves early when the producer goes."""
+    waiting.begin(timeout_ms)
+    answer.on_abandoned = waiting.leave
 
 
 def _failed(

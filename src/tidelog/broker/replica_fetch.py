@@ -1,0 +1,484 @@
+"""Fetches by followers: what the leader reads for them, what it learns from them, and when they are answered.
+
+For each partition of a request, in the order that document 004 of the reference traces:
+
+    read the log, up to its (flushed) end -> take note of the follower's log end -> move the high watermark -> answer
+
+The log ends are learnt when the request comes, also if it is then to wait; the high watermark in the answer is that of
+the answer's time. A request without records to give waits for replica.fetch.wait.max.ms at most. It is answered as soon
+as there are records (once in a turn of the loop, so that the appends of a turn share an answer), within
+`WATERMARK_DELAY_MS` when only a high watermark has moved, and at once when its follower sends the next one.
+
+Refused: a broker that is not assigned, one with an outdated or a too new leader epoch, an earlier life of a follower
+(KIP-903), and whoever claims this broker's own id.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.context import authorize
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, TOPIC_IDS_SINCE
+from tidelog.broker.replica_manager import check_leader_epoch, diverging_epoch
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import BrokerEpoch, BrokerId, Offset, TopicPartition
+from tidelog.ports.disk import FileRange
+from tidelog.protocol import messages
+from tidelog.replication.events import FollowerFetched
+from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
+from tidelog.storage.errors import WouldBlock
+
+if TYPE_CHECKING:
+    from tidelog.broker.context import RequestContext
+    from tidelog.broker.node import Node
+    from tidelog.broker.replica_manager import Replica
+    from tidelog.broker.replica_sessions import FollowedPartition, ReplicaSession
+    from tidelog.broker.shell import Timer
+    from tidelog.replication.leader import PartitionLeader
+    from tidelog.storage.log import ReadResult
+
+WATERMARK_DELAY_MS: Final = 50
+"""How long a follower may go without the news of a high watermark, when there is nothing else to tell."""
+_UNKNOWN: Final = -1
+_CURRENT_LEADER_SINCE: Final = 16
+_DIVERGING_EPOCH_SINCE: Final = 12
+
+Data = messages.FetchResponse.PartitionData
+
+
+def handle(
+    node: Node,
+    context: RequestContext,
+    request: messages.FetchRequest,
+    follower: BrokerId,
+    broker_epoch: BrokerEpoch,
+) -> messages.FetchResponse | Deferred[messages.FetchResponse]:
+    """Fetch of a broker that says it is `follower`, registered with `broker_epoch` (-1: it does not say)."""
+    if not authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if follower == node.broker_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker {follower} is this one, and fetches nothing from itself.")
+    session, dropped = node.replica_sessions.begin(
+        request, context.api_version, follower, broker_epoch, context.received_ms
+    )
+    for partition in dropped:
+        node.replicas.unfollowed(partition)
+    fetch = _ReplicaFetch(node, context, request, session)
+    fetch.begin()
+    return fetch.answer.result() if fetch.answer.done else fetch.answer
+
+
+class _Reading:
+    """What was found for one partition."""
+
+    __slots__ = ("data", "leader", "limit", "partition", "replica", "size")
+
+    def __init__(self, partition: FollowedPartition) -> None:
+        self.partition = partition
+        self.replica: Replica | None = None
+        self.leader: PartitionLeader | None = None
+        """Of the leadership in which it was read; None after an error."""
+        self.data: messages.FetchResponse.PartitionData | None = None
+        """The partition's answer, unless it is made of what was read when the answer goes."""
+        self.size = 0
+        self.limit = 0
+
+
+class _ReplicaFetch:
+    """One request, until it is answered."""
+
+    __slots__ = (
+        "_bytes_max",
+        "_bytes_min",
+        "_cold",
+        "_context",
+        "_delay",
+        "_is_full",
+        "_is_woken",
+        "_node",
+        "_records",
+        "_request",
+        "_session",
+        "_timer",
+        "answer",
+    )
+
+    def __init__(
+        self, node: Node, context: RequestContext, request: messages.FetchRequest, session: ReplicaSession
+    ) -> None:
+        self._node = node
+        self._context = context
+        self._request = request
+        self._session = session
+        self._bytes_max = min(request.max_bytes, node.config.fetch_max_bytes)
+        self._bytes_min = min(request.min_bytes, self._bytes_max)
+        self._is_full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+        """Whether the answer names every partition, news or not."""
+        self._timer: Timer | None = None
+        self._delay: Timer | None = None
+        """Set while news that are not urgent wait."""
+        self._is_woken = False
+        """Whether the loop's next turn will look for records."""
+        self._cold = False
+        """Whether an I/O thread reads, and will answer."""
+        self.answer: Deferred[messages.FetchResponse] = Deferred()
+
+    def begin(self) -> None:
+        """Reads and learns; answers, or waits."""
+        readings = self._look(learn=True)
+        if readings is None:
+            return
+        if self._is_enough(readings) or self._request.max_wait_ms <= 0 or not self._session.partitions:
+            self._complete(readings)
+            return
+        _discard(readings)
+        previous = self._session.waiting
+        if isinstance(previous, _ReplicaFetch):
+            # On another connection: the follower has given that one up.
+            previous._complete([])
+        self._session.waiting = self
+        shell = self._node.shell
+        self._timer = shell.after(self._request.max_wait_ms, self._answer_now)
+        if any(self._differs(reading) for reading in readings):
+            self._delay = shell.after(WATERMARK_DELAY_MS, self._answer_now)
+        self.answer.on_abandoned = self._abandon
+        self.answer.on_hurried = self._answer_now
+
+    # What may end the wait.
+
+    def has_news(self, *, urgent: bool) -> None:
+        if self._cold:
+            return
+        if not urgent:
+            if self._delay is None:
+                self._delay = self._node.shell.after(WATERMARK_DELAY_MS, self._answer_now)
+        elif not self._is_woken:
+            self._is_woken = True
+            self._node.shell.soon(self._try)
+
+    def _try(self) -> None:
+        self._is_woken = False
+        if self.answer.done or self._cold:
+            return
+        readings = self._look(learn=False)
+        if readings is None:
+            return
+        if self._is_enough(readings):
+            self._complete(readings)
+        else:
+            _discard(readings)
+
+    def _answer_now(self) -> None:
+        """With what there is."""
+        if self.answer.done or self._cold:
+            return
+        readings = self._look(learn=False)
+        if readings is not None:
+            self._complete(readings)
+
+    def _abandon(self) -> None:
+        self._stop_waiting()
+        if self._session.id == NO_SESSION:
+            self._close_session()
+
+    def _stop_waiting(self) -> None:
+        if self._session.waiting is self:
+            self._session.waiting = None
+        for timer in (self._timer, self._delay):
+            if timer is not None:
+                timer.cancel()
+
+    def _close_session(self) -> None:
+        for partition in self._node.replica_sessions.close(self._session):
+            self._node.replicas.unfollowed(partition)
+
+    # Reading.
+
+    def _look(self, *, learn: bool) -> list[_Reading] | None:
+        """Reads the partitions with news, or all for a full answer; None when an I/O thread goes on and answers."""
+        session = self._session
+        partitions = list(session.partitions.values() if self._is_full else session.news)
+        readings: list[_Reading] = []
+        cold: list[_Reading] = []
+        remaining = self._bytes_max
+        nothing_yet = True
+        try:
+            for partition in partitions:
+                reading = _Reading(partition)
+                readings.append(reading)
+                try:
+                    self._check(reading)
+                    if remaining or nothing_yet:
+                        self._read(reading, remaining, nothing_yet, blocking=False)
+                    if learn:
+                        self._learn(reading)
+                except WouldBlock:
+                    cold.append(reading)
+                    nothing_yet = False
+                    if learn:
+                        self._learn(reading)
+                except KafkaError as error:
+                    reading.leader = None
+                    reading.data = self._failure(partition, error)
+                if reading.size:
+                    nothing_yet = False
+                    remaining = max(0, remaining - reading.size)
+        except BaseException:
+            _discard(readings)
+            raise
+        if cold:
+            self._read_cold(readings, cold, remaining)
+            return None
+        return readings
+
+    def _check(self, reading: _Reading) -> None:
+        """Finds the leader's replica; KafkaError where the follower may not read from it."""
+        partition, session = reading.partition, self._session
+        replica = self._replica(partition)
+        if replica.log.is_offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        check_leader_epoch(replica, partition.current_leader_epoch)
+        leader = replica.leader
+        if leader is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        leader.check_fetch(
+            session.follower, session.broker_epoch, knows_epoch=partition.current_leader_epoch != _UNKNOWN
+        )
+        reading.replica, reading.leader, reading.limit = replica, leader, leader.reported_log_end
+
+    def _replica(self, partition: FollowedPartition) -> Replica:
+        replica = partition.replica
+        if replica is not None and not replica.removed:
+            return replica
+        partition.unwatch()
+        node = self._node
+        topic = partition.topic
+        if not topic:
+            found = node.metadata.topic_name(partition.topic_id)
+            if found is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            topic = found
+        topic_partition = TopicPartition(topic, partition.partition)
+        replica = node.replicas.get(topic_partition)
+        if replica is None:
+            if node.metadata.image.partition(topic_partition) is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if not partition.topic and partition.topic_id != replica.topic_id:
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        partition.watch(replica)
+        return replica
+
+    def _read(self, reading: _Reading, remaining: int, nothing_yet: bool, *, blocking: bool) -> None:
+        """Adds the records; KafkaError OFFSET_OUT_OF_RANGE, or a `data` with where the logs part."""
+        partition, replica = reading.partition, reading.replica
+        assert replica is not None
+        log = replica.log
+        diverging = None
+        if partition.last_fetched_epoch >= 0 and self._context.api_version >= _DIVERGING_EPOCH_SINCE:
+            diverging = diverging_epoch(log, partition.fetch_offset, partition.last_fetched_epoch)
+        if diverging is not None:
+            reading.data = self._data(reading)
+            reading.data.diverging_epoch.epoch, reading.data.diverging_epoch.end_offset = diverging
+            return
+        result = log.read(
+            partition.fetch_offset,
+            min(max(partition.max_bytes, 0), remaining),
+            up_to_offset=reading.limit,
+            min_one_batch=nothing_yet,
+            blocking=blocking,
+        )
+        self._take(reading, result)
+
+    def _take(self, reading: _Reading, result: ReadResult) -> None:
+        if result.size:
+            reading.size = result.size
+            reading.data = self._data(reading)
+            reading.data.records = list(result.ranges)
+
+    def _read_cold(self, readings: list[_Reading], cold: list[_Reading], remaining: int) -> None:
+        """Reads what is not in memory on an I/O thread: a follower far behind. Then the request is answered."""
+        self._cold = True
+        first = not any(reading.size for reading in readings)
+
+        def read() -> list[ReadResult | KafkaError]:
+            results: list[ReadResult | KafkaError] = []
+            left, nothing_yet = remaining, first
+            for reading in cold:
+                assert reading.replica is not None
+                partition = reading.partition
+                try:
+                    result = reading.replica.log.read(
+                        partition.fetch_offset,
+                        min(max(partition.max_bytes, 0), left),
+                        up_to_offset=reading.limit,
+                        min_one_batch=nothing_yet,
+                    )
+                except KafkaError as error:
+                    results.append(error)
+                    continue
+                results.append(result)
+                nothing_yet = nothing_yet and not result.size
+                left = max(0, left - result.size)
+            return results
+
+        def done(settled: Deferred[list[ReadResult | KafkaError]]) -> None:
+            self._cold = False
+            try:
+                results = settled.result()
+            except Exception as error:
+                _discard(readings)
+                self._stop_waiting()
+                self.answer.fail(error)
+                return
+            for reading, result in zip(cold, results, strict=True):
+                if isinstance(result, KafkaError):
+                    reading.data = self._failure(reading.partition, result)
+                else:
+                    self._take(reading, result)
+            self._complete(readings)
+
+        self._node.shell.in_pool(read).on_complete(done)
+
+    def _learn(self, reading: _Reading) -> None:
+        """What the request says of the follower's log. Nothing, where it parts from ours: it will be truncated."""
+        partition, session = reading.partition, self._session
+        if reading.data is not None and reading.data.diverging_epoch.epoch >= 0:
+            return
+        assert reading.replica is not None
+        self._node.replicas.follower_fetched(
+            reading.replica,
+            FollowerFetched(
+                session.follower,
+                Offset(partition.fetch_offset),
+                Offset(partition.follower_start),
+                session.broker_epoch,
+                None if session.id == NO_SESSION else session.fetch_times,
+            ),
+            self._context.received_ms,
+        )
+
+    # Answering.
+
+    def _is_enough(self, readings: list[_Reading]) -> bool:
+        size = 0
+        for reading in readings:
+            data = reading.data
+            if data is not None and (data.error_code or data.diverging_epoch.epoch >= 0):
+                return True
+            size += reading.size
+        return size >= self._bytes_min
+
+    def _differs(self, reading: _Reading) -> bool:
+        """Whether the follower knows another high watermark or first offset."""
+        replica = reading.replica
+        return replica is not None and (
+            replica.high_watermark != reading.partition.high_watermark
+            or replica.log.log_start_offset != reading.partition.log_start_offset
+        )
+
+    def _complete(self, readings: list[_Reading]) -> None:
+        self._stop_waiting()
+        session = self._session
+        response = messages.FetchResponse(session_id=session.id)
+        topic: messages.FetchResponse.FetchableTopicResponse | None = None
+        by_id = self._context.api_version >= TOPIC_IDS_SINCE
+        for reading in readings:
+            partition = reading.partition
+            if reading.leader is not None and (reading.replica is None or reading.replica.leader is not reading.leader):
+                # Its leadership ended while an I/O thread read.
+                _discard([reading])
+                reading.leader = None
+                reading.data = self._failure(partition, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            data = reading.data
+            if data is None:
+                if not self._is_full and not self._differs(reading):
+                    self._settle(reading)
+                    continue
+                data = self._data(reading)
+            elif not data.error_code:
+                self._fill(reading, data)
+            self._told(reading, data)
+            if topic is None or (topic.topic_id != partition.topic_id if by_id else topic.topic != partition.topic):
+                topic = messages.FetchResponse.FetchableTopicResponse(
+                    topic=partition.topic, topic_id=partition.topic_id
+                )
+                response.responses.append(topic)
+            topic.partitions.append(data)
+        if session.id == NO_SESSION:
+            self._close_session()
+        self.answer.complete(response)
+
+    def _told(self, reading: _Reading, data: messages.FetchResponse.PartitionData) -> None:
+        """The answer goes out: remembers what the follower knows now."""
+        partition, news = reading.partition, self._session.news
+        partition.high_watermark = _UNKNOWN if data.error_code else data.high_watermark
+        partition.log_start_offset = data.log_start_offset
+        if data.error_code or reading.size or data.diverging_epoch.epoch >= 0:
+            # It is looked at again at the next request whether that names it or not, and after the others.
+            if partition in news:
+                del news[partition]
+                news[partition] = None
+        else:
+            self._settle(reading)
+
+    def _settle(self, reading: _Reading) -> None:
+        """There is no more to say of the partition, unless its follower is still to join the ISR."""
+        leader = reading.leader
+        if (
+            leader is not None
+            and self._session.follower in leader.isr
+            and leader.reported_log_end <= reading.partition.fetch_offset
+        ):
+            self._session.news.pop(reading.partition, None)
+
+    def _data(self, reading: _Reading) -> messages.FetchResponse.PartitionData:
+        data = Data(
+            partition_index=reading.partition.partition,
+            aborted_transactions=None,
+            preferred_read_replica=_UNKNOWN,
+            records=b"",
+        )
+        self._fill(reading, data)
+        return data
+
+    def _fill(self, reading: _Reading, data: messages.FetchResponse.PartitionData) -> None:
+        """The offsets as they are now: after what the request taught us."""
+        replica = reading.replica
+        assert replica is not None
+        data.high_watermark = replica.high_watermark
+        data.last_stable_offset = replica.last_stable_offset
+        data.log_start_offset = replica.log.log_start_offset
+
+    def _failure(self, partition: FollowedPartition, error: KafkaError) -> messages.FetchResponse.PartitionData:
+        data = Data(
+            partition_index=partition.partition,
+            error_code=error.code,
+            high_watermark=_UNKNOWN,
+            last_stable_offset=_UNKNOWN,
+            log_start_offset=_UNKNOWN,
+            aborted_transactions=None,
+            preferred_read_replica=_UNKNOWN,
+            records=b"",
+        )
+        if self._context.api_version >= _CURRENT_LEADER_SINCE and error.code in (
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ErrorCode.FENCED_LEADER_EPOCH,
+        ):
+            topic = partition.topic or self._node.metadata.topic_name(partition.topic_id) or ""
+            known = self._node.metadata.image.partition(TopicPartition(topic, partition.partition))
+            if known is not None:
+                data.current_leader.leader_id = known.leader
+                data.current_leader.leader_epoch = known.leader_epoch
+        return data
+
+
+def _discard(readings: list[_Reading]) -> None:
+    """Gives up the records that were read."""
+    for reading in readings:
+        if reading.data is not None and isinstance(reading.data.records, list):
+            for chunk in reading.data.records:
+                if isinstance(chunk, FileRange):
+                    chunk.release()
+            reading.data, reading.size = None, 0
