@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Protocol
 
 from tidelog.controller.events import Event, ReplicasFailed, ReplicasStopped, Send
@@ -15,8 +15,19 @@ from tidelog.protocol.apis import ApiKey
 
 log = logging.getLogger(__name__)
 
-RETRY_DELAY_MS: Final = 100
-"""Before a broker that did not answer is tried again."""
+RETRY_DELAY_MS_MIN: Final = 50
+"""Before a broker that did not answer is tried again; doubled each time."""
+RETRY_DELAY_MS_MAX: Final = 1_000
+REFUSED_FOR_GOOD: Final = frozenset(
+    {
+        ErrorCode.STALE_CONTROLLER_EPOCH,
+        ErrorCode.STALE_BROKER_EPOCH,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+"""Errors that another try does not mend: another controller is in charge, or the broker has registered anew."""
+REFUSALS_MAX: Final = 10
+"""How often a request is repeated to a broker that fails to carry it out (the store is away from it, say)."""
 
 
 class SendRequest(Protocol):
@@ -36,65 +47,79 @@ class Channel:
         broker_epoch: BrokerEpoch,
         *,
         send: SendRequest,
-        is_registered: Callable[[], bool],
         post: Callable[[Event], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
-        """`is_registered` tells whether that registration still holds; `post` takes what the answers amount to."""
+        """`post` takes what the answers amount to; `spawn` runs the deliveries, until `close`."""
         self.broker_epoch = broker_epoch
         self._broker_id = broker_id
         self._send = send
-        self._is_registered = is_registered
         self._post = post
         self._queue: deque[tuple[Send, asyncio.Future[None]]] = deque()
         self._wake = asyncio.Event()
         self._closed = False
+        self._delivery = spawn(self._deliver())
 
     def add(self, send: Send) -> asyncio.Future[None]:
         """Queues a request; done when it was answered, or when the broker is gone."""
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append((send, answered))
-        self._wake.set()
+        if self._closed:
+            answered.set_result(None)
+        else:
+            self._queue.append((send, answered))
+            self._wake.set()
         return answered
 
     def close(self) -> None:
-        """Drops what is queued: nobody is there to hear it, or nobody to say it."""
+        """Drops what is queued or under way: nobody is there to hear it, or nobody to say it."""
         self._closed = True
-        self._wake.set()
+        self._delivery.cancel()
         for _, answered in self._queue:
             if not answered.done():
                 answered.set_result(None)
         self._queue.clear()
 
-    async def run(self) -> None:
-        """Delivers until closed."""
-        while not self._closed:
+    async def _deliver(self) -> None:
+        while True:
             if not self._queue:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
             send, answered = self._queue[0]
-            try:
-                response = await self._send(send.broker_id, send.key, send.version, send.message)
-            except OSError as error:
-                if not self._is_registered():
-                    self.close()
-                    return
-                log.warning("broker %d did not answer request %d, once more: %s", self._broker_id, send.key, error)
-                await asyncio.sleep(RETRY_DELAY_MS / 1000)
-                continue
-            # Nothing is left of the queue when the channel was closed meanwhile.
+            response = await self._answer_to(send)
+            # The term may have closed the channel in the same turn in which the answer came.
             if self._queue and self._queue[0][1] is answered:
                 self._queue.popleft()
                 answered.set_result(None)
-                self._take(send, response)
+                if response is not None:
+                    self._take(send, response)
             # While the channel waits for its next request it must not keep this one, which may name thousands.
             del send, answered, response
 
+    async def _answer_to(self, send: Send) -> Any:
+        """Repeats a request until the broker has answered; None where it will never do what is asked."""
+        delay_ms, refusals = RETRY_DELAY_MS_MIN, 0
+        while True:
+            try:
+                response = await self._send(send.broker_id, send.key, send.version, send.message)
+            except OSError as error:
+                if delay_ms == RETRY_DELAY_MS_MIN:
+                    log.warning(
+                        "broker %d did not answer request %d, it is repeated: %s", self._broker_id, send.key, error
+                    )
+            else:
+                code = response.error_code
+                if code == ErrorCode.NONE:
+                    return response
+                refusals += 1
+                if code in REFUSED_FOR_GOOD or refusals > REFUSALS_MAX:
+                    log.warning("broker %d refused request %d: error %d", self._broker_id, send.key, code)
+                    return None
+            await asyncio.sleep(delay_ms / 1000)
+            delay_ms = min(2 * delay_ms, RETRY_DELAY_MS_MAX)
+
     def _take(self, send: Send, response: Any) -> None:
         """Turns what a broker answered into events."""
-        if response.error_code != ErrorCode.NONE:
-            log.warning("broker %d refused request %d: error %d", self._broker_id, send.key, response.error_code)
-            return
         if send.key == ApiKey.STOP_REPLICA:
             errors = {
                 TopicPartition(error.topic_name, error.partition_index): ErrorCode(error.error_code)

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from tidelog.broker.broker_channel import SendRequest
 from tidelog.broker.controller_term import Deposed, Pending, Term
-from tidelog.broker.membership import ConfigListener, Membership
+from tidelog.broker.membership import ConfigListener, Membership, patiently
 from tidelog.controller.controller import Controller
 from tidelog.controller.events import LogDirectoryFailed, Request
 from tidelog.controller.settings import ControllerSettings
@@ -26,19 +27,29 @@ from tidelog.metadata.znodes import (
     CONTROLLER,
     CONTROLLER_EPOCH,
     FEATURE,
+    LOG_DIRECTORY_EVENT_PREFIX,
     MalformedZnode,
     decode_controller,
     decode_controller_epoch,
     encode_controller,
     encode_controller_epoch,
     encode_feature,
+    encode_log_directory_event,
 )
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
 from tidelog.ports.clock import Clock
 from tidelog.ports.random import Random
-from tidelog.store.client import StoreClient, WatchEvent
-from tidelog.store.errors import BadVersion, NodeExists, NoNode
+from tidelog.store.client import SessionState, Stat, StoreClient, WatchEvent
+from tidelog.store.errors import (
+    BadVersion,
+    ConnectionLoss,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+    StoreClosed,
+    StoreError,
+)
 
 R = TypeVar("R")
 
@@ -46,12 +57,22 @@ log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_MS: Final = 30_000
 """request.timeout.ms, for requests that bring none of their own."""
+RETRY_DELAY_MS: Final = 100
+"""Before a store without connection is asked again."""
+RENEWAL_DELAY_MS_MAX: Final = 2_000
+"""Between attempts to open a new session, while the store is away; the first ones follow faster."""
+READ_MS_MAX: Final = 20_000
+"""How long settings that somebody waits for are tried to be read from a store that is away."""
 
 
 class ControllerDriver:
     """One broker's part in controlling the cluster. All methods are called on the loop's thread.
 
     Use: `await open()`, then `await register()`, then `submit`; at last `await close()`, which closes the session too.
+
+    A session that ends before is followed by another, from `connect_store`: the broker registers anew, with a new
+    epoch, and goes on serving meanwhile. A controller whose connection is lost resigns at once, for it cannot know
+    whether it still is one; when the connection is back and the session lives, it begins a new term.
     """
 
     def __init__(
@@ -63,35 +84,51 @@ class ControllerDriver:
         send: SendRequest,
         clock: Clock,
         random: Random,
+        connect_store: Callable[[], Awaitable[StoreClient]] | None = None,
+        known_controller_epoch: Callable[[], int] = lambda: 0,
         on_config_changed: ConfigListener = lambda resource, values: None,
         on_controller_changed: Callable[[int], None] = lambda controller_id: None,
+        on_registered_anew: Callable[[BrokerEpoch], None] = lambda epoch: None,
         on_failure: Callable[[Exception], None] = lambda error: None,
     ) -> None:
-        """`registration` is how this broker announces itself; its epoch and timestamp are filled in.
+        """`store` is the first session, `connect_store` opens the next ones.
 
-        `on_controller_changed` is told who controls the cluster, -1 for nobody, when that changed. `on_failure` is told
-        when the driver cannot go on (the session is over, an invariant is broken): the broker should stop, or start
-        anew.
+        `registration` is how this broker announces itself; its epoch and timestamp are filled in.
+        `known_controller_epoch` is the highest that the broker has heard of. `on_controller_changed` is told who
+        controls the cluster, -1 for nobody, when that changed; `on_registered_anew` the epoch of a later registration;
+        `on_failure` when the driver cannot go on (the broker's id was taken meanwhile, an invariant is broken): the
+        broker should stop.
         """
         self._store = store
+        self._connect_store = connect_store
         self._registration = registration
         self._settings = settings
         self._send = send
         self._clock = clock
         self._random = random
+        self._known_controller_epoch = known_controller_epoch
+        self._tell_config = on_config_changed
         self._on_controller_changed = on_controller_changed
+        self._on_registered_anew = on_registered_anew
         self._on_failure = on_failure
-        self._membership = Membership(store, clock, random, on_config_changed)
+        self._membership = self._member()
+        self._cluster_id: str | None = None
         self._term: Term | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._election: asyncio.Task[None] | None = None
         self._election_due = False
+        self._renewal: asyncio.Task[None] | None = None
         self._next_request_id = 0
+        self._registered = False
         self._closed = False
         self.broker_epoch = BrokerEpoch(-1)
         """czxid of this broker's registration; -1 before `register`."""
         self.controller_id = NO_LEADER
         """Who holds /controller, as far as this broker knows."""
+        store.add_listener(functools.partial(self._session_changed, store))
+
+    def _member(self) -> Membership:
+        return Membership(self._store, self._clock, self._random, self._config_changed)
 
     @property
     def is_controller(self) -> bool:
@@ -104,7 +141,8 @@ class ControllerDriver:
 
     async def open(self) -> str:
         """Prepares the store for a cluster, if nobody has; returns the cluster's id."""
-        return await self._membership.open()
+        self._cluster_id = await patiently(self._membership.open)
+        return self._cluster_id
 
     async def register(self) -> BrokerEpoch:
         """Joins the cluster: follows settings, registers, takes part in the election. Returns the broker's epoch.
@@ -112,13 +150,16 @@ class ControllerDriver:
         When it returns, there is a controller; if it is this broker, it has loaded the store, and what it has to tell
         the live brokers is on its way.
         """
-        await self._membership.follow_config_changes()
-        registration = replace(self._registration, timestamp_ms=self._clock.wall_ms())
-        self.broker_epoch = await self._membership.register(registration)
+        await patiently(self._membership.follow_config_changes)
+        self.broker_epoch = await self._register()
+        self._registered = True
         self._election_due = True
         self._election = asyncio.get_running_loop().create_task(self._follow_controller())
         await self._election
         return self.broker_epoch
+
+    async def _register(self) -> BrokerEpoch:
+        return await self._membership.register(replace(self._registration, timestamp_ms=self._clock.wall_ms()))
 
     def submit(self, request: Request[R], timeout_ms: int = REQUEST_TIMEOUT_MS) -> asyncio.Future[R]:
         """Asks the controller. The future fails with KafkaError: NOT_CONTROLLER at once where it is another broker,
@@ -152,9 +193,24 @@ class ControllerDriver:
             return False
 
     def log_directory_failed(self) -> None:
-        """A log directory of this broker went offline: the controller asks it about its replicas."""
+        """A log directory of this broker went offline: the controller is told, and asks it about its replicas."""
         if self._term is not None:
             self._term.post(LogDirectoryFailed(self._registration.id))
+        elif self._registered and not self._closed:
+            self.spawn(self._announce_directory_failure())
+
+    async def _announce_directory_failure(self) -> None:
+        data = encode_log_directory_event(self._registration.id)
+        while not self._closed:
+            try:
+                await self._store.create(LOG_DIRECTORY_EVENT_PREFIX, data, sequential=True)
+                return
+            except (ConnectionLoss, SessionExpired):
+                # Told twice is told once; untold, clients would be sent here for what is gone.
+                await asyncio.sleep(RETRY_DELAY_MS / 1000)
+            except StoreError as error:
+                log.error("the controller was not told that a log directory failed: %s", error)
+                return
 
     def set_settings(self, settings: ControllerSettings) -> None:
         """Replaces what dynamic settings have changed."""
@@ -163,8 +219,19 @@ class ControllerDriver:
             self._term.controller.settings = settings
 
     async def read_configs(self, resources: Iterable[ConfigResource]) -> dict[ConfigResource, Mapping[str, str]]:
-        """Settings of topics and brokers as they stand in the store; empty where there are none."""
-        return await self._membership.read_configs(resources)
+        """Settings of topics and brokers as they stand in the store; empty where there are none.
+
+        Waits for a store that is away; ConnectionLoss or SessionExpired when that takes too long.
+        """
+        wanted = list(resources)
+        deadline_ms = self._clock.monotonic_ms() + READ_MS_MAX
+        while True:
+            try:
+                return await self._membership.read_configs(wanted)
+            except (ConnectionLoss, SessionExpired):
+                if self._closed or self._clock.monotonic_ms() >= deadline_ms:
+                    raise
+                await asyncio.sleep(RETRY_DELAY_MS / 1000)
 
     async def close(self) -> None:
         """Ends the term, if there is one, and the session: registration and /controller vanish at once. Idempotent."""
@@ -179,9 +246,80 @@ class ControllerDriver:
         await self._membership.close()
         await self._store.close()
 
+    def _config_changed(self, resource: ConfigResource, values: Mapping[str, str]) -> None:
+        self._tell_config(resource, values)
+        if self._term is not None:
+            self._term.config_changed(resource)
+
+    # The session.
+
+    def _session_changed(self, store: StoreClient, state: SessionState) -> None:
+        if self._closed or store is not self._store:
+            return
+        if state is SessionState.SUSPENDED:
+            log.warning("the connection to the metadata store is lost; this broker goes on serving")
+            self._end_term()
+        elif state is SessionState.CONNECTED:
+            log.info("the connection to the metadata store is back")
+            if self._registered:
+                # Watches may have been lost with the connection, and changes missed.
+                self._membership.catch_up()
+                self._look_at_controller()
+        elif state is SessionState.EXPIRED:
+            self._end_term()
+            self._saw_controller(NO_LEADER)
+            if not self._registered:
+                return
+            if self._connect_store is None:
+                self._on_failure(SessionExpired())
+            elif self._renewal is None or self._renewal.done():
+                log.warning("the session with the metadata store is over: this broker registers anew")
+                self._renewal = self.spawn(self._renew(self._connect_store))
+
+    async def _renew(self, connect_store: Callable[[], Awaitable[StoreClient]]) -> None:
+        """Comes back with a new session, however long that takes."""
+        delay_ms = RETRY_DELAY_MS
+        while not self._closed:
+            try:
+                await self._begin_anew(await connect_store())
+                return
+            except (StoreError, OSError) as error:
+                if delay_ms == RETRY_DELAY_MS:
+                    log.warning("no new session with the metadata store yet, it is tried again and again: %s", error)
+                await asyncio.sleep(delay_ms / 1000)
+                delay_ms = min(2 * delay_ms, RENEWAL_DELAY_MS_MAX)
+
+    async def _begin_anew(self, store: StoreClient) -> None:
+        await self._membership.close()
+        self._store = store
+        self._membership = self._member()
+        try:
+            cluster_id = await self._membership.open()
+            if self._cluster_id not in (None, cluster_id):
+                raise KafkaError(
+                    ErrorCode.INCONSISTENT_CLUSTER_ID,
+                    f"The metadata store is that of cluster {cluster_id} now, this broker belongs to "
+                    f"{self._cluster_id}: bring the former store back.",
+                )
+            await self._membership.follow_config_changes()
+            self.broker_epoch = await self._register()
+        except BaseException:
+            await store.close()
+            raise
+        store.add_listener(functools.partial(self._session_changed, store))
+        log.info("registered anew: broker=%d epoch=%d", self._registration.id, self.broker_epoch)
+        self._on_registered_anew(self.broker_epoch)
+        if store.state is SessionState.EXPIRED:
+            # It ended before anybody listened.
+            raise SessionExpired
+        self._look_at_controller()
+
     # Elections.
 
     def _controller_changed(self, event: WatchEvent) -> None:
+        self._look_at_controller()
+
+    def _look_at_controller(self) -> None:
         if self._closed:
             return
         self._election_due = True
@@ -192,45 +330,62 @@ class ControllerDriver:
         """Settles who controls the cluster, as often as the node changes meanwhile."""
         while self._election_due and not self._closed:
             self._election_due = False
+            store = self._store
             try:
-                data, stat = await self._store.get(CONTROLLER, self._controller_changed)
-                self._saw_controller(decode_controller(data))
-            except NoNode:
-                self._end_term()
-                self._saw_controller(NO_LEADER)
-                await self._race()
-                # Whoever won: the node is to be watched, and the winner to be known.
+                await self._settle_controller(store)
+            except ConnectionLoss:
+                # What was written may be there or not: it is read back.
                 self._election_due = True
-            except MalformedZnode as error:
-                log.error("nobody controls the cluster until this is mended: %s", error)
+                await asyncio.sleep(RETRY_DELAY_MS / 1000)
+            except (SessionExpired, StoreClosed):
                 self._end_term()
-            else:
-                if stat.ephemeral_owner != self._store.session_id:
-                    self._end_term()
-                elif self._term is None:
-                    # This session won, but the answer to its multi was lost.
-                    epoch_data, epoch_stat = await self._store.get(CONTROLLER_EPOCH)
-                    await self._begin_term(decode_controller_epoch(epoch_data), epoch_stat.version)
+                if store is not self._store:
+                    # The next session is here already, and its turn was asked for meanwhile.
+                    continue
+                return
+
+    async def _settle_controller(self, store: StoreClient) -> None:
+        try:
+            data, stat = await store.get(CONTROLLER, self._controller_changed)
+            holder = decode_controller(data)
+        except NoNode:
+            self._end_term()
+            self._saw_controller(NO_LEADER)
+            await self._race(store)
+            # Whoever won: the node is to be watched, and the winner to be known.
+            self._election_due = True
+            return
+        except MalformedZnode as error:
+            log.error("nobody controls the cluster until this is mended, or the node deleted: %s", error)
+            self._end_term()
+            return
+        self._saw_controller(holder)
+        if stat.ephemeral_owner != store.session_id:
+            self._end_term()
+        elif self._term is None:
+            # This session won, but the answer to its multi was lost, or it has resigned meanwhile.
+            epoch_data, epoch_stat = await store.get(CONTROLLER_EPOCH)
+            await self._begin_term(store, decode_controller_epoch(epoch_data), epoch_stat.version)
 
     def _saw_controller(self, controller_id: BrokerId) -> None:
         if controller_id != self.controller_id:
             self.controller_id = controller_id
             self._on_controller_changed(controller_id)
 
-    async def _race(self) -> None:
+    async def _race(self, store: StoreClient) -> None:
         """Tries to take /controller, and begins a term if no other broker was faster."""
         try:
-            data, stat = await self._store.get(CONTROLLER_EPOCH)
+            data, stat = await store.get(CONTROLLER_EPOCH)
         except NoNode:
             data = encode_controller_epoch(0)
             try:
-                stat = (await self._store.create(CONTROLLER_EPOCH, data)).stat
+                stat = (await store.create(CONTROLLER_EPOCH, data)).stat
             except NodeExists:
                 return
-        epoch = ControllerEpoch(decode_controller_epoch(data) + 1)
+        epoch = self._next_epoch(data, stat)
         claim = encode_controller(self._registration.id, self._clock.wall_ms())
         try:
-            await self._store.multi(
+            await store.multi(
                 [
                     Create(CONTROLLER, claim, ephemeral=True),
                     SetData(CONTROLLER_EPOCH, encode_controller_epoch(epoch), stat.version),
@@ -238,16 +393,37 @@ class ControllerDriver:
             )
         except (NodeExists, BadVersion):
             return
-        await self._begin_term(epoch, stat.version + 1)
+        await self._begin_term(store, epoch, stat.version + 1)
 
-    async def _begin_term(self, epoch: ControllerEpoch, epoch_version: int) -> None:
+    def _next_epoch(self, data: bytes | None, stat: Stat) -> ControllerEpoch:
+        """One more than the last. A store that is older than what brokers have seen, or unreadable, is mended."""
+        known = self._known_controller_epoch()
+        try:
+            stored: int = decode_controller_epoch(data)
+        except MalformedZnode as error:
+            log.error("the epoch is counted on from what this broker knows: %s", error)
+            # Each controller has written the node once.
+            stored = stat.version
+        if stored < known:
+            log.error(
+                "the metadata store has older data than this cluster has seen (controller epoch %d, here %d): "
+                "what was changed since is lost",
+                stored,
+                known,
+            )
+        return ControllerEpoch(max(stored, known) + 1)
+
+    async def _begin_term(self, store: StoreClient, epoch: ControllerEpoch, epoch_version: int) -> None:
         self._saw_controller(self._registration.id)
         log.info("broker %d controls the cluster, epoch %d", self._registration.id, epoch)
         # An earlier controller may have made it.
         with contextlib.suppress(NodeExists):
-            await self._store.create(FEATURE, encode_feature())
+            await store.create(FEATURE, encode_feature())
+        if store.state is not SessionState.CONNECTED:
+            # It was suspected meanwhile; when the connection is back, this is looked at again.
+            return
         term = self._term = Term(
-            store=self._store,
+            store=store,
             epoch_version=epoch_version,
             new_controller=lambda: Controller(self._registration.id, epoch, self._settings, self._random),
             send=self._send,
@@ -257,7 +433,10 @@ class ControllerDriver:
         try:
             await term.load()
         except Deposed:
-            self._end_term()
+            self._end(term)
+        except BaseException:
+            self._end(term)
+            raise
         else:
             self.spawn(self._run(term))
 
@@ -266,8 +445,14 @@ class ControllerDriver:
             await term.run()
         except Deposed:
             log.warning("another controller was elected")
-            if self._term is term:
-                self._end_term()
+            self._end(term)
+            self._look_at_controller()
+        except (SessionExpired, StoreClosed):
+            self._end(term)
+
+    def _end(self, term: Term) -> None:
+        if self._term is term:
+            self._end_term()
 
     def _end_term(self) -> None:
         if self._term is not None:

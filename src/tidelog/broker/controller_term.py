@@ -26,10 +26,13 @@ from tidelog.broker.broker_channel import Channel, SendRequest
 from tidelog.controller.controller import Controller
 from tidelog.controller.events import (
     BrokersChanged,
+    ConfigsChanged,
     DeletionsRequested,
     Elected,
     Event,
     Fence,
+    LogDirectoryFailed,
+    PreferredElectionRequested,
     Request,
     Result,
     Submitted,
@@ -39,27 +42,35 @@ from tidelog.controller.events import (
     Write,
 )
 from tidelog.controller.state import NodeRead, Record
-from tidelog.metadata.image import BrokerChanged, BrokerRegistration
+from tidelog.metadata.image import BrokerChanged, BrokerRegistration, ConfigResource
 from tidelog.metadata.operations import Check, Operation
 from tidelog.metadata.znodes import (
     BROKER_IDS,
+    CONFIG,
     CONTROLLER_EPOCH,
     DELETE_TOPICS,
+    LOG_DIRECTORY_EVENTS,
+    PREFERRED_ELECTION,
     PRODUCER_ID_BLOCK,
     TOPICS,
     MalformedZnode,
     broker_path,
+    config_path,
     decode_broker,
+    decode_config,
+    decode_log_directory_event,
+    decode_partitions,
     partition_path,
     partitions_path,
+    resource_of,
     state_path,
     topic_path,
 )
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicPartition
+from tidelog.model.identifiers import NO_LEADER, BrokerId, TopicPartition
 from tidelog.ports.clock import Clock
 from tidelog.store.client import StoreClient, WatchEvent
-from tidelog.store.errors import BadVersion, ConnectionLoss, NodeExists, NoNode, StoreError
+from tidelog.store.errors import BadVersion, NoNode, SessionExpired, StoreClosed, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -69,8 +80,9 @@ MULTI_SIZE_MAX: Final = 512 * 1024
 """Bytes of paths and data in one multi; a single larger operation travels alone."""
 RELOADS_MAX: Final = 3
 """How often a request is handled anew after writes that failed, before it is refused."""
-RETRY_DELAY_MS: Final = 100
-"""Before a store without connection is tried again."""
+RETRY_DELAY_MS_MIN: Final = 10
+"""Before a store that failed twice in a row is tried again; doubled each time."""
+RETRY_DELAY_MS_MAX: Final = 1_000
 ANNOUNCEMENT_WAIT_MS_MAX: Final = 5_000
 """How long an answer waits for brokers to take in what it is about; then it is given, for the decision is durable."""
 
@@ -100,7 +112,7 @@ class Term:
         new_controller: Callable[[], Controller],
         send: SendRequest,
         clock: Clock,
-        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         """`epoch_version` is that of /controller_epoch, which this term's writes check; `spawn` runs beside it."""
         self._store = store
@@ -118,6 +130,8 @@ class Term:
         self._pending: dict[int, Pending] = {}
         self._channels: dict[BrokerId, Channel] = {}
         self._timers: dict[Event, asyncio.TimerHandle] = {}
+        self._failures = 0
+        """Failures of the store in a row."""
         self._ended = False
 
     def submit(self, pending: Pending) -> None:
@@ -129,6 +143,11 @@ class Term:
     def post(self, event: Event) -> None:
         """Queues an event."""
         self._events.append(event)
+        self._wake.set()
+
+    def config_changed(self, resource: ConfigResource) -> None:
+        """Somebody altered settings: they are read when their turn comes, so that no older ones are taken over."""
+        self._stale[config_path(resource)] = None
         self._wake.set()
 
     def end(self) -> None:
@@ -149,21 +168,20 @@ class Term:
         """Makes a controller of what the store holds, and lets it do what a new one does first. Raises Deposed."""
         while not self._ended:
             self.controller = self._new_controller()
+            self._stale.clear()
             try:
                 self.controller.load(await self._read_everything())
                 for path, reason in self.controller.state.malformed.items():
                     log.error("left out of the cluster's metadata: %s (%s)", path, reason)
                 await self._carry_out(self.controller.handle(self._now_ms(), Elected()))
                 return
-            except Deposed:
+            except (SessionExpired, StoreClosed):
                 raise
-            except ConnectionLoss:
-                await asyncio.sleep(RETRY_DELAY_MS / 1000)
-            except (NodeExists, NoNode, BadVersion) as error:
-                log.warning("the metadata changed while it was loaded, once more: %s", error)
+            except StoreError as error:
+                await self._pause("the metadata could not be loaded, once more", error)
 
     async def run(self) -> None:
-        """Handles events until the term ends. Raises Deposed."""
+        """Handles events until the term ends. Raises Deposed, and SessionExpired or StoreClosed."""
         while not self._ended:
             if not self._events and not self._stale:
                 self._wake.clear()
@@ -171,9 +189,20 @@ class Term:
                 continue
             try:
                 await self._next()
-            except (NodeExists, NoNode, BadVersion, ConnectionLoss) as error:
-                log.warning("a decision could not be written, the metadata is loaded anew: %s", error)
+                self._failures = 0
+            except (SessionExpired, StoreClosed):
+                raise
+            except StoreError as error:
+                # Somebody else wrote, or the connection broke: what is known is no longer what is there.
+                await self._pause("a decision could not be written, the metadata is loaded anew", error)
                 await self._start_over()
+
+    async def _pause(self, what: str, error: StoreError) -> None:
+        """Before the store is asked again: nothing at first, then longer and longer; only the first is worth a line."""
+        log.log(logging.DEBUG if self._failures else logging.WARNING, "%s: %s", what, error)
+        if self._failures:
+            await asyncio.sleep(min(RETRY_DELAY_MS_MIN << min(self._failures, 10), RETRY_DELAY_MS_MAX) / 1000)
+        self._failures += 1
 
     async def _next(self) -> None:
         if self._stale:
@@ -191,7 +220,6 @@ class Term:
 
     async def _start_over(self) -> None:
         """Loads anew and puts what is unanswered in the queue again."""
-        self._stale.clear()
         await self.load()
         queued = {event.request_id for event in self._events if isinstance(event, Submitted)}
         unanswered = [pending for pending in self._pending.values() if not pending.answer.done()]
@@ -209,6 +237,7 @@ class Term:
         await self._commit(result.writes)
         if self._ended:
             return
+        self._close_channels()
         announced = [self._channel(send.broker_id).add(send) for send in result.sends]
         for timer in result.timers:
             self._set_timer(timer)
@@ -260,11 +289,17 @@ class Term:
                 broker_id,
                 epoch,
                 send=self._send,
-                is_registered=lambda: self._is_registered(broker_id, epoch),
                 post=self.post,
+                spawn=self._spawn,
             )
-            self._spawn(channel.run())
         return channel
+
+    def _close_channels(self) -> None:
+        """Ends the channels to brokers that are gone, or have registered anew: whoever waits for them is let go."""
+        for broker_id, channel in list(self._channels.items()):
+            registration = self.controller.image.brokers.get(broker_id)
+            if registration is None or registration.epoch != channel.broker_epoch:
+                self._channels.pop(broker_id).close()
 
     async def _answer_when(self, announced: Iterable[asyncio.Future[None]], replies: list[tuple[int, Any]]) -> None:
         await asyncio.wait(list(announced), timeout=ANNOUNCEMENT_WAIT_MS_MAX / 1000)
@@ -286,10 +321,6 @@ class Term:
             previous.cancel()
         loop = asyncio.get_running_loop()
         self._timers[timer.event] = loop.call_later(timer.delay_ms / 1000, self.post, timer.event)
-
-    def _is_registered(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bool:
-        registration = self.controller.image.brokers.get(broker_id)
-        return registration is not None and registration.epoch == broker_epoch
 
     def _now_ms(self) -> int:
         return self._clock.monotonic_ms()
@@ -323,6 +354,8 @@ class Term:
         deletions, _ = await self._store.children(DELETE_TOPICS, self._changed)
         records += await self._read_nodes([f"{DELETE_TOPICS}/{topic}" for topic in deletions])
         records += await self._read_nodes([PRODUCER_ID_BLOCK])
+        # Wishes that may have been there before this controller was; reading them sets their watches.
+        self._stale |= {LOG_DIRECTORY_EVENTS: None, PREFERRED_ELECTION: None}
         return records
 
     async def _read_nodes(self, paths: Iterable[str], *, watched: bool = False) -> list[NodeRead]:
@@ -370,7 +403,48 @@ class Term:
             new = [name for name in names if name not in self.controller.state.deleting]
             if new:
                 events.append(DeletionsRequested(new))
+        for path in stale:
+            resource = resource_of(path.removeprefix(f"{CONFIG}/")) if path.startswith(f"{CONFIG}/") else None
+            if resource is not None:
+                events += await self._read_config(path, resource)
+        if LOG_DIRECTORY_EVENTS in stale:
+            events += await self._read_directory_failures()
+        if PREFERRED_ELECTION in stale:
+            events += await self._read_preferred_election()
         return events
+
+    async def _read_config(self, path: str, resource: ConfigResource) -> list[Event]:
+        found = await self._read_nodes([path])
+        try:
+            return [ConfigsChanged(resource, decode_config(path, found[0].data) if found else {})]
+        except MalformedZnode as error:
+            log.error("settings not taken over: %s", error)
+            return []
+
+    async def _read_directory_failures(self) -> list[Event]:
+        """Brokers that said that a log directory of theirs failed, each with the nodes that say so."""
+        names, _ = await self._store.children(LOG_DIRECTORY_EVENTS, self._changed)
+        notifications: dict[BrokerId, list[str]] = {}
+        for node in await self._read_nodes([f"{LOG_DIRECTORY_EVENTS}/{name}" for name in names]):
+            try:
+                broker_id = decode_log_directory_event(node.path, node.data)
+            except MalformedZnode as error:
+                log.error("notification ignored: %s", error)
+                broker_id = NO_LEADER
+            notifications.setdefault(broker_id, []).append(node.path)
+        return [LogDirectoryFailed(broker_id, tuple(paths)) for broker_id, paths in notifications.items()]
+
+    async def _read_preferred_election(self) -> list[Event]:
+        if await self._store.exists(PREFERRED_ELECTION, self._changed) is None:
+            return []
+        for node in await self._read_nodes([PREFERRED_ELECTION]):
+            try:
+                return [PreferredElectionRequested(tuple(decode_partitions(node.path, node.data)))]
+            except MalformedZnode as error:
+                # It must go nevertheless, or no tool could ask again.
+                log.error("no election: %s", error)
+                return [PreferredElectionRequested(())]
+        return []
 
     async def _read_topics(self, names: list[str]) -> list[Event]:
         found = {read.path: read for read in await self._read_nodes(map(topic_path, names), watched=True)}

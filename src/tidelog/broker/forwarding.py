@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from tidelog.broker import controller_requests
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.shell import Purpose
-from tidelog.controller.events import AlterConfigs, AlterPartition, CreateTopics
+from tidelog.controller.events import AlterConfigs, AlterPartition, ControlledShutdown, CreateTopics
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import NO_LEADER
@@ -58,8 +58,8 @@ RETRY_MS: Final = 20
 """Before the controller is asked again: an election takes some milliseconds."""
 SUBMIT_MS_MAX: Final = 30_000
 """request.timeout.ms: how long a broker's own question, or a client's that names no time, is asked again."""
-ALTER_PARTITION_MS_MAX: Final = 5_000
-"""A proposed ISR is worthless when it is old: its leader proposes anew."""
+URGENT_MS_MAX: Final = 5_000
+"""A proposed ISR is worthless when it is old, and its leader proposes anew; who wants to leave asks again too."""
 GRACE_MS: Final = 2_000
 """Beyond the client's timeout for the controller's answer, which names the topics that were done in time."""
 VISIBLE_MS_MAX: Final = 5_000
@@ -114,7 +114,8 @@ class Forwarding:
         What is altered by AlterConfigs has taken effect here then, what is created is known here.
         """
         carried = isinstance(event, controller_requests.Carried)
-        limit_ms = ALTER_PARTITION_MS_MAX if isinstance(event, AlterPartition) else SUBMIT_MS_MAX
+        urgent = isinstance(event, AlterPartition | ControlledShutdown)
+        limit_ms = URGENT_MS_MAX if urgent else SUBMIT_MS_MAX
         deadline_ms = self._now_ms() + limit_ms
 
         def attempt() -> Deferred[T]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from tidelog.metadata.image import BrokerRegistration, ConfigResource
 from tidelog.metadata.operations import Create, Operation, SetData
@@ -37,7 +38,7 @@ from tidelog.model.identifiers import BrokerEpoch, BrokerId
 from tidelog.ports.clock import Clock
 from tidelog.ports.random import Random
 from tidelog.store.client import Created, StoreClient, WatchEvent
-from tidelog.store.errors import NodeExists, NoNode, StoreError
+from tidelog.store.errors import ConnectionLoss, NodeExists, NoNode, SessionExpired, StoreClosed, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +51,26 @@ GENERATED_BROKER_ID_BASE: Final = 1_000
 SESSION_GRACE_MS: Final = 1_000
 """Beyond its timeout, for the session of a broker's former life to end."""
 
+RETRY_DELAY_MS: Final = 100
+"""Before a store without connection is asked again."""
+
+T = TypeVar("T")
+
 ConfigListener = Callable[[ConfigResource, Mapping[str, str]], None]
 """Told of a resource's settings, all of them, after they changed."""
+
+
+async def patiently(work: Callable[[], Awaitable[T]]) -> T:
+    """Repeats `work`, which does no harm when done twice, until the store has answered; says once that it waits."""
+    told = False
+    while True:
+        try:
+            return await work()
+        except ConnectionLoss as error:
+            if not told:
+                log.warning("waiting for the metadata store: %s", error)
+                told = True
+            await asyncio.sleep(RETRY_DELAY_MS / 1000)
 
 
 async def generate_broker_id(store: StoreClient) -> BrokerId:
@@ -69,6 +88,7 @@ class Membership:
         self._random = random
         self._on_config_changed = on_config_changed
         self._following = False
+        self._closed = False
         self._last_change = -1
         self._reading: asyncio.Task[None] | None = None
         self._again = False
@@ -107,7 +127,13 @@ class Membership:
             try:
                 results = await self._store.multi(announcement)
             except NodeExists:
-                await self._wait_until_gone(registration.id, deadline_ms)
+                # Whose it is, the node itself says: this session's, when the answer to an earlier attempt was lost.
+                owned = await patiently(lambda: self._store.exists(path))
+                if owned is not None and owned.ephemeral_owner == self._store.session_id:
+                    return BrokerEpoch(owned.czxid)
+                await patiently(lambda: self._wait_until_gone(registration.id, deadline_ms))
+            except ConnectionLoss:
+                await asyncio.sleep(RETRY_DELAY_MS / 1000)
             else:
                 assert isinstance(results[0], Created)
                 return BrokerEpoch(results[0].stat.czxid)
@@ -116,10 +142,15 @@ class Membership:
         """Begins to watch the notifications; those that are there already are history. Idempotent."""
         if self._following:
             return
-        self._following = True
         names, _ = await self._store.children(CONFIG_CHANGES, self._changes_came)
+        self._following = True
         self._last_change = max(map(_number_of, names), default=-1)
         await self._purge(names)
+
+    def catch_up(self) -> None:
+        """Looks for notifications that came while there was no connection, and watches for more."""
+        if self._following:
+            self._look_for_changes()
 
     async def read_configs(self, resources: Iterable[ConfigResource]) -> dict[ConfigResource, Mapping[str, str]]:
         """The settings of each resource as they stand in the store; empty where there are none, or none readable."""
@@ -128,6 +159,7 @@ class Membership:
 
     async def close(self) -> None:
         """Ends the following; the session is the owner's to close."""
+        self._closed = True
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
@@ -161,16 +193,22 @@ class Membership:
             return
         left_ms = deadline_ms - self._clock.monotonic_ms()
         log.warning("broker id %d is registered by session %#x: waiting for it to end", broker_id, stat.ephemeral_owner)
-        try:
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(gone.wait(), max(left_ms, 0) / 1000)
-        except TimeoutError:
+        # The watch may have been lost with a connection: only the node itself tells.
+        if self._clock.monotonic_ms() >= deadline_ms and await self._store.exists(broker_path(broker_id)) is not None:
             raise KafkaError(
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION,
                 f"Broker id {broker_id} is in use by another running broker of this cluster ({broker_path(broker_id)} "
                 "in the metadata store). Give this broker an id of its own: broker.id in its properties.",
-            ) from None
+            )
 
     def _changes_came(self, event: WatchEvent) -> None:
+        self._look_for_changes()
+
+    def _look_for_changes(self) -> None:
+        if self._closed:
+            return
         if self._reading is not None and not self._reading.done():
             self._again = True
         else:
@@ -179,20 +217,30 @@ class Membership:
     async def _read_changes(self) -> None:
         """Reads what came since the last time; while it reads, more may come."""
         self._again = True
-        try:
-            while self._again:
-                self._again = False
-                names, _ = await self._store.children(CONFIG_CHANGES, self._changes_came)
-                new = sorted((name for name in names if _number_of(name) > self._last_change), key=_number_of)
-                resources = [await self._changed_resource(f"{CONFIG_CHANGES}/{name}") for name in new]
-                if new:
-                    self._last_change = _number_of(new[-1])
-                distinct = dict.fromkeys(resource for resource in resources if resource is not None)
-                for resource, values in (await self.read_configs(distinct)).items():
-                    self._on_config_changed(resource, values)
-                await self._purge(names)
-        except StoreError as error:
-            log.warning("notifications of changed settings could not be read: %s", error)
+        while self._again:
+            self._again = False
+            try:
+                await self._read_new_changes()
+            except ConnectionLoss:
+                # Without the next reading there would be no watch any more.
+                self._again = True
+                await asyncio.sleep(RETRY_DELAY_MS / 1000)
+            except (SessionExpired, StoreClosed):
+                # The next session has a membership of its own.
+                return
+            except StoreError as error:
+                log.warning("notifications of changed settings could not be read: %s", error)
+
+    async def _read_new_changes(self) -> None:
+        names, _ = await self._store.children(CONFIG_CHANGES, self._changes_came)
+        new = sorted((name for name in names if _number_of(name) > self._last_change), key=_number_of)
+        resources = [await self._changed_resource(f"{CONFIG_CHANGES}/{name}") for name in new]
+        distinct = dict.fromkeys(resource for resource in resources if resource is not None)
+        for resource, values in (await self.read_configs(distinct)).items():
+            self._on_config_changed(resource, values)
+        if new:
+            self._last_change = _number_of(new[-1])
+        await self._purge(names)
 
     async def _changed_resource(self, path: str) -> ConfigResource | None:
         try:

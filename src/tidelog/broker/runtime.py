@@ -23,7 +23,7 @@ from tidelog.broker.controller_driver import ControllerDriver
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.dispatch import CloseConnection, Dispatcher, Peer
 from tidelog.broker.forwarding import Forwarding
-from tidelog.broker.membership import Membership, generate_broker_id
+from tidelog.broker.membership import Membership, generate_broker_id, patiently
 from tidelog.broker.node import Node
 from tidelog.broker.peers import Peers
 from tidelog.broker.server import Server
@@ -32,11 +32,11 @@ from tidelog.broker.starting import StartingDispatcher
 from tidelog.broker.stored_settings import StoredSettings, broker_resources, stored_topics
 from tidelog.broker.topic_settings import log_config
 from tidelog.config.broker_config import BrokerConfig
-from tidelog.controller.events import Request
+from tidelog.controller.events import ControlledShutdown, Request
 from tidelog.controller.settings import ControllerSettings
 from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType, Endpoint
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import BrokerEpoch, BrokerId, ControllerEpoch
+from tidelog.model.identifiers import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
 from tidelog.protocol import apis, framing
 from tidelog.storage.errors import StorageError
 from tidelog.storage.file_pool import DEFAULT_CAPACITY
@@ -44,7 +44,7 @@ from tidelog.storage.log_manager import LogManager, LogManagerSettings
 from tidelog.store.errors import StoreCorrupt, StoreError, StoreLocked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from concurrent.futures import Executor, Future
 
     from tidelog.config.listeners import Listener as ConfiguredListener
@@ -64,6 +64,8 @@ READY_MS_MAX: Final = 60_000
 """How long a starting broker waits to be told by the controller who it is."""
 ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 """Hosts that mean "all addresses": to bind to, but not to be told to clients."""
+REFUSING_MS: Final = 200
+"""How long a broker that leads nothing any more tells clients so, before it closes their connections."""
 STOP_IO_MS_MAX: Final = 30_000
 """How long a stopping broker waits for its I/O threads."""
 
@@ -123,9 +125,11 @@ class Runtime:
         self._driver: ControllerDriver | None = None
         self._logs: LogManager | None = None
         self._node: Node | None = None
+        self._forwarding: Forwarding | None = None
         self._dispatcher: Dispatcher
         self._controller_peer = Peer(self._inter_broker_listener, 0)
         """Whom requests of the controller in this process come from."""
+        self._handed_over = False
         self._stored: dict[ConfigResource, Mapping[str, str]] = {}
         """Settings read from the store before there was a node."""
 
@@ -205,10 +209,11 @@ class Runtime:
     async def _start(self) -> None:
         await self._bind()
         session = await self._connect_store()
-        cluster_id = await Membership(session, self._clock, self._random, lambda resource, values: None).open()
         broker_id = BrokerId(self.config.broker_id)
         if broker_id < 0:
-            broker_id = await generate_broker_id(session)
+            # A broker that has no id yet makes the containers for the counter itself.
+            await patiently(Membership(session, self._clock, self._random, lambda resource, values: None).open)
+            broker_id = await patiently(lambda: generate_broker_id(session))
         self._driver = ControllerDriver(
             store=session,
             registration=BrokerRegistration(
@@ -218,15 +223,19 @@ class Runtime:
             send=self._send,
             clock=self._clock,
             random=self._random,
+            connect_store=self._connect_store,
+            known_controller_epoch=lambda: -1 if self._node is None else self._node.metadata.image.controller_epoch,
             on_config_changed=self._settings_read,
             on_controller_changed=self._controller_changed,
+            on_registered_anew=self._registered_anew,
             on_failure=lambda error: self._fail(f"the broker cannot take part in its cluster: {error}"),
         )
+        cluster_id = await self._driver.open()
         self.config.on_change(self._config_changed)
         settings = StoredSettings(self._driver, self._settings_read)
-        await settings.read([*broker_resources(broker_id), *await stored_topics(session)])
+        await settings.read([*broker_resources(broker_id), *await patiently(lambda: stored_topics(session))])
         self._logs = self._load_logs(broker_id, cluster_id)
-        forwarding = Forwarding(_LocalController(self._driver))
+        forwarding = self._forwarding = Forwarding(_LocalController(self._driver))
         self._node = Node(
             broker_id=broker_id,
             cluster_id=cluster_id,
@@ -344,6 +353,13 @@ class Runtime:
         """The controller told who is alive: connections to all others end."""
         self._peers.retain(self.node.metadata.image.brokers)
 
+    def _registered_anew(self, broker_epoch: BrokerEpoch) -> None:
+        """A later session of this broker: its epoch is another, and notifications of settings may have been missed."""
+        node = self.node
+        node.broker_epoch = broker_epoch
+        topics = [found for found in node.metadata.image.configs if found.type is ConfigResourceType.TOPIC]
+        node.settings.refresh([*broker_resources(node.broker_id), *topics])
+
     def _controller_changed(self, controller_id: int) -> None:
         """Whoever was asked as the controller and is not: what waits there is asked of the new one."""
         for purpose in (Purpose.REPORT, Purpose.FORWARD):
@@ -411,9 +427,46 @@ class Runtime:
         """Returns when the broker cannot go on, with the reason."""
         return await asyncio.shield(self._failed)
 
-    async def stop(self) -> None:
-        """Stops cleanly: connections closed, logs flushed and marked clean, the session ended. Idempotent."""
+    async def stop(self, *, hand_over: bool = True) -> None:
+        """Stops cleanly: leaderships handed over, connections closed, logs flushed and marked clean, the session ended.
+
+        Without `hand_over` where the whole cluster stops: there is nobody to take them. Idempotent.
+        """
+        if hand_over:
+            await self._hand_over()
         await self._stop_parts(clean=True)
+
+    async def _hand_over(self) -> None:
+        """Has the controller make others the leaders of what this broker leads (controlled.shutdown.enable).
+
+        Clients are served all the while; those who come late are told, for a moment, that the leader is another.
+        """
+        node, forwarding, config = self._node, self._forwarding, self.config
+        if node is None or forwarding is None or self._handed_over or node.broker_epoch < 0:
+            return
+        if not config.controlled_shutdown_enable or len(node.metadata.image.brokers) < 2:
+            return
+        self._handed_over = True
+        for tries_left in range(config.controlled_shutdown_max_retries, -1, -1):
+            remaining = await self._ask_to_leave(node, forwarding)
+            if remaining is not None and not remaining:
+                break
+            if remaining:
+                logger.warning("no other broker can lead yet: partitions=%d first=%s", len(remaining), remaining[0])
+            if tries_left:
+                await asyncio.sleep(config.controlled_shutdown_retry_backoff_ms / 1000)
+        await asyncio.sleep(REFUSING_MS / 1000)
+
+    async def _ask_to_leave(self, node: Node, forwarding: Forwarding) -> Sequence[TopicPartition] | None:
+        """What this broker still leads after asking to leave; None when nobody answered."""
+        answer: asyncio.Future[Sequence[TopicPartition]] = self._loop.create_future()
+        request = ControlledShutdown(node.broker_id, node.broker_epoch)
+        forwarding.submit(request).on_complete(lambda settled: _hand_over(settled, answer))
+        try:
+            return await answer
+        except (KafkaError, OSError) as error:
+            logger.warning("leaderships not handed over: %s", error)
+            return None
 
     async def _stop_parts(self, *, clean: bool) -> None:
         self._server.stop()

@@ -100,7 +100,7 @@ class InProcessCluster:
             for watcher in self._watchers.values():
                 watcher.cancel()
             runtimes, self.runtimes = list(self.runtimes.values()), {}
-            await asyncio.gather(*(runtime.stop() for runtime in runtimes))
+            await asyncio.gather(*(runtime.stop(hand_over=False) for runtime in runtimes))
         finally:
             await self.store.close()
             for port in self._ports.values():
@@ -134,7 +134,7 @@ class InProcessCluster:
         # The others go on, as they would if each had a process of its own.
         logger.error("broker %d: %s", broker_id, reason)
         del self.runtimes[broker_id], self._watchers[broker_id]
-        await runtime.stop()
+        await runtime.stop(hand_over=False)
 
     async def _known(self, broker_ids: Iterable[int]) -> None:
         """Waits until every broker that runs knows of these: then any of them gives a client the same answer."""

@@ -90,7 +90,7 @@ class Brokers:
         return await LocalStore.connect(self.store)
 
     async def stop(self, number: int, *, hand_over: bool = True) -> None:
-        await self.running.pop(number).stop()
+        await self.running.pop(number).stop(hand_over=hand_over)
 
     async def connect(self, number: int) -> Connection:
         host, _, port = self.running[number].addresses[0].rpartition(":")
