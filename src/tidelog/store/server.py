@@ -189,7 +189,7 @@ class StoreServer:
 
     def _schedule(self) -> None:
         """Wakes up when the next session may be due."""
-        next_ms = self._deadlines.next_ms
+        next_ms = self.next_expiry_ms
         if next_ms is None or self._closed or (self._timer is not None and self._wake_ms <= next_ms):
             return
         if self._timer is not None:
@@ -197,6 +197,11 @@ class StoreServer:
         self._wake_ms = next_ms
         wait_ms = max(0, next_ms - self._clock.monotonic_ms())
         self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self.expire)
+
+    @property
+    def next_expiry_ms(self) -> int | None:
+        """When a session may be due, monotonic; None: none may."""
+        return self._deadlines.next_ms
 
     def expire(self) -> None:
         """Ends the sessions whose time is over; called by the server's own timer."""

@@ -182,11 +182,14 @@ class ServedInMemory:
         return RawClient(self.network)
 
     async def pass_time(self, milliseconds: int) -> None:
-        """Lets the server notice."""
-        self.clock.now_ms += milliseconds
-        self.server.expire()
-        for _ in range(5):
-            await asyncio.sleep(0)
+        """Wakes the server whenever its timer would."""
+        end_ms = self.clock.now_ms + milliseconds
+        while self.clock.now_ms < end_ms:
+            next_ms = self.server.next_expiry_ms
+            self.clock.now_ms = min(end_ms, max(self.clock.now_ms + 1, next_ms if next_ms is not None else end_ms))
+            self.server.expire()
+            for _ in range(5):
+                await asyncio.sleep(0)
 
 
 class Served:
