@@ -202,10 +202,10 @@ def test_an_unknown_topic_id_is_named(broker: Broker) -> None:
     assert broker.ask(ApiKey.FETCH, 13, request).responses[0].partitions[0].error_code == 100
 
 
-def test_whoever_says_it_is_a_broker_is_refused(broker: Broker) -> None:
-    """Replica fetches come from no one yet; an outsider cannot pose as one."""
+def test_whoever_says_it_is_this_broker_is_refused(broker: Broker) -> None:
+    """An outsider cannot pose as the leader itself."""
     request = broker.fetch_request("t")
-    request.replica_id = 1
+    request.replica_id = 0
     assert broker.ask(ApiKey.FETCH, 12, request).error_code == ErrorCode.INVALID_REQUEST
 
 

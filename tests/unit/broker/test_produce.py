@@ -296,8 +296,10 @@ def test_a_producer_that_is_gone_leaves_nothing_behind(start_broker, topics: int
     request = produce_request("safe", make_batch([b"x"]), timeout_ms=2**31 - 1)
     request.topic_data *= topics
     answer = broker.send(ApiKey.PRODUCE, 9, request)
-    assert len(broker.node.purgatory) == 1
+    waits = broker.replica("safe").waits
+    assert len(waits) == topics
     answer.abandon()
-    assert len(broker.node.purgatory) == 0
+    assert len(waits) == 0
+    assert not broker.shell.waiting_timers
     broker.shell.run_turns()
     broker.shell.run_pool()
