@@ -72,6 +72,8 @@ class ManualShell:
         self.turns: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
         self.pool: list[Callable[[], None]] = []
         self.pool_waits = False
+        self.asked: list[tuple[int, Any, Deferred[Any]]] = []
+        """Broker, message and answer of what this one has asked others."""
         self._count = 0
 
     def after(self, delay_ms: int, callback: Callable[..., object], *arguments: Any) -> ManualTimer:
@@ -99,6 +101,12 @@ class ManualShell:
         else:
             run()
         return outcome
+
+    def ask(self, broker_id: int, purpose: Any, message: Any, version: int, timeout_ms: int) -> Deferred[Any]:
+        """Another broker is asked, which is silent until the test completes the deferred in `asked`."""
+        answer: Deferred[Any] = Deferred()
+        self.asked.append((broker_id, message, answer))
+        return answer
 
     def run_pool(self) -> None:
         work, self.pool = self.pool, []
@@ -174,28 +182,41 @@ class FakeSettings:
 class Broker:
     """A node with its dispatcher, told by a controller that the test plays."""
 
-    def __init__(self, folder: str, settings: dict[str, object] | None = None) -> None:
-        self.clock = ManualClock()
-        self.shell = ManualShell(self.clock)
+    def __init__(
+        self,
+        folder: str,
+        settings: dict[str, object] | None = None,
+        *,
+        broker_id: int = 0,
+        shell: ManualShell | None = None,
+    ) -> None:
+        """`shell` brings its clock along; one of its own if None."""
+        self.shell = ManualShell(ManualClock()) if shell is None else shell
+        self.clock = self.shell.clock
         self.controller = FakeController()
         self.settings = FakeSettings()
         self.disk = SystemDisk()
         self.random = CountingRandom()
         self.config = BrokerConfig.from_mapping(
-            {"broker.id": 0, "log.dirs": folder, "listeners": "PLAINTEXT://127.0.0.1:9092", **(settings or {})}
+            {
+                "broker.id": broker_id,
+                "log.dirs": folder,
+                "listeners": f"PLAINTEXT://127.0.0.1:{9092 + broker_id}",
+                **(settings or {}),
+            }
         )
         self.logs = LogManager(
             disk=self.disk,
             clock=self.clock,
             log_dirs=self.config.log_dirs,
-            broker_id=0,
+            broker_id=broker_id,
             cluster_id="cluster",
             default_config=log_config(self.config, {}),
             random=self.random,
         )
         self.logs.open()
         self.node = Node(
-            broker_id=BrokerId(0),
+            broker_id=BrokerId(broker_id),
             cluster_id="cluster",
             config=self.config,
             clock=self.clock,
@@ -210,7 +231,7 @@ class Broker:
         self.dispatcher = Dispatcher(self.node, self.node.handlers)
         self.peer = Peer("PLAINTEXT", 1, "127.0.0.1", 50_000)
         self._correlation_id = 0
-        self.live: tuple[int, ...] = (0,)
+        self.live: tuple[int, ...] = (broker_id,)
         self.racks: dict[int, str] = {}
         self.tell_brokers()
 
