@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tidelog.controller.configs import parse_topic_overrides
@@ -29,7 +29,15 @@ from tidelog.controller.state import NodeRead
 from tidelog.controller.turn import Turn
 from tidelog.metadata.image import ConfigResource, ConfigResourceType, PartitionImage, TopicImage
 from tidelog.metadata.operations import Create, Delete, SetData
-from tidelog.metadata.znodes import TopicAssignment, config_path, encode_config, encode_topic, topic_path
+from tidelog.metadata.znodes import (
+    MalformedZnode,
+    TopicAssignment,
+    config_path,
+    decode_topic,
+    encode_config,
+    encode_topic,
+    topic_path,
+)
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.model.topics import collision_key, invalid_topic_name_reason
@@ -279,34 +287,39 @@ def adopt_topics(turn: Turn, event: TopicsChanged) -> None:
 def _adopt_topic(turn: Turn, name: str, data: bytes) -> None:
     """New partitions are welcome. Replicas of those that stand move by reassignment alone: they are put back."""
     path = topic_path(name)
+    found = NodeRead(path, data, 0)
     known = turn.state.image.topics.get(name)
-    before = {} if known is None else dict(known.partitions)
-    topic_id = ZERO_TOPIC_ID if known is None else known.topic_id
-    turn.state.replay(NodeRead(path, data, 0))
-    if path in turn.state.malformed:
+    try:
+        content = decode_topic(name, data)
+    except MalformedZnode as error:
+        log.error("a changed topic is left as it was: %s", error)
+        turn.state.replay(found)
         return
-    topic = turn.state.image.topics[name]
-    if topic_id not in (ZERO_TOPIC_ID, topic.topic_id):
+    if known is None:
+        turn.state.replay(found)
+    elif ZERO_TOPIC_ID not in (content.topic_id, known.topic_id) and content.topic_id != known.topic_id:
         # Another topic of that name: what was known of the partitions went with the old one.
         turn.state.replay(Delete(path))
-        turn.state.replay(NodeRead(path, data, 0))
-        return
-    altered = [index for index, image in before.items() if not _same_replicas(image, topic.partitions.get(index))]
-    if altered:
+        turn.state.replay(found)
+    elif altered := [index for index, image in known.partitions.items() if not _same_replicas(image, index, content)]:
         log.error(
             "%s was changed by somebody else, for partitions %s: their replicas are put back; use a reassignment",
             path,
             ", ".join(map(str, altered)),
         )
-        restored = TopicImage(name, topic.topic_id, {**topic.partitions, **before})
-        turn.write(SetData(path, encode_topic(_content(restored, topic.topic_id))))
+        stands = _content(known, known.topic_id)
+        added = {index: replicas for index, replicas in content.partitions.items() if index not in known.partitions}
+        turn.write(SetData(path, encode_topic(replace(stands, partitions={**stands.partitions, **added}))))
+    else:
+        turn.state.replay(found)
 
 
-def _same_replicas(one: PartitionImage, other: PartitionImage | None) -> bool:
-    return other is not None and (one.replicas, one.adding, one.removing) == (
-        other.replicas,
-        other.adding,
-        other.removing,
+def _same_replicas(image: PartitionImage, index: int, content: TopicAssignment) -> bool:
+    return (
+        index in content.partitions
+        and tuple(content.partitions[index]) == image.replicas
+        and tuple(content.adding.get(index, ())) == image.adding
+        and tuple(content.removing.get(index, ())) == image.removing
     )
 
 

@@ -12,10 +12,12 @@ from tidelog.controller.events import (
     DeletionsRequested,
     ReplicasStopped,
     Submitted,
+    TopicNode,
     TopicReference,
+    TopicsChanged,
 )
 from tidelog.controller.settings import ControllerSettings
-from tidelog.metadata.operations import Create
+from tidelog.metadata.operations import Create, Delete
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import BrokerId, TopicId, TopicPartition
 
@@ -191,3 +193,75 @@ def test_two_requests_for_one_deletion_are_both_answered() -> None:
     assert cluster.last.writes == []
     stopped(cluster, 0, 0)
     assert [request_id for request_id, _ in cluster.last.replies] == [7, 8]
+
+
+def foreign_removal(cluster: Cluster) -> None:
+    """Somebody removes the topic's nodes, bottom up, behind the controller's back."""
+    for path in sorted((path for path in cluster.tree.paths() if path.startswith("/brokers/topics/t")), reverse=True):
+        cluster.tree.transact(1, [Delete(path)], 0)
+
+
+@pytest.mark.row("R08")
+def test_a_topic_that_somebody_else_removes_is_gone() -> None:
+    """In the middle of a deletion that waits for a dead broker: settings and mark go, the request is answered."""
+    cluster = cluster_with([0, 1], [1, 0])
+    cluster.live(broker(0), broker(2))
+    delete(cluster, TopicReference("t"))
+    stopped(cluster, 0, 0, 1)
+    cluster.told()
+    foreign_removal(cluster)
+    cluster.run(TopicsChanged([TopicNode("t", None)]))
+    assert cluster.told() == ["* delete /config/topics/t", "* delete /admin/delete_topics/t"]
+    [(_, [outcome])] = cluster.last.replies
+    assert (outcome.name, outcome.error) == ("t", ErrorCode.NONE)
+    # The late answers of brokers find nothing, and do no harm.
+    stopped(cluster, 1, 0, 1)
+    cluster.live(broker(0), broker(1, 300), broker(2))
+    assert cluster.told() == []
+    assert cluster.loaded(1).state.image.topics == {}
+
+
+def test_a_mark_of_a_topic_that_somebody_else_removed() -> None:
+    """Found by the next controller: the mark and the settings are wiped away."""
+    cluster = cluster_with([0, 1])
+    cluster.live(broker(0), broker(2))
+    delete(cluster, TopicReference("t"))
+    foreign_removal(cluster)
+    cluster.told()
+    cluster.term(2)
+    assert cluster.told() == ["* delete /admin/delete_topics/t"]
+
+
+@pytest.mark.row("R08")
+def test_a_dead_broker_that_was_the_last_in_sync_leaves_when_it_is_back() -> None:
+    """Nothing is written for it while it is away; then its replica goes as any other."""
+    cluster = cluster_with([1, 0])
+    cluster.live(broker(1), broker(2))
+    cluster.live(broker(2))
+    cluster.told()
+    delete(cluster, TopicReference("t"))
+    assert cluster.told() == ["create /admin/delete_topics/t"]
+    cluster.live(broker(2), broker(0, 300))
+    stopped(cluster, 0, 0)
+    assert cluster.told() == []
+    cluster.live(broker(2), broker(0, 300), broker(1, 301))
+    [line] = cluster.told()
+    assert line.startswith("* set /brokers/topics/t/partitions/0/state")
+    assert sorted(cluster.sent("StopReplicaRequest")) == [1]
+    stopped(cluster, 1, 0)
+    assert cluster.told()[-1] == "* delete /admin/delete_topics/t"
+
+
+@pytest.mark.row("R08")
+def test_a_broker_that_dies_while_it_deletes_is_asked_again() -> None:
+    """Its answer never came. It leaves the ISR once more, as in Kafka, and leads nothing."""
+    cluster = cluster_with([0, 1])
+    delete(cluster, TopicReference("t"))
+    stopped(cluster, 0, 0)
+    cluster.told()
+    cluster.live(broker(0), broker(2))
+    cluster.live(broker(0), broker(1, 300), broker(2))
+    [line] = cluster.told()
+    assert line.endswith('"leader":-1,"version":1,"leader_epoch":3,"isr":[1]}')
+    assert sorted(cluster.sent("StopReplicaRequest")) == [1]
+    assert cluster.sent("LeaderAndIsrRequest") == {}

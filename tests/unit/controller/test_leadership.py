@@ -11,6 +11,7 @@ from tidelog.controller.elections import choose_leader
 from tidelog.controller.events import (
     AllocateProducerIds,
     AlterPartition,
+    ConfigsChanged,
     ControlledShutdown,
     ElectionType,
     ElectLeaders,
@@ -20,6 +21,7 @@ from tidelog.controller.events import (
     ProducerIdBlock,
     ReplicasFailed,
 )
+from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.metadata.operations import SetData
 from tidelog.metadata.znodes import StoredProducerIdBlock, decode_producer_id_block, encode_producer_id_block
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -191,6 +193,18 @@ def test_an_isr_that_is_there_already_is_confirmed_without_a_write() -> None:
     assert cluster.told() == []
 
 
+def test_a_leader_whose_answer_was_lost_is_confirmed() -> None:
+    """It asks again on the state before: refused, it would wait for ever for a state that nobody announces."""
+    cluster = three_brokers([0, 1, 2])
+    assert propose(cluster, IsrMember(BrokerId(0)), partition_epoch=PartitionEpoch(0)) is ErrorCode.NONE
+    cluster.told()
+    image = cluster.partition("t")
+    proposal = IsrProposal(T0, ZERO_TOPIC_ID, image.leader_epoch, [IsrMember(BrokerId(0))], PartitionEpoch(0))
+    [outcome] = cluster.ask(AlterPartition(BrokerId(0), BrokerEpoch(100), [proposal]))
+    assert (outcome.error, outcome.isr, outcome.partition_epoch) == (ErrorCode.NONE, (0,), 1)
+    assert cluster.told() == []
+
+
 @pytest.mark.parametrize(
     ("isr", "changes", "error"),
     [
@@ -227,6 +241,132 @@ def test_a_member_of_an_earlier_life_is_not_eligible() -> None:
         is ErrorCode.INELIGIBLE_REPLICA
     )
     assert propose(cluster, IsrMember(BrokerId(0)), IsrMember(BrokerId(1), BrokerEpoch(500))) is ErrorCode.NONE
+
+
+def test_only_the_leader_may_propose() -> None:
+    """A follower with the right epochs is refused; and each proposal of a request by itself."""
+    cluster = three_brokers([0, 1], [1, 0])
+    good, bad = (
+        IsrProposal(
+            TopicPartition("t", index), ZERO_TOPIC_ID, LeaderEpoch(0), [IsrMember(BrokerId(1))], PartitionEpoch(0)
+        )
+        for index in (1, 0)
+    )
+    outcomes = cluster.ask(AlterPartition(BrokerId(1), BrokerEpoch(101), [bad, good]))
+    assert [outcome.error for outcome in outcomes] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+    assert cluster.told() == [state_line(1, 1, 0, "1")]
+
+
+def test_who_shuts_down_comes_into_no_isr() -> None:
+    """KIP-841: until it registers anew. A leader that shuts down may still bring in who can take over."""
+    cluster = three_brokers([0, 2], [2, 0])
+    cluster.live(broker(1), broker(2))
+    cluster.live(broker(0, 300), broker(1), broker(2))
+    assert [cluster.partition("t", index).isr for index in (0, 1)] == [(2,), (2,)]
+    cluster.ask(ControlledShutdown(BrokerId(2), BrokerEpoch(102)))
+    cluster.ask(ControlledShutdown(BrokerId(0), BrokerEpoch(300)))
+    cluster.told()
+    both = [IsrMember(BrokerId(2), BrokerEpoch(102)), IsrMember(BrokerId(0), BrokerEpoch(300))]
+    assert propose(cluster, *both) is ErrorCode.INELIGIBLE_REPLICA
+    cluster.live(broker(1), broker(2), broker(0, 400))
+    both[1] = IsrMember(BrokerId(0), BrokerEpoch(400))
+    assert propose(cluster, *both) is ErrorCode.NONE
+    assert cluster.ask(ControlledShutdown(BrokerId(2), BrokerEpoch(102))) == [TopicPartition("t", 1)]
+    assert cluster.partition("t").leader == 0
+
+
+def test_who_shuts_down_is_not_elected() -> None:
+    """Neither when a leader dies, nor by hand, nor as an unclean leader."""
+    cluster = three_brokers([0, 1], [1, 0])
+    cluster.controller.settings = replace(cluster.settings, unclean_leader_election_enable=True)
+    cluster.ask(ControlledShutdown(BrokerId(1), BrokerEpoch(101)))
+    assert cluster.ask(ElectLeaders(ElectionType.PREFERRED))[0].error is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    cluster.live(broker(1), broker(2))
+    assert (cluster.partition("t").leader, cluster.partition("t").isr) == (-1, (0,))
+    assert cluster.controller.unclean_elections == 0
+    # It came back: a new life, and the setting allows it to lead.
+    cluster.live(broker(1, 400), broker(2))
+    assert (cluster.partition("t").leader, cluster.controller.unclean_elections) == (1, 2)
+
+
+def test_a_shutdown_that_is_asked_for_again_costs_nothing() -> None:
+    """What was handed over stays so; only the order to stop following is given again."""
+    cluster = three_brokers([2, 0], [0, 2])
+    cluster.ask(ControlledShutdown(BrokerId(2), BrokerEpoch(102)))
+    cluster.told()
+    assert cluster.ask(ControlledShutdown(BrokerId(2), BrokerEpoch(102))) == []
+    assert cluster.told() == []
+    cluster.live(broker(0), broker(1))
+    assert cluster.told() == []
+
+
+def test_the_last_two_replicas_shut_down_at_once() -> None:
+    """None is handed what the other one leaves: the last one keeps its leaderships."""
+    cluster = three_brokers([1, 2], [2, 1])
+    assert cluster.ask(ControlledShutdown(BrokerId(1), BrokerEpoch(101))) == []
+    assert cluster.ask(ControlledShutdown(BrokerId(2), BrokerEpoch(102))) == [T0, TopicPartition("t", 1)]
+    assert [cluster.partition("t", index).leader for index in (0, 1)] == [2, 2]
+
+
+def test_a_broker_that_bounced_leaves_the_isrs_it_followed_in() -> None:
+    """KIP-380: what it had not flushed may be lost, so it catches up first; a sole member leads again at once."""
+    cluster = three_brokers([0, 2], [2])
+    cluster.live(broker(0), broker(1), broker(2, 300))
+    assert cluster.told() == [state_line(0, 0, 1, "0"), state_line(1, -1, 1, "2"), state_line(1, 2, 2, "2")]
+
+
+def test_brokers_that_die_together_cost_one_write_a_partition() -> None:
+    """Kafka writes one for each dead broker; the outcome is the same but for the epoch."""
+    cluster = three_brokers([0, 1, 2], [1, 2, 0])
+    cluster.live(broker(0))
+    assert cluster.told() == [state_line(1, 0, 1, "0"), state_line(0, 0, 1, "0")]
+
+
+def test_endpoints_that_change_do_not_mend_a_directory() -> None:
+    """The registration is the same one: its failed replicas stay failed, and a shutdown goes on."""
+    cluster = three_brokers([0, 2])
+    cluster.run(ReplicasFailed(BrokerId(2), [T0]))
+    cluster.ask(ControlledShutdown(BrokerId(1), BrokerEpoch(101)))
+    cluster.live(broker(0), replace(broker(1), rack="r"), replace(broker(2), rack="r"))
+    assert not cluster.controller.state.is_online(BrokerId(2), T0)
+    assert not cluster.controller.state.is_online(BrokerId(1), T0)
+
+
+@pytest.mark.row("R11")
+def test_unclean_elections_are_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Each one, by whatever way; clean ones are not."""
+    cluster = three_brokers([1, 2], [1, 0])
+    cluster.controller.settings = replace(cluster.settings, unclean_leader_election_enable=True)
+    cluster.live(broker(0), broker(1))
+    cluster.live(broker(0), broker(1), broker(2, 300))
+    assert cluster.controller.unclean_elections == 0
+    cluster.live(broker(0), broker(2, 300))
+    assert cluster.controller.unclean_elections == 1
+    assert [record.getMessage() for record in caplog.records] == [
+        "unclean election: broker 2 becomes leader of t-0 without having been in sync; records that only its ISR had "
+        "are lost"
+    ]
+
+
+def test_settings_that_a_tool_wrote() -> None:
+    """They count from when they are read; those of unknown topics are not kept; the same ones change nothing."""
+    cluster = three_brokers([1, 2])
+    for live in ([0, 1], [0], [0, 2]):
+        cluster.live(*map(broker, live))
+    cluster.told()
+    topic, other = (ConfigResource(ConfigResourceType.TOPIC, name) for name in ("t", "nobody"))
+    allowed = {"unclean.leader.election.enable": "true"}
+    cluster.run(ConfigsChanged(other, allowed))
+    cluster.run(ConfigsChanged(topic, {"flush.ms": "1"}))
+    assert cluster.told() == []
+    assert cluster.controller.image.configs[topic] == {"flush.ms": "1"}
+    assert other not in cluster.controller.image.configs
+    cluster.run(ConfigsChanged(topic, allowed))
+    assert cluster.told() == [state_line(0, 2, 3, "2")]
+    cluster.run(ConfigsChanged(topic, allowed))
+    cluster.run(ConfigsChanged(topic, {}))
+    assert cluster.told() == []
+    assert cluster.controller.image.configs[topic] == {}
 
 
 def test_what_a_broker_of_an_earlier_life_asks_is_refused() -> None:
