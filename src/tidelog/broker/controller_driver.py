@@ -18,10 +18,11 @@ from typing import Any, Final, TypeVar
 from tidelog.broker.broker_channel import SendRequest
 from tidelog.broker.controller_term import Deposed, Pending, Term
 from tidelog.broker.membership import ConfigListener, Membership, patiently
+from tidelog.broker.store_results import results
 from tidelog.controller.controller import Controller
 from tidelog.controller.events import LogDirectoryFailed, Request
 from tidelog.controller.settings import ControllerSettings
-from tidelog.metadata.image import BrokerRegistration, ClusterImage, ConfigResource
+from tidelog.metadata.image import NO_CONTROLLER_EPOCH, BrokerRegistration, ClusterImage, ConfigResource
 from tidelog.metadata.operations import Create, SetData
 from tidelog.metadata.znodes import (
     CONTROLLER,
@@ -61,6 +62,9 @@ RETRY_DELAY_MS: Final = 100
 """Before a store without connection is asked again."""
 RENEWAL_DELAY_MS_MAX: Final = 2_000
 """Between attempts to open a new session, while the store is away; the first ones follow faster."""
+CONFIRM_LOOKS: Final = 4
+"""How often the store is read before somebody who claims to be a newer controller than it names is refused."""
+CONFIRM_DELAY_MS: Final = 50
 READ_MS_MAX: Final = 20_000
 """How long settings that somebody waits for are tried to be read from a store that is away."""
 
@@ -185,12 +189,33 @@ class ControllerDriver:
     async def _confirm(self, controller_id: BrokerId, epoch: ControllerEpoch) -> bool:
         if self._term is not None:
             return controller_id == self._registration.id and epoch == self._term.controller.image.controller_epoch
+        deadline_ms = self._clock.monotonic_ms() + READ_MS_MAX
+        looks_left = CONFIRM_LOOKS
+        while True:
+            looks_left -= 1
+            try:
+                holder, stored = await self._controller_as_stored()
+            except (ConnectionLoss, SessionExpired):
+                if self._closed or self._clock.monotonic_ms() >= deadline_ms:
+                    raise
+            else:
+                if (holder, stored) == (controller_id, epoch):
+                    return True
+                # A server of an ensemble may be a moment behind the one that the new controller wrote to.
+                if stored >= epoch or looks_left <= 0:
+                    return False
+            await asyncio.sleep(CONFIRM_DELAY_MS / 1000)
+
+    async def _controller_as_stored(self) -> tuple[BrokerId, ControllerEpoch]:
+        """Who holds /controller, and the newest epoch; -1 for what is not there or cannot be read."""
+        holder, newest = await results([self._store.get(CONTROLLER), self._store.get(CONTROLLER_EPOCH)], NoNode)
         try:
-            pending = self._store.get(CONTROLLER), self._store.get(CONTROLLER_EPOCH)
-            (data, _), (epoch_data, _) = [await outcome for outcome in pending]
-            return decode_controller(data) == controller_id and decode_controller_epoch(epoch_data) == epoch
-        except (NoNode, MalformedZnode):
-            return False
+            return (
+                NO_LEADER if holder is None else decode_controller(holder[0]),
+                NO_CONTROLLER_EPOCH if newest is None else decode_controller_epoch(newest[0]),
+            )
+        except MalformedZnode:
+            return NO_LEADER, NO_CONTROLLER_EPOCH
 
     def log_directory_failed(self) -> None:
         """A log directory of this broker went offline: the controller is told, and asks it about its replicas."""

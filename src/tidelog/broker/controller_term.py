@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog.broker.broker_channel import Channel, SendRequest
+from tidelog.broker.store_results import results
 from tidelog.controller.controller import Controller
 from tidelog.controller.events import (
     BrokersChanged,
@@ -249,17 +250,12 @@ class Term:
 
     async def _commit(self, writes: Iterable[Write]) -> None:
         """Makes the writes durable: many multis under way at once, in order. Raises the first failure."""
-        pending = [self._store.multi(operations) for operations in self._multis(writes)]
-        failure: StoreError | None = None
-        for outcome in pending:
-            try:
-                await outcome
-            except StoreError as error:
-                failure = failure or error
-        if isinstance(failure, BadVersion) and failure.path == CONTROLLER_EPOCH:
-            raise Deposed from failure
-        if failure is not None:
-            raise failure
+        try:
+            await results([self._store.multi(operations) for operations in self._multis(writes)])
+        except BadVersion as error:
+            if error.path == CONTROLLER_EPOCH:
+                raise Deposed from error
+            raise
 
     def _multis(self, writes: Iterable[Write]) -> Iterable[list[Operation]]:
         """Packs neighbouring writes with the same fence together, within the bounds."""
@@ -338,14 +334,14 @@ class Term:
         records += await self._read_nodes([topic_path(topic) for topic in topics], watched=True)
         self._watched_topics.update(topics)
         records += await self._read_nodes([partitions_path(topic) for topic in topics])
-        listed = [(topic, self._store.children(partitions_path(topic))) for topic in topics]
-        partitions: list[TopicPartition] = []
-        for topic, outcome in listed:
-            try:
-                names, _ = await outcome
-            except NoNode:
-                continue
-            partitions += [TopicPartition(topic, int(name)) for name in names if name.isdecimal()]
+        listed = await results([self._store.children(partitions_path(topic)) for topic in topics], NoNode)
+        partitions = [
+            TopicPartition(topic, int(name))
+            for topic, found in zip(topics, listed, strict=True)
+            if found is not None
+            for name in found[0]
+            if name.isdecimal()
+        ]
         records += await self._read_nodes([partition_path(*each) for each in partitions])
         records += await self._read_nodes([state_path(*each) for each in partitions])
         for folder in ("/config/topics", "/config/brokers"):
@@ -361,27 +357,24 @@ class Term:
     async def _read_nodes(self, paths: Iterable[str], *, watched: bool = False) -> list[NodeRead]:
         """The nodes that are there, in order; many reads under way at once."""
         watch = self._changed if watched else None
-        pending = [(path, self._store.get(path, watch)) for path in paths]
-        nodes = []
-        for path, outcome in pending:
-            try:
-                data, stat = await outcome
-            except NoNode:
-                continue
-            nodes.append(NodeRead(path, data, stat.version))
-        return nodes
+        wanted = list(paths)
+        found = await results([self._store.get(path, watch) for path in wanted], NoNode)
+        return [
+            NodeRead(path, node[0], node[1].version)
+            for path, node in zip(wanted, found, strict=True)
+            if node is not None
+        ]
 
     async def _read_brokers(self) -> list[BrokerRegistration]:
         names, _ = await self._store.children(BROKER_IDS, self._changed)
         ids = sorted(int(name) for name in names if name.isdecimal())
-        pending = [(id, self._store.get(broker_path(id), self._changed)) for id in ids]
+        found = await results([self._store.get(broker_path(id), self._changed) for id in ids], NoNode)
         registrations = []
-        for id, outcome in pending:
-            try:
-                data, stat = await outcome
-                registrations.append(decode_broker(id, data, stat.czxid))
-            except NoNode:
+        for id, node in zip(ids, found, strict=True):
+            if node is None:
                 continue
+            try:
+                registrations.append(decode_broker(id, node[0], node[1].czxid))
             except MalformedZnode as error:
                 log.error("broker %d is left out of the cluster: %s", id, error)
         return registrations

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
+from tidelog.broker.store_results import results
 from tidelog.metadata.image import BrokerRegistration, ConfigResource
 from tidelog.metadata.operations import Create, Operation, SetData
 from tidelog.metadata.znodes import (
@@ -154,8 +155,12 @@ class Membership:
 
     async def read_configs(self, resources: Iterable[ConfigResource]) -> dict[ConfigResource, Mapping[str, str]]:
         """The settings of each resource as they stand in the store; empty where there are none, or none readable."""
-        pending = [(resource, self._store.get(config_path(resource))) for resource in resources]
-        return {resource: await self._settled(resource, outcome) for resource, outcome in pending}
+        wanted = list(resources)
+        found = await results([self._store.get(config_path(resource)) for resource in wanted], NoNode)
+        return {
+            resource: {} if node is None else _readable(config_path(resource), node[0])
+            for resource, node in zip(wanted, found, strict=True)
+        }
 
     async def close(self) -> None:
         """Ends the following; the session is the owner's to close."""
@@ -164,27 +169,12 @@ class Membership:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
 
-    async def _settled(
-        self, resource: ConfigResource, outcome: Awaitable[tuple[bytes | None, object]]
-    ) -> dict[str, str]:
-        try:
-            data, _ = await outcome
-            return decode_config(config_path(resource), data)
-        except NoNode:
-            return {}
-        except MalformedZnode as error:
-            log.error("settings unreadable, taken as empty: %s", error)
-            return {}
-
     async def _create_missing(self, paths: Iterable[str]) -> None:
-        looked = [(path, self._store.exists(path)) for path in paths]
-        missing = [path for path, outcome in looked if await outcome is None]
-        for outcome in [self._store.create(path) for path in missing]:
-            try:
-                await outcome
-            except NodeExists:
-                # Another broker starts at the same time.
-                continue
+        wanted = list(paths)
+        found = await results([self._store.exists(path) for path in wanted])
+        missing = [path for path, stat in zip(wanted, found, strict=True) if stat is None]
+        # Another broker may start at the same time.
+        await results([self._store.create(path) for path in missing], NodeExists)
 
     async def _wait_until_gone(self, broker_id: BrokerId, deadline_ms: int) -> None:
         gone = asyncio.Event()
@@ -254,15 +244,19 @@ class Membership:
 
     async def _purge(self, names: Iterable[str]) -> None:
         oldest_ms = self._clock.wall_ms() - CHANGE_NOTIFICATION_AGE_MS_MAX
-        looked = [(name, self._store.exists(f"{CONFIG_CHANGES}/{name}")) for name in names]
-        for name, outcome in looked:
-            stat = await outcome
-            if stat is not None and stat.ctime < oldest_ms:
-                try:
-                    await self._store.delete(f"{CONFIG_CHANGES}/{name}")
-                except NoNode:
-                    # Another broker was faster.
-                    continue
+        paths = [f"{CONFIG_CHANGES}/{name}" for name in names]
+        found = await results([self._store.exists(path) for path in paths])
+        old = [path for path, stat in zip(paths, found, strict=True) if stat is not None and stat.ctime < oldest_ms]
+        # Another broker may be faster.
+        await results([self._store.delete(path) for path in old], NoNode)
+
+
+def _readable(path: str, data: bytes | None) -> dict[str, str]:
+    try:
+        return decode_config(path, data)
+    except MalformedZnode as error:
+        log.error("settings unreadable, taken as empty: %s", error)
+        return {}
 
 
 def _number_of(name: str) -> int:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from tidelog.broker.runtime import Runtime
 from tidelog.client.addresses import Address
 from tidelog.client.connection import Connection
 from tidelog.config.broker_config import BrokerConfig
+from tidelog.metadata.operations import Operation
 from tidelog.ports.real import SystemClock, SystemDisk, SystemNetwork, SystemRandom
 from tidelog.protocol import messages
+from tidelog.store.client import SessionState, Watch, WatchEvent
 from tidelog.store.embedded import EmbeddedStore
+from tidelog.store.errors import ConnectionLoss, SessionExpired, StoreError
 from tidelog.store.local import LocalStore
 from tidelog.store.persistence import MemoryPersistence
 
@@ -28,10 +31,79 @@ async def until(condition: Callable[[], object], what: str = "it") -> None:
     """Waits for a condition of this process, with a deadline."""
     try:
         async with asyncio.timeout(10):
-            while not condition():
+            while not condition():  # noqa: ASYNC110  # What is waited for knows nothing of events.
                 await asyncio.sleep(0.002)
     except TimeoutError:
         raise AssertionError(f"{what} did not come to be") from None
+
+
+class FragileSession(LocalStore):
+    """A session that a test suspends, resumes and expires, and whose answers it loses."""
+
+    lost_answers = 0
+    """How many of the next writes happen, but are answered with ConnectionLoss."""
+
+    def suspend(self) -> None:
+        """The connection is gone: nothing arrives, and watches are lost."""
+        self._become(SessionState.SUSPENDED)
+
+    def resume(self) -> None:
+        self._become(SessionState.CONNECTED)
+
+    async def expire(self) -> None:
+        """The store ends the session: its ephemeral nodes go, and whoever watches them is told."""
+        self._become(SessionState.SUSPENDED)
+        await self._store.close_session(self.session_id)
+        self._become(SessionState.EXPIRED)
+
+    def _become(self, state: SessionState) -> None:
+        self._state = state
+        for listener in self._listeners:
+            listener(state)
+
+    def get(self, path: str, watch: Watch | None = None) -> Awaitable[Any]:
+        return self._guarded(lambda: super(FragileSession, self).get(path, self._fragile(watch)))
+
+    def exists(self, path: str, watch: Watch | None = None) -> Awaitable[Any]:
+        return self._guarded(lambda: super(FragileSession, self).exists(path, self._fragile(watch)))
+
+    def children(self, path: str, watch: Watch | None = None) -> Awaitable[Any]:
+        return self._guarded(lambda: super(FragileSession, self).children(path, self._fragile(watch)))
+
+    def multi(self, operations: Sequence[Operation]) -> Awaitable[Any]:
+        return self._guarded(lambda: super(FragileSession, self).multi(operations), writes=True)
+
+    def _single(self, operation: Operation) -> Awaitable[Any]:
+        return self._guarded(lambda: super(FragileSession, self)._single(operation), writes=True)
+
+    def _fragile(self, watch: Watch | None) -> Watch | None:
+        def tell(event: WatchEvent) -> None:
+            if watch is not None and self._state is SessionState.CONNECTED:
+                watch(event)
+
+        return None if watch is None else tell
+
+    def _guarded(self, call: Callable[[], Awaitable[Any]], *, writes: bool = False) -> Awaitable[Any]:
+        if self._state is SessionState.SUSPENDED:
+            return _refused(ConnectionLoss())
+        if self._state is SessionState.EXPIRED:
+            return _refused(SessionExpired())
+        outcome = call()
+        if writes and self.lost_answers:
+            self.lost_answers -= 1
+            return asyncio.ensure_future(_lost(outcome))
+        return outcome
+
+
+async def _lost(outcome: Awaitable[Any]) -> None:
+    await outcome
+    raise ConnectionLoss
+
+
+def _refused(error: StoreError) -> asyncio.Future[Any]:
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    future.set_exception(error)
+    return future
 
 
 class Brokers:
@@ -43,9 +115,11 @@ class Brokers:
         self.clock = SystemClock()
         self.store = EmbeddedStore(MemoryPersistence(), self.clock, SystemRandom())
         self.running: dict[int, Runtime] = {}
-        self.sessions: dict[int, LocalStore] = {}
+        self.sessions: dict[int, FragileSession] = {}
         """The session that each broker opened last."""
         self.connections: list[Connection] = []
+        self.lost_answers = 0
+        """Of the first writes of the session that is opened next."""
 
     async def __aenter__(self) -> Brokers:
         self.store.start()
@@ -71,8 +145,11 @@ class Brokers:
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
 
-        async def connect() -> LocalStore:
-            session = self.sessions[number] = await self.session(number)
+        async def connect() -> FragileSession:
+            session = await FragileSession.connect(self.store, 1_000)
+            assert isinstance(session, FragileSession)
+            session.lost_answers, self.lost_answers = self.lost_answers, 0
+            self.sessions[number] = session
             return session
 
         runtime = Runtime(
@@ -86,9 +163,6 @@ class Brokers:
         await runtime.start()
         self.running[number] = runtime
 
-    async def session(self, number: int) -> LocalStore:
-        return await LocalStore.connect(self.store)
-
     async def stop(self, number: int, *, hand_over: bool = True) -> None:
         await self.running.pop(number).stop(hand_over=hand_over)
 
@@ -100,8 +174,15 @@ class Brokers:
 
     @property
     def controller(self) -> int:
-        (number,) = [number for number, runtime in self.running.items() if runtime._driver.is_controller]
-        return number
+        """The broker that controls the cluster; -1 while none does."""
+        controlling = [number for number, runtime in self.running.items() if runtime.node.controller.is_here]
+        assert len(controlling) <= 1
+        return controlling[0] if controlling else -1
+
+    def leaders(self, seen_by: int, topic: str) -> list[int]:
+        """[partition] -> leader, as a broker tells its clients."""
+        known = self.running[seen_by].node.metadata.image.topics.get(topic)
+        return [] if known is None else [image.leader for _, image in sorted(known.partitions.items())]
 
     async def create(self, asked: int, topic: str, replicas: Sequence[Sequence[int]]) -> Any:
         """CreateTopics with an assignment, asked of a broker."""
