@@ -17,6 +17,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="the run, or the first of several")
     parser.add_argument("--seeds", type=int, default=1, help="how many runs")
     parser.add_argument("--seconds", type=float, default=30.0, help="simulated seconds of load and faults in each")
+    parser.add_argument("--brokers", type=int, help="how many; drawn by the seed where it is not given")
+    parser.add_argument("--trace", type=argparse.FileType("w"), help="a file for everything that happens, a line each")
     parser.add_argument("--log", help="level from which the broker's own log is shown on stderr, such as WARNING")
     parser.add_argument("--crash-log", action="store_true", help="instead, crash one log at every write and sync")
     arguments = parser.parse_args()
@@ -31,12 +33,13 @@ def main() -> int:
                 return 1
             continue
         try:
-            outcome = run(seed, arguments.seconds)
+            outcome = run(seed, arguments.seconds, brokers=arguments.brokers, trace_file=arguments.trace)
         except RunFailedError as failure:
             print(failure, file=sys.stderr)
             return 1
         print(
-            f"seed {seed}: {outcome.acknowledged} records acknowledged, {outcome.read} read, {outcome.faults} faults,"
+            f"seed {seed}: {outcome.brokers} brokers, {outcome.acknowledged} records acknowledged, {outcome.read} read,"
+            f" {outcome.faults} faults, {', '.join(f'{count} {name}' for name, count in outcome.counts.items())};"
             f" {outcome.events} events in {time.monotonic() - start:.1f} s, digest {outcome.digest[:16]}"
         )
     return 0

@@ -53,12 +53,14 @@ class Operation:
 class Fault:
     """How an operation goes wrong."""
 
-    error: BaseException
-    """Raised: an OSError, or `ProcessDeath`."""
+    error: BaseException | None
+    """Raised: an OSError, or `ProcessDeath`; None: nothing is."""
     done: int = 0
     """Bytes of a write that happen all the same (whole pages where the process dies); for anything else 1 for "it
     happened", 0 for not.
     """
+    flipped_bit: int | None = None
+    """Of a read: the bit of the result that is wrong, counted from its first; reads at the end may be shorter."""
 
 
 FaultPlan: TypeAlias = Callable[[Operation], Fault | None]
@@ -68,7 +70,7 @@ Observer: TypeAlias = Callable[[Operation], None]
 class _Inode:
     """A file: what the page cache shows, and what a power cut would leave."""
 
-    __slots__ = ("content", "dirty", "durable", "modified_ms", "size_dirty")
+    __slots__ = ("content", "dirty", "durable", "modified_ms", "rewritten", "size_dirty")
 
     def __init__(self, now_ms: int) -> None:
         self.content = bytearray()
@@ -76,6 +78,8 @@ class _Inode:
         self.dirty: set[int] = set()
         self.size_dirty = False
         self.modified_ms = now_ms
+        self.rewritten = 0
+        """Counts what changed bytes that were there before: whoever reads along has to begin anew."""
 
     def touch(self, start: int, end: int) -> None:
         self.dirty.update(range(start // PAGE, (end + PAGE - 1) // PAGE))
@@ -96,6 +100,8 @@ class _Inode:
         self.size_dirty = False
 
     def power_cut(self, random: SeededRandom, *, nothing_survives: bool) -> None:
+        if self.dirty or self.size_dirty:
+            self.rewritten += 1
         if nothing_survives:
             self.content = bytearray(self.durable)
             self.forget_dirt()
@@ -172,6 +178,24 @@ def _apply(
         entries[come] = node
 
 
+class FileContent:
+    """A file to be looked at from outside, as it is now."""
+
+    __slots__ = ("_inode",)
+
+    def __init__(self, inode: _Inode) -> None:
+        self._inode = inode
+
+    @property
+    def content(self) -> bytearray:
+        return self._inode.content
+
+    @property
+    def state(self) -> tuple[object, int]:
+        """Equal as long as all that happened is that the file grew."""
+        return self._inode, self._inode.rewritten
+
+
 class SimulatedDisk:
     """The device, which outlives processes. A process reaches it through its own `mount`."""
 
@@ -233,12 +257,33 @@ class SimulatedDisk:
                 found += self.paths(path) if isinstance(node.entries[name], _Directory) else [path]
         return found
 
+    def folders(self, directory: str) -> list[str]:
+        """Names of the directories in a directory, sorted."""
+        node = self._find(directory)
+        entries = node.entries if isinstance(node, _Directory) else {}
+        return sorted(name for name in entries if isinstance(entries[name], _Directory))
+
+    def files(self, directory: str, suffix: str) -> dict[str, FileContent]:
+        """The files in a directory whose names end so, as a process would see them; they are not to be changed."""
+        node = self._find(directory)
+        entries = node.entries if isinstance(node, _Directory) else {}
+        return {
+            name: FileContent(inode)
+            for name, inode in sorted(entries.items())
+            if name.endswith(suffix) and isinstance(inode, _Inode)
+        }
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or directory."""
+        return self._find(path) is not None
+
     def flip_bit(self, path: str, bit: int) -> None:
         """Damages a file where it lies."""
         inode = self._file(path)
         for content in (inode.content, inode.durable):
             if bit // 8 < len(content):
                 content[bit // 8] ^= 1 << bit % 8
+        inode.rewritten += 1
 
     # What mounts use.
 
@@ -319,9 +364,12 @@ class SimulatedFile:
 
     def pread(self, size: int, offset: int) -> bytes:
         fault = self._check("read", size)
-        if fault is not None:
+        data = bytes(memoryview(self._inode.content)[offset : offset + size])
+        if fault is None:
+            return data
+        if fault.error is not None:
             raise self._mount.failed(fault)
-        return bytes(memoryview(self._inode.content)[offset : offset + size])
+        return _flipped(data, fault.flipped_bit or 0)
 
     def probe(self, size: int, offset: int) -> bytes | None:
         disk = self._mount.disk
@@ -352,6 +400,8 @@ class SimulatedFile:
             if room:
                 self._write(data[:room], offset)
             raise _os_error(errno.ENOSPC, self._path)
+        if offset < len(inode.content):
+            inode.rewritten += 1
         if growth > 0:
             self._resize(end)
         inode.content[offset:end] = data
@@ -377,6 +427,8 @@ class SimulatedFile:
         old = len(inode.content)
         if size > old:
             inode.content += bytes(size - old)
+        elif size < old:
+            inode.rewritten += 1
         del inode.content[size:]
         inode.touch(min(old, size), max(old, size))
         inode.size_dirty = inode.size_dirty or size != old
@@ -425,6 +477,7 @@ class Mount:
 
     def failed(self, fault: Fault) -> BaseException:
         """What to raise for a fault; a process that dies of it is dead from now on."""
+        assert fault.error is not None
         if isinstance(fault.error, ProcessDeath):
             self.disk.kill()
         return fault.error
@@ -529,6 +582,15 @@ class Mount:
 
 def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in ("", ".")]
+
+
+def _flipped(data: bytes, bit: int) -> bytes:
+    """With one bit changed, if it has that bit."""
+    if bit // 8 >= len(data):
+        return data
+    damaged = bytearray(data)
+    damaged[bit // 8] ^= 1 << bit % 8
+    return bytes(damaged)
 
 
 def _os_error(code: int, path: str) -> OSError:

@@ -1,17 +1,32 @@
-"""What clients were told, and what must therefore be so: the checker of a run.
+"""What clients were told, and what must therefore be so: the checker of a run, after Jepsen's for Kafka.
 
-A value is (producer, sequence), unique in a run. Acknowledgements and fetches are noted as they come, and
-contradictions between them raise at once; `check_final` compares all of it with a last complete read.
+A value is "lane:number", unique in a run; a `Lane` is one producer's records for one partition. Acknowledgements and
+fetches are noted as they come, and contradictions between them raise at once; `check_final` compares all of it with a
+last complete read.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
 
 from sim.invariants import require
 from sim.log_checks import Batch
 from tidelog.model.identifiers import TopicPartition
+
+DELETIONS_SURVIVE_CRASHES: Final = False
+"""Whether a DeleteRecords answered holds after kill -9: the checkpoint of log starts is written now and then."""
+
+
+class Guarantee(Enum):
+    """What a producer asks for."""
+
+    EXACTLY_ONCE = "idempotent, acks=all, sent again until it is acknowledged"
+    ALL = "acks=all, sent once"
+    LEADER = "acks=1, sent once: may be lost"
 
 
 @dataclass(slots=True)
@@ -19,12 +34,19 @@ class PartitionHistory:
     """What is known of one partition."""
 
     values: dict[int, bytes] = field(default_factory=dict)
-    """[offset] -> value, of every record that a client was told of."""
+    """[offset] -> value, of every record that was acknowledged by all, or read."""
     acknowledged: set[int] = field(default_factory=set)
+    acknowledged_by_leader: dict[int, bytes] = field(default_factory=dict)
+    """Those with acks=1."""
     read: set[int] = field(default_factory=set)
-    log_start: int = 0
-    """Greatest log start offset that a response has shown."""
-    high_watermark: int = 0
+    log_starts: dict[int, int] = field(default_factory=dict)
+    """[broker] -> greatest log start offset that it has shown."""
+    high_watermarks: dict[tuple[int, int], int] = field(default_factory=dict)
+    """[(broker, its generation)] -> greatest high watermark that it has shown."""
+    starts_at: int = 0
+    """Greatest offset up to which a deletion was confirmed."""
+    may_start_at: int = 0
+    """Greatest offset up to which somebody asked for deletion."""
 
 
 class History:
@@ -32,54 +54,110 @@ class History:
 
     def __init__(self) -> None:
         self._partitions: dict[TopicPartition, PartitionHistory] = {}
-        self.generation = 0
-        """Counts the broker's starts."""
+        self._lanes: dict[str, Guarantee] = {}
+        self._refused: set[bytes] = set()
+        self.generations: Counter[int] = Counter()
+        """[broker] -> how often it was started"""
+        self.lossy: set[str] = set()
+        """Topics in which records may be lost: by unclean elections, or past the declared budget."""
+        self.retained: set[str] = set()
+        """Topics whose records nothing deletes by itself."""
+        self.reads_may_fail = False
+        """Whether disks of this run read bits wrong."""
+        self.corrupt_count = 0
+        """Answers whose checksums failed."""
         self.acknowledged_count = 0
         self.read_count = 0
+        self.lost_by_leaders = 0
+        """Records acknowledged with acks=1 that are not there in the end."""
+        self.lost_as_declared = 0
+        """Records of lossy topics, acknowledged by all or read, that are not there in the end."""
 
-    def restarted(self) -> None:
+    @property
+    def generation(self) -> int:
+        """Counts all starts of brokers."""
+        return self.generations.total()
+
+    def restarted(self, broker: int) -> None:
         """A new broker process: it may not know yet how far the one before had come."""
-        self.generation += 1
-        for history in self._partitions.values():
-            history.high_watermark = 0
+        self.generations[broker] += 1
+        if not DELETIONS_SURVIVE_CRASHES:
+            for history in self._partitions.values():
+                history.log_starts.pop(broker, None)
+                history.starts_at = 0
+
+    def lane(self, name: str, guarantee: Guarantee) -> None:
+        """A producer begins."""
+        self._lanes[name] = guarantee
 
     def out_of_range(self, partition: TopicPartition, asked: int, log_start: int) -> None:
         """A fetch was refused with OFFSET_OUT_OF_RANGE; `asked` follows what was read, so only deletion may be why."""
         require(
-            6, asked < log_start, f"{partition}: read up to {asked}, and that was truncated; it begins at {log_start}"
+            6,
+            asked < log_start or partition.topic in self.lossy,
+            f"{partition}: read up to {asked}, and that was truncated; it begins at {log_start}",
         )
+
+    def deletion_asked(self, partition: TopicPartition, offset: int) -> None:
+        """Somebody asked to delete all records before `offset`."""
+        history = self.of(partition)
+        history.may_start_at = max(history.may_start_at, offset)
+
+    def deleted(self, partition: TopicPartition, offset: int) -> None:
+        """The deletion was answered: nothing before `offset` is there any more."""
+        history = self.of(partition)
+        history.starts_at = max(history.starts_at, offset)
+
+    def corrupt(self, found: str) -> None:
+        """A client saw a checksum fail."""
+        self.corrupt_count += 1
+        require(11, self.reads_may_fail, found)
 
     def of(self, partition: TopicPartition) -> PartitionHistory:
         return self._partitions.setdefault(partition, PartitionHistory())
 
-    def acknowledged(self, partition: TopicPartition, base_offset: int, values: Sequence[bytes]) -> None:
+    def acknowledged(
+        self, partition: TopicPartition, base_offset: int, values: Sequence[bytes], guarantee: Guarantee
+    ) -> None:
         """A produce request was answered without an error."""
         history = self.of(partition)
-        for offset, value in enumerate(values, base_offset):
-            self._note(partition, history, offset, value)
-            history.acknowledged.add(offset)
         self.acknowledged_count += len(values)
+        for offset, value in enumerate(values, base_offset):
+            if guarantee is Guarantee.LEADER:
+                history.acknowledged_by_leader[offset] = value
+            else:
+                self._note(partition, history, offset, value)
+                history.acknowledged.add(offset)
+
+    def refused(self, values: Sequence[bytes]) -> None:
+        """A produce request was answered with an error that means that nothing was written."""
+        self._refused.update(values)
 
     def fetched(
         self,
         partition: TopicPartition,
+        broker: int,
         asked: int,
         high_watermark: int,
         stable: int,
         log_start: int,
         batches: list[Batch],
     ) -> int:
-        """A fetch was answered; gives the next offset to ask for."""
+        """A fetch was answered by `broker`; gives the next offset to ask for."""
         history = self.of(partition)
-        where = f"{partition} fetched at {asked}"
-        require(6, log_start >= history.log_start, f"{where}: log start {log_start}, it was {history.log_start}")
+        where = f"{partition} fetched at {asked} from broker {broker}"
+        known_start = history.log_starts.get(broker, 0)
+        require(6, log_start >= known_start, f"{where}: log start {log_start}, it was {known_start}")
+        history.log_starts[broker] = log_start
         require(6, log_start <= stable <= high_watermark, f"{where}: {log_start}, {stable}, {high_watermark}")
+        life = (broker, self.generations[broker])
+        known = history.high_watermarks.get(life, 0)
         require(
             6,
-            high_watermark >= history.high_watermark,
-            f"{where}: high watermark {high_watermark}, it was {history.high_watermark}",
+            high_watermark >= known or partition.topic in self.lossy,
+            f"{where}: high watermark {high_watermark}, it was {known}",
         )
-        history.log_start, history.high_watermark = log_start, high_watermark
+        history.high_watermarks[life] = max(high_watermark, known)
         following = asked
         previous = -1
         for header, records, _ in batches:
@@ -100,27 +178,51 @@ class History:
         return following
 
     def _note(self, partition: TopicPartition, history: PartitionHistory, offset: int, value: bytes) -> None:
+        require(10, value not in self._refused, f"{partition}: {value!r} at {offset} was refused")
         known = history.values.setdefault(offset, value)
-        require(2, known == value, f"{partition}: offset {offset} shows {value!r}, it was {known!r}")
+        require(
+            2,
+            known == value or partition.topic in self.lossy,
+            f"{partition}: offset {offset} shows {value!r}, it was {known!r}",
+        )
 
     def check_final(self, partition: TopicPartition, log_start: int, values: dict[int, bytes]) -> None:
         """`values`: [offset] -> value of a complete read at the end, when nothing is under way any more."""
         history = self.of(partition)
+        lossy = partition.topic in self.lossy
+        require(6, log_start >= history.starts_at, f"{partition} begins at {log_start}, before {history.starts_at}")
+        if partition.topic in self.retained:
+            require(
+                1,
+                log_start <= history.may_start_at,
+                f"{partition} begins at {log_start}, and nobody asked to delete past {history.may_start_at}",
+            )
         for kind, offsets in (("acknowledged", history.acknowledged), ("read", history.read)):
             for offset in sorted(offsets):
-                if offset >= log_start:
-                    found = values.get(offset)
+                if offset >= log_start and (found := values.get(offset)) != history.values[offset]:
                     require(
                         1,
-                        found == history.values[offset],
+                        lossy,
                         f"{partition}: {history.values[offset]!r}, {kind} at {offset}, is {found!r} in the end",
                     )
-        sequences: dict[str, int] = {}
-        everything = {offset: value for offset, value in history.values.items() if offset < log_start} | values
-        for offset in sorted(everything):
-            producer, _, number = everything[offset].decode().partition(":")
-            expected = sequences.get(producer, -1) + 1
-            require(
-                12, int(number) == expected, f"{partition}: {producer} sent {expected}, {number} stands at {offset}"
-            )
-            sequences[producer] = expected
+                    self.lost_as_declared += 1
+        for offset, value in history.acknowledged_by_leader.items():
+            self.lost_by_leaders += offset >= log_start and values.get(offset) != value
+        if not lossy:
+            deleted = {offset: value for offset, value in history.values.items() if offset < log_start}
+            self._check_lanes(partition, deleted | values)
+
+    def _check_lanes(self, partition: TopicPartition, values: dict[int, bytes]) -> None:
+        """The order within each lane, and whether anything stands there twice, or is missing, or was refused."""
+        last: dict[str, int] = {}
+        for offset in sorted(values):
+            lane, _, text = values[offset].decode().rpartition(":")
+            number = int(text)
+            require(10, values[offset] not in self._refused, f"{partition}: {values[offset]!r} was refused")
+            before = last.get(lane, -1)
+            if self._lanes.get(lane, Guarantee.EXACTLY_ONCE) is Guarantee.EXACTLY_ONCE:
+                expected = before + 1
+                require(12, number == expected, f"{partition}: {lane} sent {expected}, {number} stands at {offset}")
+            else:
+                require(12, number > before, f"{partition}: of {lane} {number} stands at {offset}, behind {before}")
+            last[lane] = number

@@ -6,11 +6,17 @@ INVARIANTS: Final = {
     1: "an acknowledged record stays readable at its offset",
     2: "an offset shows at most one value, ever",
     3: "offsets rise, epochs never fall; epochs, indexes and producers equal a rebuild by full scan",
-    6: "log start <= last stable offset <= high watermark <= log end, and log start never goes back",
-    10: "reads stay below the high watermark, committed reads below the last stable offset",
+    4: "the same offset and epoch on two replicas means identical prefixes",
+    5: "all that is below the high watermark of a presumed leader is the same on every member of the true ISR",
+    6: "log start <= last stable offset <= high watermark <= log end; log start never goes back; what was read stays",
+    7: "at most one leader for each epoch, from the ISR; stale leaders, controllers and brokers are refused",
+    8: "the leader is in the ISR, which changes by compare-and-set, and grows only by replicas that have everything",
+    9: "a replica that was away leaves the ISR before it can be elected",
+    10: "reads stay below the high watermark, committed reads below the last stable offset; nothing refused is read",
     11: "bytes whose checksum fails are never served",
     12: "per producer: in the order of sending, no duplicate, no gap",
-    17: "a bounded time after the last fault everything has been acknowledged and seen",
+    16: "the metadata store is linearizable, and a snapshot equals a replay",
+    17: "a bounded time after the last fault all is whole, and everything has been acknowledged and seen",
 }
 
 

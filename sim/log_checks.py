@@ -36,7 +36,12 @@ def read_batches(log: Log, start: int | None = None, end: int | None = None) -> 
         for part in result.ranges:
             part.release()
         before = offset
-        for batch in split_batches(data, f"{log}, read at {offset}"):
+        try:
+            batches = split_batches(data)
+        except InvalidBatch as error:
+            require(11, False, f"{log}, read at {offset}: {error}")
+            break
+        for batch in batches:
             if batch.header.last_offset >= offset:
                 found.append(batch)
                 offset = batch.header.next_offset
@@ -45,15 +50,12 @@ def read_batches(log: Log, start: int | None = None, end: int | None = None) -> 
     return found
 
 
-def split_batches(data: bytes, where: str) -> list[Batch]:
-    """The whole batches in what was served; a checksum that fails breaks invariant 11."""
+def split_batches(data: bytes) -> list[Batch]:
+    """The whole batches in what was served; InvalidBatch when a checksum fails."""
     found: list[Batch] = []
-    try:
-        for position, header in iterate_headers(data):
-            check_crc(data, position, header)
-            found.append(Batch(header, read_records(data, position), data[position : position + header.size]))
-    except InvalidBatch as error:
-        require(11, False, f"{where}: {error}")
+    for position, header in iterate_headers(data):
+        check_crc(data, position, header)
+        found.append(Batch(header, read_records(data, position), data[position : position + header.size]))
     return found
 
 

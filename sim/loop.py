@@ -75,10 +75,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._mix()
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle._cancelled:  # type: ignore[attr-defined]  # As above.
+            if not handle._cancelled:
                 owner = _owner(handle)
                 if owner is None or owner.runs:
-                    handle._run()  # type: ignore[attr-defined]  # As above.
+                    handle._run()
                 elif owner.alive:
                     owner.held.append(handle)
 
@@ -87,7 +87,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self._timer_cancelled_count > max(CANCELLED_TIMERS_MAX, len(scheduled) // 2):
             kept = []
             for timer in scheduled:
-                if timer._cancelled:  # type: ignore[attr-defined]  # As asyncio's own loop does.
+                if timer._cancelled:
                     timer._scheduled = False  # type: ignore[attr-defined]  # As above.
                 else:
                     kept.append(timer)
@@ -95,7 +95,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._scheduled = kept
             self._timer_cancelled_count = 0
             return
-        while scheduled and scheduled[0]._cancelled:  # type: ignore[attr-defined]  # As above.
+        while scheduled and scheduled[0]._cancelled:
             self._timer_cancelled_count -= 1
             heapq.heappop(scheduled)._scheduled = False  # type: ignore[attr-defined]  # As above.
 

@@ -1,38 +1,50 @@
-"""A machine with one broker: its disk outlives the process, which can be killed, lose its power, and start again."""
+"""A machine: a disk and a clock that outlive the process on it, which can be killed, paused, and start again.
+
+`BrokerMachine` runs a broker, whose metadata store is on another machine; `LoneMachine` runs broker and store in one
+process; `StoreMachine` runs the store alone.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from contextvars import Context
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from sim.clock import LoopClock
 from sim.disk import Fault, Mount, Operation, ProcessDeath, SimulatedDisk
-from sim.loop import VirtualLoop
-from sim.network import SimulatedNetwork
 from sim.process import Process, SimulatedExecutor
-from sim.randomness import SeededRandom
+from sim.store_client import SimulatedStore
 from sim.store_journal import JournalPersistence
-from sim.trace import Trace
+from sim.store_service import PORT as STORE_PORT
+from sim.store_service import StoreService
 from tidelog.broker.runtime import Runtime
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.store.embedded import EmbeddedStore
 from tidelog.store.local import LocalStore
 
 if TYPE_CHECKING:
+    from sim.loop import VirtualLoop
+    from sim.network import SimulatedNetwork
+    from sim.randomness import SeededRandom
+    from sim.store_history import StoreHistory
+    from sim.trace import Trace
+    from tidelog.broker.node import Node
     from tidelog.store.client import StoreClient
 
-HOST: Final = "broker0"
 PORT: Final = 9092
-START_S_MAX: Final = 60.0
-"""Simulated seconds that a broker may take to start."""
+STORE_HOST: Final = "store"
+DATA: Final = "/data"
+STORE: Final = "/store"
+START_S_MAX: Final = 120.0
+"""Simulated seconds that a process may take to be ready, or to fail."""
+SESSION_TIMEOUT_MS: Final = 3_000
 
-SETTINGS: Final = {
-    "broker.id": 0,
-    "listeners": f"PLAINTEXT://{HOST}:{PORT}",
-    "log.dirs": "/data",
+SETTINGS: Final[Mapping[str, object]] = {
+    "log.dirs": DATA,
     "log.index.size.max.bytes": 4096,
     "log.index.interval.bytes": 400,
     "log.segment.delete.delay.ms": 2000,
@@ -40,106 +52,108 @@ SETTINGS: Final = {
     "log.flush.offset.checkpoint.interval.ms": 2000,
     "log.flush.start.offset.checkpoint.interval.ms": 2000,
     "replica.high.watermark.checkpoint.interval.ms": 1000,
+    "replica.lag.time.max.ms": 3000,
+    "replica.fetch.backoff.ms": 200,
+    "replica.socket.timeout.ms": 3000,
+    "controller.socket.timeout.ms": 3000,
+    "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS,
+    "leader.imbalance.check.interval.seconds": 8,
     "auto.create.topics.enable": False,
 }
 """Small segments' indexes and short intervals: in half a minute everything is to have happened."""
 
 
-class Machine:
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all machines of a run share."""
+
+    loop: VirtualLoop
+    network: SimulatedNetwork
+    trace: Trace
+    history: StoreHistory
+    """Of the metadata store."""
+
+
+class Machine(ABC):
     """See the module."""
 
-    def __init__(self, loop: VirtualLoop, network: SimulatedNetwork, random: SeededRandom, trace: Trace) -> None:
-        self._loop = loop
-        self._network = network
+    def __init__(self, name: str, surroundings: Surroundings, random: SeededRandom, *, clock_rate: float = 1.0) -> None:
+        self.name = name
+        self._surroundings = surroundings
+        self._loop = surroundings.loop
+        self._network = surroundings.network
+        self._trace = surroundings.trace
         self._random = random
-        self._trace = trace
-        self.clock = LoopClock(loop.time)
+        self.clock = LoopClock(self._loop.time, rate=clock_rate)
         self.disk = SimulatedDisk(random.stream("disk"), self.clock.wall_ms)
         self.disk.observer = self._observe
         self.disk.cold_chance = 0.02
-        self.on_start: Callable[[], None] | None = None
-        """Called when a broker is about to start."""
         self.processes: list[Process] = []
-        self.runtime: Runtime | None = None
-        self._store: EmbeddedStore | None = None
+        self.is_ready = False
+        """Whether the process has started whatever it has to start."""
+        self.failure: str | None = None
+        """Why the last process gave up by itself, if it did."""
         mount = self.disk.mount()
-        for directory in ("/data", "/store"):
+        for directory in (DATA, STORE):
             mount.make_directories(directory)
         mount.sync_file_system("/")
         self.disk.kill()
 
     @property
     def process(self) -> Process | None:
-        """The one that runs now."""
+        """The one that runs now, or stands still."""
         return self.processes[-1] if self.processes and self.processes[-1].alive else None
 
+    @property
+    def generation(self) -> int:
+        """Counts its processes."""
+        return len(self.processes)
+
     def _observe(self, operation: Operation) -> None:
-        self._trace.record("disk", operation.kind, operation.path, operation.size)
+        self._trace.record("disk", self.name, operation.kind, operation.path, operation.size)
 
     async def start(self) -> bool:
-        """Starts a broker; false if it was killed before it was ready."""
-        generation = len(self.processes)
-        process = Process(f"broker {generation}", self._loop)
+        """Starts a process; false if it was killed, or gave up (`failure`), before it was ready."""
+        process = Process(f"{self.name}.{self.generation}", self._loop)
         self.processes.append(process)
+        self.failure = None
+        self.is_ready = False
         self._trace.record("start", process.name)
-        if self.on_start is not None:
-            self.on_start()
         mount = self.disk.mount()
         process.on_kill(lambda: self._network.killed(process))
         process.on_kill(self.disk.kill)
-        ready: asyncio.Future[Runtime] = self._loop.create_future()
+        ready: asyncio.Future[None] = self._loop.create_future()
         process.on_kill(ready.cancel)
-        random = self._random.stream(f"broker {generation}")
-        process.spawn(self._run(mount, random, ready))
+        process.spawn(self._main(mount, self._random.stream(f"process {self.generation}"), ready))
         try:
-            self.runtime = await asyncio.wait_for(ready, START_S_MAX)
+            await asyncio.wait_for(ready, START_S_MAX)
         except asyncio.CancelledError:
             if process.alive:
                 raise
             return False
         self._trace.record("ready", process.name)
+        self.is_ready = True
         return True
 
-    async def _run(self, mount: Mount, random: SeededRandom, ready: asyncio.Future[Runtime]) -> None:
-        """The broker's main, within its process."""
-        executor = SimulatedExecutor(self._loop, random.stream("executor"))
-        persistence = JournalPersistence(mount, "/store", executor)
-        store = EmbeddedStore(
-            persistence, self.clock, random.stream("store"), lambda failure: failed.set_result(str(failure))
-        )
-        self._store = store
-        failed: asyncio.Future[str] = self._loop.create_future()
-
-        async def connect_store() -> StoreClient:
-            if not store.started:
-                store.start()
-            return await LocalStore.connect(store)
-
+    async def _main(self, mount: Mount, random: SeededRandom, ready: asyncio.Future[None]) -> None:
+        """The process, from its beginning to its own end."""
+        process = self.process
         try:
-            runtime = Runtime(
-                BrokerConfig.from_mapping(SETTINGS),
-                connect_store,
-                clock=self.clock,
-                random=random.stream("broker"),
-                disk=mount,
-                network=self._network.host(HOST),
-                executor=executor,
-            )
-            await runtime.start()
+            await self._run(mount, random, ready)
         except Exception as error:
-            if not ready.done():
-                ready.set_exception(error)
-            return
-        if not ready.done():
-            ready.set_result(runtime)
-        broker_failed = asyncio.ensure_future(runtime.failed())
-        await asyncio.wait([broker_failed, failed], return_when=asyncio.FIRST_COMPLETED)
-        self._trace.record("failed", broker_failed.done(), failed.done())
-        broker_failed.cancel()
-        await runtime.stop()
-        await store.close()
-        # The process ends; its own context must not be the one that outlives it.
-        self._loop.call_soon(self.kill, context=Context())
+            self.failure = repr(error)
+        self._trace.record("gave_up", self.name, self.failure)
+        if process is not None:
+            # The process ends; its own context must not be the one that outlives it.
+            self._loop.call_soon(process.kill, context=Context())
+
+    @abstractmethod
+    async def _run(self, mount: Mount, random: SeededRandom, ready: asyncio.Future[None]) -> None:
+        """What runs in the process: sets `ready`, returns when it cannot go on, with `failure` set."""
+
+    @abstractmethod
+    async def _stop(self) -> None:
+        """Stops cleanly what `_run` has started; runs within the process."""
 
     def kill(self) -> None:
         """kill -9: the page cache stays."""
@@ -148,10 +162,24 @@ class Machine:
             self.process.kill()
 
     def power_cut(self) -> None:
-        """What was not synced is lost, as the seed decides."""
+        """What was not synced is lost, as the seed decides; nobody else is told that the machine is gone."""
+        process = self.process
+        if process is not None:
+            self._network.killed(process, power_cut=True)
         self.kill()
-        self._trace.record("power_cut")
+        self._trace.record("power_cut", self.name)
         self.disk.power_cut()
+
+    def pause(self) -> None:
+        """Stops everything on it until `resume`, as SIGSTOP does."""
+        if self.process is not None:
+            self._trace.record("pause", self.process.name)
+            self.process.pause()
+
+    def resume(self) -> None:
+        if self.process is not None and not self.process.runs:
+            self._trace.record("resume", self.process.name)
+            self.process.resume()
 
     def die_at(self, operation: int, *, power_cut: bool, kind: str | None = None) -> None:
         """Lets the process die in a change of the disk to come: 1 is the next one, or the next of `kind`."""
@@ -177,26 +205,191 @@ class Machine:
             if found.number < number or found.kind != kind:
                 return None
             self.disk.fault = None
-            self._trace.record("disk_error", found.kind, found.path, error_number)
+            self._trace.record("disk_error", self.name, found.kind, found.path, error_number)
             return Fault(OSError(error_number, os.strerror(error_number), found.path))
 
         self.disk.fault = plan
 
-    async def stop(self) -> None:
-        """A clean stop, within the process."""
-        process, runtime = self.process, self.runtime
-        if process is not None and runtime is not None:
-            self._trace.record("stop", process.name)
-            await process.spawn(self._stop(runtime))
-            process.kill()
+    def flip_next_read(self) -> None:
+        """Damages one bit of what is read next from a segment; what lies on the disk is sound.
 
-    async def _stop(self, runtime: Runtime) -> None:
-        await runtime.stop()
-        if self._store is not None:
-            await self._store.close()
+        Not of what recovery reads: there it would be a loss, as no second replica is asked.
+        """
+
+        def plan(found: Operation) -> Fault | None:
+            if not self.is_ready or found.kind != "read" or not found.path.endswith(".log") or not found.size:
+                return None
+            self.disk.fault = None
+            self._trace.record("flipped_read", self.name, found.path)
+            return Fault(None, flipped_bit=self._random.below(8 * found.size))
+
+        self.disk.fault = plan
+
+    def within(self, action: Callable[[], object]) -> None:
+        """Does something as the process would."""
+        if self.process is not None:
+            self.process.context.copy().run(action)
+
+    async def stop(self) -> None:
+        """A clean stop, within the process; returns when it is over, however it ended."""
+        process = self.process
+        if process is None:
+            return
+        self._trace.record("stop", process.name)
+        ended: asyncio.Future[None] = self._loop.create_future()
+        process.on_kill(lambda: None if ended.done() else ended.set_result(None))
+        stopping = process.spawn(self._stop())
+        stopping.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
+        await ended
+        if stopping.done():
+            stopping.result()
+        process.kill()
 
     def close(self) -> None:
         """Unwinds dead processes, at the very end."""
         self.kill()
         for process in self.processes:
             process.close()
+
+
+class StoreMachine(Machine):
+    """The embedded store on its own journal, for brokers on other machines."""
+
+    def __init__(self, surroundings: Surroundings, random: SeededRandom) -> None:
+        super().__init__(STORE_HOST, surroundings, random)
+        self.service: StoreService | None = None
+        """The server of the process that runs, once it is ready."""
+        self._store: EmbeddedStore | None = None
+        self._executor: SimulatedExecutor | None = None
+        self.latency = (0.0001, 0.004)
+        """Least and greatest seconds that a commit takes."""
+
+    def set_latency(self, latency: tuple[float, float]) -> None:
+        """Makes commits slower, or fast again."""
+        self.latency = latency
+        if self._executor is not None:
+            self._executor.latency = latency
+
+    async def _run(self, mount: Mount, random: SeededRandom, ready: asyncio.Future[None]) -> None:
+        failed: asyncio.Future[str] = self._loop.create_future()
+        executor = self._executor = SimulatedExecutor(self._loop, random.stream("executor"), self.latency)
+        persistence = JournalPersistence(mount, STORE, executor)
+        store = self._store = EmbeddedStore(
+            persistence, self.clock, random.stream("store"), lambda failure: failed.set_result(str(failure))
+        )
+        store.start()
+        history = self._surroundings.history
+        history.restarted(store.tree)
+        service = self.service = StoreService(store, self.clock, history, self._trace)
+        await self._network.host(self.name).listen(service.connection, self.name, STORE_PORT)
+        ready.set_result(None)
+        self.failure = await failed
+
+    async def _stop(self) -> None:
+        if self._store is not None:
+            await self._store.close()
+
+
+class BrokerMachine(Machine):
+    """A broker; its session with the store goes over the network."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        surroundings: Surroundings,
+        random: SeededRandom,
+        settings: Mapping[str, object],
+        *,
+        clock_rate: float = 1.0,
+    ) -> None:
+        super().__init__(f"broker{broker_id}", surroundings, random, clock_rate=clock_rate)
+        self.broker_id = broker_id
+        self.address = (self.name, PORT)
+        self.settings: dict[str, object] = {
+            **SETTINGS,
+            "broker.id": broker_id,
+            "listeners": f"PLAINTEXT://{self.name}:{PORT}",
+            **settings,
+        }
+        self.runtime: Runtime | None = None
+        """Of the last process, once that has begun."""
+
+    @property
+    def node(self) -> Node | None:
+        """The broker that runs, to be looked at; None before it has loaded its logs, and where none runs."""
+        if self.process is None or self.runtime is None:
+            return None
+        try:
+            return self.runtime.node
+        except AssertionError:
+            return None
+
+    async def start(self) -> bool:
+        self.runtime = None
+        return await super().start()
+
+    async def _run(self, mount: Mount, random: SeededRandom, ready: asyncio.Future[None]) -> None:
+        executor = SimulatedExecutor(self._loop, random.stream("executor"))
+        failing, connect_store = self._store(mount, random, executor)
+        runtime = self.runtime = Runtime(
+            BrokerConfig.from_mapping(dict(self.settings)),
+            connect_store,
+            clock=self.clock,
+            random=random.stream("broker"),
+            disk=mount,
+            network=self._network.host(self.name),
+            executor=executor,
+        )
+        await runtime.start()
+        ready.set_result(None)
+        broker_failed = asyncio.ensure_future(runtime.failed())
+        await asyncio.wait([broker_failed, failing], return_when=asyncio.FIRST_COMPLETED)
+        self.failure = broker_failed.result() if broker_failed.done() else failing.result()
+        broker_failed.cancel()
+        await self._stop()
+
+    def _store(
+        self, mount: Mount, random: SeededRandom, executor: SimulatedExecutor
+    ) -> tuple[asyncio.Future[str], Callable[[], Any]]:
+        """What tells of the store's end, and how a session with it is opened."""
+        sessions = random.stream("sessions")
+
+        async def connect_store() -> StoreClient:
+            return await SimulatedStore.connect(
+                self._network.host(self.name), STORE_HOST, SESSION_TIMEOUT_MS, sessions, self._surroundings.history
+            )
+
+        return self._loop.create_future(), connect_store
+
+    async def _stop(self) -> None:
+        if self.runtime is not None:
+            await self.runtime.stop()
+
+
+class LoneMachine(BrokerMachine):
+    """Broker and store in one process, as `tidelog start` runs a cluster of one."""
+
+    _embedded: EmbeddedStore | None = None
+
+    def _store(
+        self, mount: Mount, random: SeededRandom, executor: SimulatedExecutor
+    ) -> tuple[asyncio.Future[str], Callable[[], Any]]:
+        failed: asyncio.Future[str] = self._loop.create_future()
+        store = self._embedded = EmbeddedStore(
+            JournalPersistence(mount, STORE, executor),
+            self.clock,
+            random.stream("store"),
+            lambda failure: failed.set_result(str(failure)),
+        )
+
+        async def connect_store() -> StoreClient:
+            if not store.started:
+                store.start()
+            return await LocalStore.connect(store)
+
+        return failed, connect_store
+
+    async def _stop(self) -> None:
+        await super()._stop()
+        if self._embedded is not None:
+            await self._embedded.close()

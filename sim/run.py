@@ -1,33 +1,45 @@
-"""One run: a broker, clients, and what a seed does to them, until every invariant is checked or one is broken."""
+"""One run: a cluster, clients, and what a seed does to them, until every invariant is checked or one is broken."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
-from dataclasses import dataclass
-from typing import Final
+import contextlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TextIO
 
-from sim.client import Client
+from sim.admin import Administrator
+from sim.client import Router
 from sim.clock import LoopClock
-from sim.history import History
+from sim.cluster import Cluster
+from sim.consumers import Consumer, Reader
+from sim.faults import Trouble
+from sim.history import Guarantee, History
 from sim.invariants import require
-from sim.log_checks import check_log
+from sim.log_checks import Batch, check_log
 from sim.loop import VirtualLoop
-from sim.machine import HOST, PORT, Machine
-from sim.network import SimulatedNetwork
+from sim.machine import DATA, STORE
+from sim.plan import FaultKind, Plan, draw
+from sim.process import SimulatedExecutor
+from sim.producers import Producer
 from sim.randomness import SeededRandom
+from sim.store_history import check_replay
+from sim.store_journal import JournalPersistence
 from sim.trace import Trace
-from sim.workload import Consumer, Producer
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.storage.log_manager import LogManager
 
-TOPIC: Final = "topicone"
-PARTITIONS: Final = 2
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from sim.machine import BrokerMachine
+    from tidelog.model.identifiers import TopicPartition
+
 SETTLE_S_MAX: Final = 60.0
-"""Simulated seconds after the last fault in which everything pending must be acknowledged and read."""
+"""Simulated seconds after the last fault in which all must be whole again, and everything acknowledged and read."""
+CHECK_S: Final = 0.5
+"""Between two looks into the machines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +48,7 @@ class Outcome:
 
     seed: int
     seconds: float
+    brokers: int
     acknowledged: int
     """Records."""
     read: int
@@ -44,214 +57,319 @@ class Outcome:
     events: int
     digest: str
     """Of the trace: equal in every run of the seed."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """What happened, by name: elections, shrinks and expansions of ISRs, records lost as declared, ..."""
 
 
 class RunFailedError(AssertionError):
     """A run broke an invariant or stood still. The message ends with the command that replays it."""
 
 
-def run(seed: int, seconds: float) -> Outcome:
+def run(seed: int, seconds: float, *, brokers: int | None = None, trace_file: TextIO | None = None) -> Outcome:
     """Simulates `seconds` of load and faults, and the healing afterwards."""
     loop = VirtualLoop(SeededRandom(seed, "loop"))
-    trace = Trace(loop.time)
-    simulation = Simulation(seed, seconds, loop, trace)
+    trace = Trace(loop.time, trace_file)
+    random = SeededRandom(seed, "run")
+    simulation = Simulation(seed, seconds, draw(random.stream("plan"), brokers=brokers), loop, random, trace)
     asyncio.set_event_loop(None)
     try:
         loop.run_until_complete(simulation.main())
-        if loop.errors:
-            raise AssertionError("; ".join(loop.errors))
+        simulation.check_errors()
         return simulation.outcome()
     except Exception as error:
-        last = "\n".join(list(trace.lines)[-30:])
+        last = "\n".join(list(trace.lines)[-40:])
+        command = f"python -m sim --seed {seed} --seconds {seconds:g}"
+        if brokers is not None:
+            command += f" --brokers {brokers}"
         raise RunFailedError(
-            f"{last}\n{type(error).__name__}: {error}\nreplay: python -m sim --seed {seed} --seconds {seconds:g}"
+            f"{last}\nplan: {simulation.plan}\n{type(error).__name__}: {error}\nreplay: {command}"
         ) from error
     finally:
-        simulation.machine.close()
+        simulation.cluster.close()
         loop.close()
 
 
 class Simulation:
     """The parts of one run."""
 
-    def __init__(self, seed: int, seconds: float, loop: VirtualLoop, trace: Trace) -> None:
+    def __init__(
+        self, seed: int, seconds: float, plan: Plan, loop: VirtualLoop, random: SeededRandom, trace: Trace
+    ) -> None:
         self.seed = seed
         self.seconds = seconds
+        self.plan = plan
         self._loop = loop
         self._trace = trace
-        self._random = SeededRandom(seed, "run")
-        self._network = SimulatedNetwork(loop, self._random.stream("network"), trace)
-        self.machine = Machine(loop, self._network, self._random.stream("machine"), trace)
+        self._random = random
         self.history = History()
-        self.machine.on_start = self.history.restarted
-        self.faults = 0
-        self.flushes = self._random.chance(0.5)
-        """Whether records are flushed before they are acknowledged; only then may the power fail."""
+        self.history.lossy |= {topic.name for topic in plan.topics if topic.unclean}
+        self.history.retained |= {topic.name for topic in plan.topics if topic.retains}
+        self.history.reads_may_fail = FaultKind.FLIPPED_READ in plan.faults
+        self.cluster = Cluster(plan, loop, random, trace, self.history)
+        self._producers = self._make_producers()
+        self._consumers = self._make_consumers()
+        self._administrator = self._make_administrator()
+        self._trouble = Trouble(self.cluster, plan, random.stream("trouble"))
 
     def outcome(self) -> Outcome:
+        states = self.cluster.states
+        counts = {
+            "admin": self._administrator.done,
+            "starts": sum(machine.generation for machine in self.cluster.machines),
+            "corrupt reads": self.history.corrupt_count,
+            "lost with acks=1": self.history.lost_by_leaders,
+            "lost as declared": self.history.lost_as_declared,
+        }
+        if states is not None:
+            counts |= {
+                "elections": states.elections,
+                "unclean": states.unclean_elections,
+                "shrinks": states.shrinks,
+                "expansions": states.expansions,
+            }
         return Outcome(
             self.seed,
             self.seconds,
+            self.plan.brokers,
             self.history.acknowledged_count,
             self.history.read_count,
-            self.faults,
+            self._trouble.counts.total(),
             self._trace.count,
             self._trace.digest(),
+            counts,
         )
 
-    def _client(self, name: str) -> Client:
-        return Client(self._network.host(name), name, (HOST, PORT))
+    def check_errors(self) -> None:
+        """What callbacks raised, outside of any task that is waited for."""
+        if self._loop.errors:
+            raise AssertionError("; ".join(self._loop.errors))
+
+    # Clients.
+
+    def _router(self, name: str) -> Router:
+        self.cluster.client_names.append(name)
+        addresses = {machine.broker_id: machine.address for machine in self.cluster.brokers}
+        return Router(self.cluster.network.host(name), name, addresses, self._random.stream(f"{name} router"))
+
+    def _make_producers(self) -> list[Producer]:
+        random = self._random.stream("producers")
+        partitions = self.plan.partitions
+        sound = [partition for partition in partitions if partition.topic not in self.history.lossy]
+        several = self.plan.brokers > 1
+        chosen: list[tuple[str, Sequence[TopicPartition], Guarantee]] = [
+            ("idempotent0", sound[0::2], Guarantee.EXACTLY_ONCE),
+            ("idempotent1", sound[1::2] or sound, Guarantee.EXACTLY_ONCE),
+            ("plain", partitions[::3] if several else partitions, Guarantee.ALL),
+            ("hasty", partitions[1::4] + partitions[-1:], Guarantee.LEADER),
+        ]
+        producers = []
+        for name, lanes, guarantee in chosen:
+            pause_s = (0.02, 0.3)[random.below(2)] if not several else random.between(0.1, 0.3)
+            router = self._router(name)
+            own = self._random.stream(name)
+            producers.append(Producer(name, lanes, guarantee, pause_s, router, own, self.history, self._trace))
+        return producers
+
+    def _make_consumers(self) -> list[Consumer]:
+        partitions = self.plan.partitions
+        consumers = []
+        for number in range(2 if self.plan.brokers > 1 else 1):
+            name = f"consumer{number}"
+            rack = f"rack{number}" if self.plan.racks else ""
+            own = partitions if self.plan.brokers == 1 else partitions[number::2]
+            random = self._random.stream(name)
+            consumers.append(Consumer(name, own, rack, self._router(name), random, self.history, self._trace))
+        return consumers
+
+    def _make_administrator(self) -> Administrator:
+        return Administrator(
+            self._router("admin"),
+            self._random.stream("admin"),
+            self.history,
+            self._trace,
+            partitions=self.plan.partitions,
+            trimmed=[each for each in self.plan.partitions if each.topic == "trimmed"],
+            replication_factor=self.plan.replication_factor,
+            elections=self.plan.brokers > 1,
+        )
+
+    # The course of a run.
 
     async def main(self) -> None:
-        require(17, await self.machine.start(), "the first start failed")
-        await self._create_topic()
-        producers, consumers = self._clients()
-        producing = [asyncio.ensure_future(producer.run()) for producer in producers]
-        consuming = [asyncio.ensure_future(consumer.run()) for consumer in consumers]
-        trouble = asyncio.ensure_future(self._trouble())
-        await self._until(trouble, [*producing, *consuming], self.seconds + SETTLE_S_MAX)
-        for producer in producers:
+        require(17, await self.cluster.start(), "the first start failed")
+        supervisor = asyncio.ensure_future(self.cluster.supervise())
+        watcher = asyncio.ensure_future(self._watch())
+        always = [supervisor, watcher]
+        await self._within(self._create_topics(), SETTLE_S_MAX, "the topics were not created", always)
+        producing = [asyncio.ensure_future(producer.run()) for producer in self._producers]
+        consuming = [asyncio.ensure_future(consumer.run()) for consumer in self._consumers]
+        administering = asyncio.ensure_future(self._administrator.run())
+        clients = [*producing, *consuming, administering]
+        limit = self.seconds + 3 * SETTLE_S_MAX
+        await self._within(self._trouble.run(self.seconds), limit, "trouble has no end", [*always, *clients])
+        self._administrator.stopping = True
+        for producer in self._producers:
             producer.stopping = True
-        await self._settle(producing, "not every record was acknowledged")
-        for consumer in consumers:
+        await self._until(
+            lambda: not self.cluster.ailments(), lambda: "; ".join(self.cluster.ailments()[:4]), [*always, *clients]
+        )
+        await self._until(
+            lambda: all(task.done() for task in (*producing, administering)),
+            lambda: f"not acknowledged: {[text for producer in self._producers for text in producer.pending]}",
+            [*always, *clients],
+        )
+        for consumer in self._consumers:
             consumer.stopping = True
-        await self._settle(consuming, "the consumers did not reach the end")
-        await self._final_reads()
-        await self.machine.stop()
-        self._check_logs()
+        await self._until(
+            lambda: all(task.done() for task in consuming),
+            lambda: f"not read: {[text for consumer in self._consumers for text in consumer.behind]}",
+            [*always, *clients],
+        )
+        await self._final_reads(always)
+        await self._until(self._replicas_agree, lambda: "the replicas' logs don't end alike", always)
+        await self._check_topics()
+        self.cluster.checker.check()
+        for task in always:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        for machine in self.cluster.brokers:
+            await self._within(machine.stop(), SETTLE_S_MAX, f"{machine.name} does not stop", [])
+        if self.cluster.store is not None:
+            await self.cluster.store.stop()
+        self._check_disks()
 
-    def _clients(self) -> tuple[list[Producer], list[Consumer]]:
-        producers, consumers = [], []
-        for number in range(3):
-            partition = TopicPartition(TOPIC, number % PARTITIONS)
-            name = f"producer{number}"
-            random = self._random.stream(name)
-            producers.append(Producer(name, partition, self._client(name), random, self.history, self._trace))
-        for number in range(PARTITIONS):
-            name = f"consumer{number}"
-            partition = TopicPartition(TOPIC, number)
-            random = self._random.stream(name)
-            consumers.append(Consumer(name, partition, self._client(name), random, self.history, self._trace))
-        return producers, consumers
+    async def _watch(self) -> None:
+        """Looks into the machines, again and again."""
+        while True:
+            await asyncio.sleep(CHECK_S)
+            self.check_errors()
+            self.cluster.checker.check()
 
-    async def _until(self, awaited: asyncio.Task[None], others: list[asyncio.Task[None]], seconds: float) -> None:
-        """Waits for one task; one of the others that fails ends the run."""
+    async def _within(
+        self, work: Awaitable[object], seconds: float, complaint: str, others: Sequence[asyncio.Task[None]]
+    ) -> None:
+        """Waits for something; one of the others that fails ends the run."""
+        task = asyncio.ensure_future(work)
         deadline = self._loop.time() + seconds
-        while not awaited.done():
-            for task in others:
-                if task.done():
-                    task.result()
-            require(17, self._loop.time() < deadline, "the run does not come to its end")
+        while not task.done():
+            _raise_failures(others)
+            require(17, self._loop.time() < deadline, complaint)
             await asyncio.sleep(0.05)
-        awaited.result()
+        task.result()
 
-    async def _settle(self, tasks: list[asyncio.Task[None]], complaint: str) -> None:
+    async def _until(
+        self, holds: Callable[[], bool], complaint: Callable[[], str], others: Sequence[asyncio.Task[None]]
+    ) -> None:
+        """Waits until something holds, for a bounded time after the last fault (invariant 17)."""
         deadline = self._loop.time() + SETTLE_S_MAX
-        for task in tasks:
-            while not task.done():
-                require(17, self._loop.time() < deadline, complaint)
-                await asyncio.sleep(0.05)
-            task.result()
+        while not holds():
+            _raise_failures(others)
+            if self._loop.time() >= deadline:
+                require(17, False, complaint())
+            await asyncio.sleep(0.1)
+        _raise_failures(others)
 
-    async def _create_topic(self) -> None:
-        configs = {
-            "segment.bytes": "4000",
-            "retention.bytes": str(8000 + self._random.below(30_000)),
-            "flush.messages": "1" if self.flushes else "1000000",
-        }
-        response = await self._client("admin").request(
-            ApiKey.CREATE_TOPICS,
-            messages.CreateTopicsRequest(
-                topics=[
-                    messages.CreateTopicsRequest.CreatableTopic(
-                        name=TOPIC,
-                        num_partitions=PARTITIONS,
-                        replication_factor=1,
-                        configs=[
-                            messages.CreateTopicsRequest.CreatableTopicConfig(name=name, value=value)
-                            for name, value in configs.items()
-                        ],
-                    )
-                ],
-                timeout_ms=10_000,
-            ),
-        )
-        (topic,) = response.topics
-        require(17, topic.error_code == ErrorCode.NONE, f"the topic was not created: {topic.error_message}")
+    async def _create_topics(self) -> None:
+        for topic in self.plan.topics:
+            while True:
+                with contextlib.suppress(OSError, TimeoutError):
+                    code = await self._administrator.create(topic.name, topic.partitions, topic.configs)
+                    if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                        break
+                await asyncio.sleep(0.5)
 
-    async def _trouble(self) -> None:
-        """Breaks things until the time is up; then all is whole again."""
-        random = self._random.stream("trouble")
-        end = self._loop.time() + self.seconds
-        while self._loop.time() < end:
-            await asyncio.sleep(random.between(0.2, 4.0))
-            self.faults += 1
-            power_cut = self.flushes and random.chance(0.7)
-            match random.below(6):
-                case 0:
-                    self._network.reset()
-                case 1:
-                    self._network.hold(random.between(0.1, 3.0))
-                case 2:
-                    self.machine.power_cut() if power_cut else self.machine.kill()
-                case 3:
-                    await self._disk_error(random)
-                case 4:
-                    self.machine.die_at(1 + random.below(60), power_cut=power_cut)
-                case _:
-                    # Where acknowledging too early would show.
-                    self.machine.die_at(1 + random.below(60), power_cut=power_cut, kind="fsync")
-            await self._revive(random)
-        self.machine.disk.fault = None
-        await self._revive(random)
+    async def _final_reads(self, others: Sequence[asyncio.Task[None]]) -> None:
+        router = self._router("auditor")
+        random = self._random.stream("auditor")
+        for partition in self.plan.partitions:
+            reader = Reader("auditor", partition, router, random, self.history, self._trace)
 
-    async def _disk_error(self, random: SeededRandom) -> None:
-        """A write or a sync fails: the only log directory goes offline, and the broker stops by itself.
+            async def read(reader: Reader = reader) -> None:
+                while True:
+                    try:
+                        await router.refresh([reader.partition.topic])
+                        reader.offset = await router.earliest(reader.partition)
+                        reader.values.clear()
+                        await reader.read_to_the_end()
+                        return
+                    except (OSError, TimeoutError) as error:
+                        self._trace.record("auditor_retries", repr(error))
+                        await asyncio.sleep(0.2)
 
-        After a failed sync the page cache is no witness of what the disk holds: that machine is rebooted.
-        """
-        sync_fails = self.flushes and random.chance(0.5)
-        if sync_fails:
-            self.machine.fail_at(1 + random.below(30), "fsync", errno.EIO)
-        else:
-            self.machine.fail_at(1 + random.below(30), "write", errno.ENOSPC)
-        await asyncio.sleep(2)
-        if self.machine.disk.fault is not None:
-            self.machine.disk.fault = None
-        elif sync_fails:
-            self.machine.power_cut()
-
-    async def _revive(self, random: SeededRandom) -> None:
-        """Starts the broker again, as often as it takes: it may be made to die while it starts, too."""
-        while self.machine.process is None:
-            await asyncio.sleep(random.between(0.01, 1.0))
-            if random.chance(0.2):
-                self.machine.die_at(1 + random.below(40), power_cut=self.flushes and random.chance(0.5))
-            await self.machine.start()
-
-    async def _final_reads(self) -> None:
-        for number in range(PARTITIONS):
-            partition = TopicPartition(TOPIC, number)
-            client = self._client("auditor")
-            reader = Consumer("auditor", partition, client, self._random.stream("auditor"), self.history, self._trace)
-            await reader.fetch()
-            reader.stopping = True
-            await self._settle([asyncio.ensure_future(reader.run())], "the last reader did not reach the end")
-            client.close()
+            await self._within(read(), SETTLE_S_MAX, f"{partition} cannot be read to its end", others)
             self.history.check_final(partition, reader.log_start, reader.values)
+        router.close()
 
-    def _check_logs(self) -> None:
-        """Opens the logs once more, as a broker would, and compares them with a full scan."""
-        manager = LogManager(
-            disk=self.machine.disk.mount(),
-            clock=LoopClock(self._loop.time),
-            log_dirs=["/data"],
-            broker_id=0,
-            cluster_id=None,
-        )
-        manager.open()
-        for log in manager.logs():
-            log.update_high_watermark(log.log_end_offset)
-            check_log(log)
-        manager.abandon()
-        self.machine.disk.kill()
+    def _replicas_agree(self) -> bool:
+        """Whether all replicas of each partition have come to the same end."""
+        states = self.cluster.states
+        if states is None:
+            return True
+        for partition in self.plan.partitions:
+            ends = {
+                self.cluster.checker.end(machine, partition)
+                for machine in self.cluster.brokers
+                if machine.broker_id in states.replicas(partition)
+            }
+            if len(ends) > 1:
+                return False
+        return True
+
+    async def _check_topics(self) -> None:
+        """Every broker shows the topics that the administrator was told of."""
+        router = self._router("visitor")
+        for broker in router.brokers:
+            request = messages.MetadataRequest(topics=None, allow_auto_topic_creation=False)
+            response = await router.ask(broker, ApiKey.METADATA, request)
+            self._administrator.check_final({topic.name: topic.partitions for topic in response.topics})
+        router.close()
+
+    # What is left on the disks.
+
+    def _check_disks(self) -> None:
+        """Opens the logs once more, as a broker would, and compares them with a full scan, and with each other."""
+        contents: dict[TopicPartition, dict[int, Batch]] = {}
+        for machine in self.cluster.brokers:
+            manager = LogManager(
+                disk=machine.disk.mount(),
+                clock=LoopClock(self._loop.time),
+                log_dirs=[DATA],
+                broker_id=machine.broker_id,
+                cluster_id=None,
+            )
+            manager.open()
+            for log in manager.logs():
+                log.update_high_watermark(log.log_end_offset)
+                self._compare(machine, log.topic_partition, check_log(log), contents)
+            manager.abandon()
+            machine.disk.kill()
+        store = self.cluster.store
+        if store is not None and store.service is not None:
+            journal = JournalPersistence(store.disk.mount(), STORE, SimulatedExecutor(self._loop, self._random))
+            check_replay(store.service.store.tree, journal.load())
+            store.disk.kill()
+
+    def _compare(
+        self,
+        machine: BrokerMachine,
+        partition: TopicPartition,
+        batches: list[Batch],
+        contents: dict[TopicPartition, dict[int, Batch]],
+    ) -> None:
+        """Invariant 4, byte for byte."""
+        known = contents.setdefault(partition, {})
+        for batch in batches:
+            other = known.setdefault(batch.header.base_offset, batch)
+            require(
+                4,
+                other.data == batch.data,
+                f"{partition}: the batch at {batch.header.base_offset} on {machine.name} is {batch.header}, elsewhere"
+                f" {other.header}",
+            )
+
+
+def _raise_failures(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        if task.done():
+            task.result()

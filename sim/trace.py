@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TextIO
 
 LINES_KEPT: Final = 400
 
@@ -13,7 +13,9 @@ LINES_KEPT: Final = 400
 class Trace:
     """Events with their virtual time. Details must not depend on addresses, hash seeds or the real clock."""
 
-    def __init__(self, seconds: Callable[[], float]) -> None:
+    def __init__(self, seconds: Callable[[], float], file: TextIO | None = None) -> None:
+        """`file` gets every line."""
+        self._file = file
         self._seconds = seconds
         self._digest = hashlib.sha256()
         self.lines: deque[str] = deque(maxlen=LINES_KEPT)
@@ -24,6 +26,8 @@ class Trace:
         self._digest.update(line.encode())
         self._digest.update(b"\n")
         self.lines.append(line)
+        if self._file is not None:
+            print(line, file=self._file)
         self.count += 1
 
     def digest(self) -> str:

@@ -1,0 +1,170 @@
+"""The machines of a run, who looks after them, and what the simulator may know of them that nobody in it knows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from sim.machine import BrokerMachine, LoneMachine, Machine, StoreMachine, Surroundings
+from sim.network import SimulatedNetwork
+from sim.partition_states import PartitionStates
+from sim.replicas import ReplicaChecker, replicas_of
+from sim.store_history import StoreHistory
+from tidelog.metadata.znodes import CONTROLLER, broker_path, decode_controller
+
+if TYPE_CHECKING:
+    from sim.history import History
+    from sim.loop import VirtualLoop
+    from sim.plan import Plan
+    from sim.randomness import SeededRandom
+    from sim.trace import Trace
+
+RESTART_S: Final = (0.05, 1.0)
+"""How long a process that died by itself stays dead, as with a supervisor."""
+RACK_AWARE: Final = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
+"""So that followers serve consumers of their own rack (KIP-392)."""
+STARTS_MAX: Final = 60
+"""Of one machine in a run; more is a crash loop."""
+
+
+class Cluster:
+    """See the module."""
+
+    def __init__(self, plan: Plan, loop: VirtualLoop, random: SeededRandom, trace: Trace, history: History) -> None:
+        self.plan = plan
+        self.loop = loop
+        self.trace = trace
+        self.network = SimulatedNetwork(loop, random.stream("network"), trace)
+        self.store_history = StoreHistory()
+        self._history = history
+        self._random = random.stream("cluster")
+        self._kept_down: Counter[str] = Counter()
+        self._starting: set[str] = set()
+        surroundings = Surroundings(loop, self.network, trace, self.store_history)
+        self.states: PartitionStates | None = None
+        self.store: StoreMachine | None = None
+        if plan.is_lone:
+            lone = LoneMachine(0, surroundings, random.stream("broker0"), {}, clock_rate=self._clock_rate())
+            self.brokers: list[BrokerMachine] = [lone]
+        else:
+            self.store = StoreMachine(surroundings, random.stream("store"))
+            self.states = PartitionStates(self.store_history)
+            self.states.may_be_unclean |= {topic.name for topic in plan.topics if topic.unclean}
+            self.brokers = [
+                BrokerMachine(
+                    id,
+                    surroundings,
+                    random.stream(f"broker{id}"),
+                    {"broker.rack": f"rack{id % 2}", **RACK_AWARE} if plan.racks else {},
+                    clock_rate=self._clock_rate(),
+                )
+                for id in range(1, plan.brokers + 1)
+            ]
+        self.checker = ReplicaChecker(self.brokers, self.states)
+        self.checker.lossy |= {topic.name for topic in plan.topics if topic.unclean}
+        self.client_names: list[str] = []
+
+    def _clock_rate(self) -> float:
+        return 1.0 + self._random.between(-0.001, 0.001)
+
+    @property
+    def host_names(self) -> list[str]:
+        """Of all machines and clients."""
+        store = [] if self.store is None else [self.store.name]
+        return [*(machine.name for machine in self.brokers), *store, *self.client_names]
+
+    @property
+    def machines(self) -> list[Machine]:
+        return [*([] if self.store is None else [self.store]), *self.brokers]
+
+    @property
+    def all_serve(self) -> bool:
+        """Whether every broker runs."""
+        return all(machine.process is not None and machine.process.runs for machine in self.brokers)
+
+    def controller(self) -> list[BrokerMachine]:
+        """The machine that holds /controller, as the store has it now; none where nobody does."""
+        version = self.store_history.now(CONTROLLER)
+        holder = -1 if version.stat is None else decode_controller(version.data)
+        return [machine for machine in self.brokers if machine.broker_id == holder]
+
+    def session_of(self, machine: BrokerMachine) -> int | None:
+        """The session with which a broker is registered now."""
+        stat = self.store_history.now(broker_path(machine.broker_id)).stat
+        return None if stat is None else stat.ephemeral_owner
+
+    # Starting.
+
+    async def start(self) -> bool:
+        """Starts everything for the first time."""
+        if self.store is not None and not await self.store.start():
+            return False
+        return all(await asyncio.gather(*(self._start(machine) for machine in self.brokers)))
+
+    async def _start(self, machine: Machine) -> bool:
+        self._starting.add(machine.name)
+        try:
+            if isinstance(machine, BrokerMachine):
+                self._history.restarted(machine.broker_id)
+            return await machine.start()
+        finally:
+            self._starting.discard(machine.name)
+
+    @contextmanager
+    def kept_down(self, machine: Machine) -> Iterator[None]:
+        """While it lasts, nobody starts the machine again."""
+        self._kept_down[machine.name] += 1
+        try:
+            yield
+        finally:
+            self._kept_down[machine.name] -= 1
+
+    async def supervise(self) -> None:
+        """Starts machines that died, for ever, as a supervisor would."""
+        under_way: list[asyncio.Task[bool]] = []
+        while True:
+            await asyncio.sleep(self._random.between(*RESTART_S))
+            under_way = [task for task in under_way if not (task.done() and task.result() in (True, False))]
+            for machine in self.machines:
+                if machine.process is None and not self._kept_down[machine.name] and machine.name not in self._starting:
+                    if machine.generation >= STARTS_MAX:
+                        raise AssertionError(f"{machine.name} was started {STARTS_MAX} times; last: {machine.failure}")
+                    under_way.append(asyncio.ensure_future(self._start(machine)))
+
+    # Health.
+
+    def ailments(self) -> list[str]:
+        """What is not as it should be long after the last fault (invariant 17)."""
+        found = [f"{machine.name} does not run: {machine.failure}" for machine in self.machines if not _runs(machine)]
+        if found:
+            return found
+        if self.states is None:
+            return []
+        for partition in self.states.partitions():
+            state, replicas = self.states.state(partition), self.states.replicas(partition)
+            assert state is not None
+            if state.leader < 0 or set(state.isr) != set(replicas):
+                found.append(f"{partition}: leader {state.leader}, ISR {state.isr}, replicas {replicas}")
+                continue
+            for machine in self.brokers:
+                node = machine.node
+                image = None if node is None else node.metadata.image.partition(partition)
+                if image is None or (image.leader, image.leader_epoch) != (state.leader, state.leader_epoch):
+                    found.append(f"{partition}: {machine.name} has not heard that {state.leader} leads: {image}")
+                for replica in replicas_of(machine) if machine.broker_id in replicas else ():
+                    leads = replica.leader is not None
+                    if replica.topic_partition == partition and leads != (state.leader == machine.broker_id):
+                        found.append(f"{partition}: {machine.name} leads: {leads}, the leader is {state.leader}")
+        return found
+
+    def close(self) -> None:
+        """Unwinds everything, at the very end."""
+        for machine in self.machines:
+            machine.close()
+
+
+def _runs(machine: Machine) -> bool:
+    return machine.process is not None and machine.process.runs

@@ -1,0 +1,321 @@
+"""Trouble: what goes wrong in a run, when and where, as its seed decides; and the end of it, when all is made whole.
+
+Several faults may be under way at once. Each undoes itself after a while; machines that went down come back. Whoever
+loses its power with records that were not flushed does so within the declared budget: one replica at a time, and
+the others stay up until the cluster has taken note.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from sim.invariants import require
+from sim.plan import FaultKind
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from sim.cluster import Cluster
+    from sim.machine import BrokerMachine
+    from sim.plan import Plan
+    from sim.randomness import SeededRandom
+    from sim.store_history import Version
+
+CONCURRENT_MAX: Final = 3
+"""Faults under way at once."""
+NOTICE_S_MAX: Final = 30.0
+"""How long the cluster may take to notice that a broker is gone."""
+
+
+class Trouble:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster, plan: Plan, random: SeededRandom) -> None:
+        self._cluster = cluster
+        self._plan = plan
+        self._random = random
+        self._network = cluster.network
+        self._loop = cluster.loop
+        self._under_way: list[asyncio.Task[None]] = []
+        self._fragile = False
+        """A replica has lost records within the budget, and the cluster has not taken note yet."""
+        self.counts: Counter[FaultKind] = Counter()
+        self._handlers: dict[FaultKind, Callable[[], Awaitable[None]]] = {
+            FaultKind.RESET: self._reset,
+            FaultKind.HOLD: self._hold,
+            FaultKind.SLOW: self._slow,
+            FaultKind.CUT: self._cut,
+            FaultKind.CUT_ONE_WAY: self._cut_one_way,
+            FaultKind.ISOLATE: self._isolate,
+            FaultKind.STORE_CUT: self._store_cut,
+            FaultKind.PAUSE: self._pause,
+            FaultKind.KILL: self._kill,
+            FaultKind.KILL_ALL: self._kill_all,
+            FaultKind.POWER_CUT: self._power_cut,
+            FaultKind.POWER_CUT_ALL: self._power_cut_all,
+            FaultKind.RESTART: self._restart,
+            FaultKind.DIE_IN_WRITE: self._die_in_write,
+            FaultKind.DISK_ERROR: self._disk_error,
+            FaultKind.FLIPPED_READ: self._flipped_read,
+            FaultKind.CLOCK_JUMP: self._clock_jump,
+            FaultKind.SESSION_EXPIRY: self._session_expiry,
+            FaultKind.STORE_SLOW: self._store_slow,
+            FaultKind.STORE_PAUSE: self._store_pause,
+            FaultKind.STORE_KILL: self._store_kill,
+            FaultKind.CONTROLLER_DEATH: self._controller_death,
+        }
+
+    async def run(self, seconds: float) -> None:
+        """Breaks things until the time is up; then all is whole again."""
+        end = self._loop.time() + seconds
+        while True:
+            await asyncio.sleep(self._random.between(*self._plan.fault_pause_s))
+            self._under_way = [task for task in self._under_way if not _finished(task)]
+            if self._loop.time() >= end:
+                break
+            if self._fragile or len(self._under_way) >= CONCURRENT_MAX:
+                continue
+            kind = self._plan.faults[self._random.below(len(self._plan.faults))]
+            self.counts[kind] += 1
+            self._cluster.trace.record("fault", kind.name)
+            self._under_way.append(asyncio.ensure_future(self._handlers[kind]()))
+        await asyncio.gather(*self._under_way)
+        self._cluster.trace.record("healed")
+        self._network.heal_all()
+        for machine in self._cluster.brokers:
+            machine.resume()
+            machine.disk.fault = None
+
+    def _broker(self) -> BrokerMachine:
+        brokers = self._cluster.brokers
+        return brokers[self._random.below(len(brokers))]
+
+    def _name(self) -> str:
+        """Of some machine, or of a client."""
+        names = [*(machine.name for machine in self._cluster.brokers), *self._cluster.client_names]
+        if self._cluster.store is not None:
+            names.append(self._cluster.store.name)
+        return names[self._random.below(len(names))]
+
+    async def _rest(self, low: float, high: float) -> None:
+        await asyncio.sleep(self._random.between(low, high))
+
+    # The network.
+
+    async def _reset(self) -> None:
+        self._network.reset(self._name() if self._random.chance(0.8) else None)
+
+    async def _hold(self) -> None:
+        self._network.hold(self._random.between(0.1, 2.0))
+
+    async def _slow(self) -> None:
+        name = self._broker().name
+        delay = (0.001, self._random.between(0.02, 0.8))
+        others = [other for other in self._cluster.host_names if other != name]
+        for other in others:
+            self._network.link(name, other).delay = delay
+            self._network.link(other, name).delay = delay
+        await self._rest(0.5, 8)
+        for other in others:
+            self._network.link(name, other).delay = None
+            self._network.link(other, name).delay = None
+
+    async def _cut_links(self, links: list[tuple[str, str]]) -> None:
+        for source, target in links:
+            self._network.cut(source, target)
+        self._cluster.trace.record("cut", *(f"{source}>{target}" for source, target in links))
+        await self._rest(0.3, 12)
+        for source, target in links:
+            self._network.heal(source, target)
+
+    async def _cut(self) -> None:
+        one, other = self._broker().name, self._name()
+        await self._cut_links([(one, other), (other, one)])
+
+    async def _cut_one_way(self) -> None:
+        one, other = self._broker().name, self._name()
+        await self._cut_links([(one, other) if self._random.chance(0.5) else (other, one)])
+
+    async def _isolate(self) -> None:
+        name = self._broker().name
+        others = [machine.name for machine in self._cluster.brokers if machine.name != name]
+        if self._cluster.store is not None and self._random.chance(0.7):
+            others.append(self._cluster.store.name)
+        if self._random.chance(0.3):
+            others += self._cluster.client_names
+        await self._cut_links([link for other in others for link in ((name, other), (other, name))])
+
+    async def _store_cut(self) -> None:
+        if self._cluster.store is None:
+            return
+        one, other = self._broker().name, self._cluster.store.name
+        links = [(one, other), (other, one)]
+        await self._cut_links(links if self._random.chance(0.6) else [links[self._random.below(2)]])
+
+    # Machines.
+
+    async def _pause(self) -> None:
+        machine = self._broker()
+        machine.pause()
+        await self._rest(0.2, 8)
+        machine.resume()
+
+    async def _down(self, machines: list[BrokerMachine], *, power_cut: bool) -> None:
+        """Takes machines down and keeps them there for a while, each for its own."""
+
+        async def one(machine: BrokerMachine) -> None:
+            with self._cluster.kept_down(machine):
+                if power_cut:
+                    machine.power_cut()
+                else:
+                    machine.kill()
+                await self._rest(0.02, 1.0 if self._random.chance(0.5) else 8.0)
+
+        await asyncio.gather(*map(one, machines))
+
+    async def _kill(self) -> None:
+        await self._down([self._broker()], power_cut=False)
+
+    async def _kill_all(self) -> None:
+        await self._down(list(self._cluster.brokers), power_cut=False)
+
+    async def _power_cut(self) -> None:
+        if self._plan.flushes:
+            await self._down([self._broker()], power_cut=True)
+        else:
+            await self._power_cut_within_budget(self._broker())
+
+    async def _power_cut_all(self) -> None:
+        await self._down(list(self._cluster.brokers), power_cut=True)
+
+    async def _power_cut_within_budget(self, machine: BrokerMachine) -> None:
+        """One replica loses what it had not flushed; the others, which have it, stay up until it is out of the ISR."""
+        states = self._cluster.states
+        others_busy = len([task for task in self._under_way if not task.done()]) > 1
+        if states is None or others_busy or not self._cluster.all_serve:
+            return
+        own = [partition for partition in states.partitions() if machine.broker_id in states.replicas(partition)]
+        if any((state := states.state(each)) is None or len(state.isr) < 2 for each in own):
+            return
+        self._fragile = True
+        self._cluster.trace.record("within_budget", machine.name)
+        self._cluster.checker.excused |= {(machine.broker_id, partition) for partition in own}
+        with self._cluster.kept_down(machine):
+            machine.power_cut()
+            deadline = self._loop.time() + NOTICE_S_MAX
+            while any((state := states.state(each)) is not None and machine.broker_id in state.isr for each in own):
+                require(17, self._loop.time() < deadline, f"{machine.name} is dead and stays in the ISR")
+                await asyncio.sleep(0.1)
+        self._fragile = False
+
+    async def _restart(self) -> None:
+        machine = self._broker()
+        with self._cluster.kept_down(machine):
+            await machine.stop()
+            await self._rest(0.02, 4)
+
+    async def _die_in_write(self) -> None:
+        machine = self._broker()
+        kind = ("fsync", None, None)[self._random.below(3)]  # At a sync acknowledging too early would show.
+        power_cut = self._plan.flushes and self._random.chance(0.5)
+        machine.die_at(1 + self._random.below(40), power_cut=power_cut, kind=kind)
+        await self._rest(1, 5)
+        machine.disk.fault = None
+
+    async def _disk_error(self) -> None:
+        """A write or a sync fails: the only log directory goes offline, and the broker stops by itself.
+
+        After a failed sync the page cache is no witness of what the disk holds: that machine is rebooted.
+        """
+        machine = self._broker()
+        sync_fails = self._plan.flushes and self._random.chance(0.5)
+        if sync_fails:
+            machine.fail_at(1 + self._random.below(30), "fsync", errno.EIO)
+        else:
+            code = (errno.ENOSPC, errno.EIO)[self._random.below(2)]
+            machine.fail_at(1 + self._random.below(30), "write", code)
+        await self._rest(1, 4)
+        if machine.disk.fault is not None:
+            machine.disk.fault = None
+        elif sync_fails:
+            await self._down([machine], power_cut=True)
+
+    async def _flipped_read(self) -> None:
+        self._broker().flip_next_read()
+
+    async def _clock_jump(self) -> None:
+        clock = self._broker().clock
+        clock.skew_ms += (1, -1)[self._random.below(2)] * self._random.below(3_600_000)
+
+    # The store.
+
+    async def _session_expiry(self) -> None:
+        service = None if self._cluster.store is None else self._cluster.store.service
+        if service is None or self._cluster.store is None or self._cluster.store.process is None:
+            return
+        machine = self._broker()
+        session = self._cluster.session_of(machine)
+        if session is not None:
+            self._cluster.store.within(lambda: service.end_session(session))
+
+    async def _store_slow(self) -> None:
+        store = self._cluster.store
+        if store is not None:
+            usual = store.latency
+            store.set_latency((0.01, self._random.between(0.05, 1.0)))
+            await self._rest(1, 6)
+            store.set_latency(usual)
+
+    async def _store_pause(self) -> None:
+        store = self._cluster.store
+        if store is not None:
+            store.pause()
+            await self._rest(0.2, 6)
+            store.resume()
+
+    async def _store_kill(self) -> None:
+        store = self._cluster.store
+        if store is not None:
+            with self._cluster.kept_down(store):
+                if self._random.chance(0.5):
+                    store.power_cut()
+                else:
+                    store.kill()
+                await self._rest(0.05, 5)
+
+    async def _controller_death(self) -> None:
+        """After the next few writes of partition states, whoever controls the cluster then dies."""
+        history = self._cluster.store_history
+        left = 1 + self._random.below(6)
+        victims: list[BrokerMachine] = []
+        fired = self._loop.create_future()
+
+        def count(path: str, before: Version, after: Version) -> None:
+            nonlocal left
+            if "/brokers/topics/" not in path or victims:
+                return
+            left -= 1
+            if left == 0:
+                victims.extend(self._cluster.controller())
+                fired.set_result(None)
+
+        history.observers.append(count)
+        if self._random.chance(0.5) and (leaving := self._broker()).process is not None:
+            leaving.kill()  # So that there is something to write.
+        try:
+            await asyncio.wait_for(fired, 8)
+        except TimeoutError:
+            return
+        finally:
+            history.observers.remove(count)
+        await self._down(victims, power_cut=False)
+
+
+def _finished(task: asyncio.Task[None]) -> bool:
+    """Whether a fault is over; raises what it raised."""
+    if task.done():
+        task.result()
+    return task.done()

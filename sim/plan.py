@@ -1,0 +1,137 @@
+"""What a seed makes of a run, before it begins: machines, topics, promises, and which faults may happen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from tidelog.model.identifiers import TopicPartition
+
+if TYPE_CHECKING:
+    from sim.randomness import SeededRandom
+
+
+class FaultKind(Enum):
+    """What can go wrong. Which of them a run has is drawn by its seed: few together show more than all at once."""
+
+    RESET = "connections break"
+    HOLD = "nothing arrives for a while"
+    SLOW = "a machine's network is slow"
+    CUT = "two machines don't reach each other"
+    CUT_ONE_WAY = "one machine does not reach another, which reaches it"
+    ISOLATE = "a machine is cut off from the other brokers and the store, not from clients"
+    STORE_CUT = "a broker is cut off from the store only"
+    PAUSE = "a machine stands still"
+    KILL = "kill -9"
+    KILL_ALL = "kill -9 of all brokers at once"
+    POWER_CUT = "a machine loses its power"
+    POWER_CUT_ALL = "all brokers lose their power"
+    RESTART = "a clean restart"
+    DIE_IN_WRITE = "death in the middle of work for the disk"
+    DISK_ERROR = "a write or a sync fails"
+    FLIPPED_READ = "a bit read is not the bit written"
+    CLOCK_JUMP = "a wall clock jumps"
+    SESSION_EXPIRY = "the store ends a session"
+    STORE_SLOW = "the store is slow"
+    STORE_PAUSE = "the store stands still"
+    STORE_KILL = "the store dies and comes back"
+    CONTROLLER_DEATH = "the controller dies between two of its writes"
+
+
+LONE: Final = (
+    FaultKind.RESET,
+    FaultKind.HOLD,
+    FaultKind.SLOW,
+    FaultKind.PAUSE,
+    FaultKind.KILL,
+    FaultKind.POWER_CUT,
+    FaultKind.RESTART,
+    FaultKind.DIE_IN_WRITE,
+    FaultKind.DISK_ERROR,
+    FaultKind.FLIPPED_READ,
+    FaultKind.CLOCK_JUMP,
+)
+"""Those that a broker without others, and with the store in its own process, can have."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """One topic of the load."""
+
+    name: str
+    partitions: int
+    configs: dict[str, str]
+    retains: bool = True
+    """Whether nothing but DeleteRecords deletes its records."""
+    unclean: bool = False
+    """Whether replicas outside the ISR may lead: records may be lost."""
+
+    @property
+    def all_partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(self.name, number) for number in range(self.partitions)]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """See the module."""
+
+    brokers: int
+    is_lone: bool
+    """One broker, with the store in its process."""
+    replication_factor: int
+    min_insync_replicas: int
+    flushes: bool
+    """flush.messages=1: records are on the device before they are acknowledged, so that power may fail anywhere."""
+    racks: bool
+    topics: tuple[TopicPlan, ...]
+    faults: tuple[FaultKind, ...]
+    fault_pause_s: tuple[float, float]
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """Of all topics."""
+        return [partition for topic in self.topics for partition in topic.all_partitions]
+
+
+def draw(random: SeededRandom, *, brokers: int | None = None) -> Plan:
+    """A plan for a seed's run; `brokers` sets their number."""
+    drawn = (1, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4, 5)[random.below(15)]
+    count = drawn if brokers is None else brokers
+    is_lone = count == 1 and random.chance(0.7)
+    replication_factor = min(count, 3)
+    min_insync = 2 if replication_factor == 3 or (replication_factor == 2 and random.chance(0.3)) else 1
+    flushes = random.chance(0.45)
+    possible = LONE if is_lone else tuple(FaultKind)
+    wanted = random.between(0.15, 0.6)
+    faults = [kind for kind in possible if random.chance(wanted)]
+    if not flushes:
+        faults = [kind for kind in faults if kind is not FaultKind.POWER_CUT_ALL]
+    pause = random.between(0.8, 4.0)
+    return Plan(
+        brokers=count,
+        is_lone=is_lone,
+        replication_factor=replication_factor,
+        min_insync_replicas=min_insync,
+        flushes=flushes,
+        racks=count > 1 and random.chance(0.0),
+        topics=tuple(_topics(random, flushes=flushes, min_insync=min_insync, many=count > 1)),
+        faults=tuple(faults) or (FaultKind.RESET, FaultKind.KILL),
+        fault_pause_s=(0.1, pause),
+    )
+
+
+def _topics(random: SeededRandom, *, flushes: bool, min_insync: int, many: bool) -> list[TopicPlan]:
+    common = {
+        "min.insync.replicas": str(min_insync),
+        "flush.messages": "1" if flushes else "1000000",
+        "segment.bytes": "4000",
+    }
+    plain = TopicPlan("kept", 5 if many else 2, common)
+    trimmed = TopicPlan("trimmed", 3 if many else 1, {**common, "segment.bytes": "2000"})
+    retention = {**common, "retention.bytes": str(8_000 + random.below(30_000))}
+    retained = TopicPlan("bounded", 3 if many else 1, retention, retains=False)
+    topics = [plain, trimmed, retained]
+    if many and random.chance(0.4):
+        topics.append(TopicPlan("unclean", 1, {**common, "unclean.leader.election.enable": "true"}, unclean=True))
+    return topics

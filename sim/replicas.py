@@ -1,0 +1,193 @@
+"""What all replicas hold, compared while the cluster runs: looks into the machines, never asks them.
+
+Invariant 4 by a chain: a batch of one epoch at one offset is the same everywhere and follows the same batch, so the
+prefixes are the same too. Invariant 5: every member of the true ISR holds the last batch below the high watermark of
+whoever presumes to lead. Invariant 7: one presumed leader for each epoch. 6: bounds within a replica.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from sim.invariants import require
+from sim.log_view import BatchId, LogView
+from sim.machine import DATA
+from tidelog.model.identifiers import TopicPartition, format_topic_id
+from tidelog.storage.errors import InvalidLogFolder
+from tidelog.storage.file_names import parse_marked_folder, parse_partition_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sim.machine import BrokerMachine
+    from sim.partition_states import PartitionStates
+    from tidelog.broker.replica_manager import Replica
+
+
+class Presumption(NamedTuple):
+    """A replica that believes that it leads."""
+
+    machine: BrokerMachine
+    replica: Replica
+
+
+@dataclass(slots=True)
+class _Partition:
+    """Of one topic id, over the whole run."""
+
+    chain: dict[tuple[int, int], tuple[BatchId, BatchId | None]] = field(default_factory=dict)
+    """[(base offset, epoch)] -> the batch, and the one before it where that is known."""
+    leaders: dict[int, int] = field(default_factory=dict)
+    """[leader epoch] -> broker"""
+    committed: BatchId | None = None
+    """The last batch that was ever below a high watermark."""
+
+
+class ReplicaChecker:
+    """Call `check` as often as you can afford."""
+
+    def __init__(self, machines: Sequence[BrokerMachine], states: PartitionStates | None) -> None:
+        """`states` None: there is no store to be asked (a lone broker)."""
+        self._machines = machines
+        self._states = states
+        self._partitions: dict[tuple[str, int], _Partition] = {}
+        self._views: dict[tuple[str, TopicPartition], LogView] = {}
+        self.excused: set[tuple[int, TopicPartition]] = set()
+        """Replicas that lost data within the declared budget, while they are still in the ISR."""
+        self.lossy: set[str] = set()
+        """Topics whose committed records may be lost: unclean elections, losses past the budget."""
+
+    def view(self, machine: BrokerMachine, partition: TopicPartition) -> LogView:
+        """A machine's log of a partition as it is now."""
+        return self._refresh(machine, partition)
+
+    def end(self, machine: BrokerMachine, partition: TopicPartition) -> int:
+        """The log end of a machine's replica, by its bytes."""
+        return self._refresh(machine, partition).end
+
+    def check(self) -> None:
+        """Raises InvariantBrokenError."""
+        presumed: dict[TopicPartition, list[Presumption]] = {}
+        for machine in self._machines:
+            for folder in machine.disk.folders(DATA):
+                partition = partition_of(folder)
+                if partition is not None:
+                    self._refresh(machine, partition)
+            for replica in replicas_of(machine):
+                _check_bounds(machine, replica)
+                if replica.leader is not None:
+                    presumed.setdefault(replica.topic_partition, []).append(Presumption(machine, replica))
+        for partition, leaders in presumed.items():
+            for presumption in leaders:
+                self._check_leader(partition, presumption)
+
+    def _refresh(self, machine: BrokerMachine, partition: TopicPartition) -> LogView:
+        place = (machine.name, partition)
+        view = self._views.get(place)
+        if view is None:
+            view = self._views[place] = LogView(machine.disk, f"{DATA}/{partition.topic}-{partition.partition}")
+        new = view.refresh()
+        if new:
+            known = self._partition(view.topic_id, partition)
+            for previous, batch in new:
+                self._link(machine, partition, known, previous, batch)
+        return view
+
+    def _partition(self, topic_id: str, partition: TopicPartition) -> _Partition:
+        return self._partitions.setdefault((topic_id, partition.partition), _Partition())
+
+    def _link(
+        self,
+        machine: BrokerMachine,
+        partition: TopicPartition,
+        known: _Partition,
+        previous: BatchId | None,
+        batch: BatchId,
+    ) -> None:
+        where = f"{partition} on {machine.name}"
+        place = (batch.base_offset, batch.epoch)
+        expected, follows = known.chain.setdefault(place, (batch, previous))
+        require(4, batch == expected, f"{where}: {batch}, elsewhere {expected}")
+        if previous is None:
+            return
+        require(3, previous.next_offset <= batch.base_offset, f"{where}: {batch} follows {previous}")
+        require(3, previous.epoch <= batch.epoch, f"{where}: {batch} follows {previous}")
+        if follows is None:
+            known.chain[place] = (batch, previous)
+        else:
+            require(4, previous == follows, f"{where}: {batch} follows {previous}, elsewhere {follows}")
+
+    def _check_leader(self, partition: TopicPartition, presumption: Presumption) -> None:
+        machine, replica = presumption
+        leader = replica.leader
+        assert leader is not None
+        view = self._refresh(machine, partition)
+        known = self._partition(view.topic_id, partition)
+        where = f"{partition}: {machine.name} presumes to lead in epoch {leader.leader_epoch}"
+        holder = known.leaders.setdefault(leader.leader_epoch, machine.broker_id)
+        require(7, holder == machine.broker_id, f"{where}, as does broker {holder}")
+        if partition.topic in self.lossy or self._states is None:
+            return
+        state = self._states.state(partition)
+        if state is None or format_topic_id(self._states.topic_id(partition.topic)) != view.topic_id:
+            return
+        last = _last_below(view, leader.high_watermark)
+        if last is None:
+            return
+        for member in self._machines:
+            if member.broker_id in state.isr and (member.broker_id, partition) not in self.excused:
+                held = self._refresh(member, partition)
+                require(
+                    5,
+                    last.base_offset < held.start or held.by_offset.get(last.base_offset) == last,
+                    f"{where}, with {last} below its high watermark {leader.high_watermark}; {member.name}, in the ISR"
+                    f" {state.isr}, has {held.by_offset.get(last.base_offset)} there, and ends at {held.end}",
+                )
+        if known.committed is None or last.base_offset > known.committed.base_offset:
+            known.committed = last
+        if (state.leader, state.leader_epoch) == (machine.broker_id, leader.leader_epoch):
+            committed = known.committed
+            require(
+                1,
+                committed.base_offset < view.start or view.by_offset.get(committed.base_offset) == committed,
+                f"{where}, without {committed}, which was committed",
+            )
+
+
+def partition_of(folder: str) -> TopicPartition | None:
+    """Whose folder that is; None for one that is marked as deleted or stray."""
+    if parse_marked_folder(folder) is not None:
+        return None
+    try:
+        return parse_partition_folder(folder)
+    except InvalidLogFolder:
+        return None
+
+
+def replicas_of(machine: BrokerMachine) -> list[Replica]:
+    """What the broker on a machine holds; nothing where none runs, or before it has its logs."""
+    process = machine.process
+    if process is None or machine.node is None:
+        return []
+    return list(machine.node.replicas)
+
+
+def _check_bounds(machine: BrokerMachine, replica: Replica) -> None:
+    log = replica.log
+    bounds = (log.log_start_offset, replica.last_stable_offset, replica.high_watermark, log.log_end_offset)
+    require(
+        6,
+        list(bounds) == sorted(bounds),
+        f"{replica.topic_partition} on {machine.name}: start, stable, high watermark, end are {bounds}",
+    )
+
+
+def _last_below(view: LogView, offset: int) -> BatchId | None:
+    """The last batch that ends at or below an offset."""
+    last: BatchId | None = None
+    for batch in view.newest_first():
+        if batch.next_offset <= offset:
+            last = batch
+            break
+    return last

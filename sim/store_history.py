@@ -1,0 +1,140 @@
+"""Everything that ever happened in the metadata store, and whether its clients were told the truth (invariant 16).
+
+The history is noted where transactions are applied to the tree; what a crash of the store undid is taken back. Clients
+compare what they were answered with it: a read shows a state between its beginning and its end, a write that was
+answered is there and stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from sim.invariants import require
+from tidelog.store.client import Stat
+from tidelog.store.tree import Snapshot, Tree, parent_of
+
+
+class Version(NamedTuple):
+    """One state of a node, from a transaction on."""
+
+    zxid: int
+    data: bytes | None
+    stat: Stat | None
+    """None: the node is not there."""
+
+
+_NEVER = Version(0, None, None)
+
+Observer = Callable[[str, Version, Version], None]
+"""Told of each change: path, before, after."""
+
+
+class StoreHistory:
+    """Of one run."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, list[Version]] = {}
+        self._owned: dict[int, dict[str, None]] = {}
+        self.zxid = 0
+        """Of the last transaction applied."""
+        self.acknowledged_zxid = 0
+        """Greatest that any client was told of."""
+        self.observers: list[Observer] = []
+
+    def applied(self, tree: Tree, paths: Iterable[str]) -> None:
+        """A transaction was applied to `tree`, and touched `paths`."""
+        self.zxid = tree.zxid
+        for path in paths:
+            self._note(tree, path)
+            self._note(tree, parent_of(path))
+
+    def _note(self, tree: Tree, path: str) -> None:
+        stat = tree.exists(path)
+        after = Version(tree.zxid, None if stat is None else tree.get(path)[0], stat)
+        versions = self._nodes.setdefault(path, [_NEVER])
+        before = versions[-1]
+        if before[1:] == after[1:]:
+            return
+        versions.append(after)
+        if before.stat is not None and before.stat.ephemeral_owner:
+            self._owned.get(before.stat.ephemeral_owner, {}).pop(path, None)
+        if stat is not None and stat.ephemeral_owner:
+            self._owned.setdefault(stat.ephemeral_owner, {})[path] = None
+        for observer in self.observers:
+            observer(path, before, after)
+
+    def owned_by(self, session_id: int) -> list[str]:
+        """Paths of a session's ephemeral nodes."""
+        return list(self._owned.get(session_id, {}))
+
+    def now(self, path: str) -> Version:
+        """The node as the tree has it, durable or not."""
+        return self._nodes.get(path, [_NEVER])[-1]
+
+    def versions(self, path: str) -> list[Version]:
+        """All states of a node, the first of them "not there"."""
+        return self._nodes.get(path, [_NEVER])
+
+    def paths(self) -> list[str]:
+        """Every node there ever was."""
+        return list(self._nodes)
+
+    # What clients were told.
+
+    def acknowledged(self, zxid: int) -> None:
+        """A client was answered, or told of an event: what it shows is durable."""
+        require(16, zxid <= self.zxid, f"a client was told of transaction {zxid}, the last one is {self.zxid}")
+        self.acknowledged_zxid = max(self.acknowledged_zxid, zxid)
+
+    def check_read(self, path: str, since: int, data: bytes | None, stat: Stat | None, *, has_data: bool) -> None:
+        """A read that began when `since` was the last acknowledged transaction was answered."""
+        versions = self.versions(path)
+        for index, version in enumerate(versions):
+            following = versions[index + 1].zxid if index + 1 < len(versions) else self.zxid + 1
+            if following > since and version.stat == stat and (version.data == data or not has_data):
+                if stat is not None:
+                    self.acknowledged(max(stat.mzxid, stat.pzxid))
+                return
+        require(16, False, f"{path} was read as {data!r}, {stat}, which it never was after transaction {since}")
+
+    def check_written(self, path: str, stat: Stat) -> None:
+        """A create or a set of data was answered."""
+        known = any(version.stat is not None and version.stat.mzxid == stat.mzxid for version in self.versions(path))
+        require(16, known, f"{path} was written in transaction {stat.mzxid}, of which nothing is left")
+        self.acknowledged(stat.mzxid)
+
+    # Restarts.
+
+    def restarted(self, tree: Tree) -> None:
+        """The store was loaded from its disk: what was not durable never happened."""
+        require(
+            16,
+            tree.zxid >= self.acknowledged_zxid,
+            f"the store came back with transaction {tree.zxid}, clients were told of {self.acknowledged_zxid}",
+        )
+        for path, versions in self._nodes.items():
+            while versions[-1].zxid > tree.zxid:
+                undone = versions.pop()
+                if undone.stat is not None and undone.stat.ephemeral_owner:
+                    self._owned.get(undone.stat.ephemeral_owner, {}).pop(path, None)
+                left = versions[-1].stat
+                if left is not None and left.ephemeral_owner:
+                    self._owned.setdefault(left.ephemeral_owner, {})[path] = None
+        self.zxid = tree.zxid
+        for path, versions in self._nodes.items():
+            stat = tree.exists(path)
+            require(
+                16,
+                versions[-1].stat == stat,
+                f"{path} came back as {stat}, it was {versions[-1].stat} after transaction {versions[-1].zxid}",
+            )
+
+
+def check_replay(live: Tree, loaded: Snapshot) -> None:
+    """What a load finds, when all is committed, is the tree that was."""
+    expected = live.snapshot()
+    found = Tree(loaded).snapshot()
+    require(16, found.zxid == expected.zxid, f"a replay ends at {found.zxid}, the tree at {expected.zxid}")
+    require(16, found.nodes == expected.nodes, "a replay gives other nodes than the tree has")
+    require(16, found.sessions == expected.sessions, "a replay gives other sessions than the tree has")
