@@ -717,6 +717,12 @@ class Broker:
                 continue
 
 
+def _store_server() -> Family:
+    from tests.property.fuzz_store import StoreServer
+
+    return StoreServer()
+
+
 FAMILIES: dict[str, Callable[[], Family]] = {
     "messages": Messages,
     "batches": Batches,
@@ -730,5 +736,6 @@ FAMILIES: dict[str, Callable[[], Family]] = {
     "spark-options": SparkOptions,
     "json-values": JsonValues,
     "broker": Broker,
+    "store-server": _store_server,
 }
 """Name -> what makes the family, in the process that runs it."""

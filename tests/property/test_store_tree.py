@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from copy import deepcopy
 from dataclasses import dataclass, field
 
@@ -9,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.metadata.operations import ANY_VERSION, Check, Create, Delete, Operation, SetData
+from tidelog.store.client import WatchEvent
 from tidelog.store.errors import StoreError
-from tidelog.store.tree import SessionRecord, Snapshot, Tree, merge
+from tidelog.store.tree import LostWatches, SessionRecord, Snapshot, Tree, merge
 
 SESSIONS = (1, 2)
 PATHS = ["/a", "/b", "/a/a", "/a/b", "/a/a/a", "/b/a"]
@@ -120,3 +122,81 @@ def test_the_tree_does_what_the_model_does(steps: list[tuple[int, list[Operation
         for path in tree.paths():
             assert loaded.children(path) == tree.children(path)
             assert loaded.get(path) == tree.get(path)
+
+
+class Follower:
+    """Knows the tree by reading what it watches again at each event, over a connection that breaks."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.seen = 0
+        self.data: dict[str, int | None] = {}
+        """path -> mzxid, None where there is no node"""
+        self.children: dict[str, list[str] | None] = {}
+        self.arrived: list[WatchEvent] = []
+        for path in PATHS:
+            self.read(path)
+
+    def read(self, path: str) -> None:
+        """Data and children, with watches; a node that is not there is watched for."""
+        stat = self.tree.exists(path)
+        self.data[path] = None if stat is None else stat.mzxid
+        self.tree.watch_data(path, self)
+        self.children[path] = None
+        if stat is not None:
+            self.children[path] = self.tree.children(path)[0]
+            self.tree.watch_children(path, self)
+        self.seen = self.tree.zxid
+
+    def react(self) -> None:
+        while self.arrived:
+            self.read(self.arrived.pop(0).path)
+
+    def lose_connection(self) -> None:
+        """What was on its way is lost, with the watches."""
+        self.arrived.clear()
+        self.tree.drop_watchers(lambda watcher: watcher is self)
+
+    def reconnect(self) -> None:
+        lost = LostWatches(
+            self.seen,
+            [path for path, known in self.data.items() if known is not None],
+            [path for path, known in self.data.items() if known is None],
+            [path for path, known in self.children.items() if known is not None],
+        )
+        self.arrived += self.tree.rearm(self, lost)
+
+    def check(self) -> None:
+        """With all events read, it knows the tree."""
+        for path in PATHS:
+            stat = self.tree.exists(path)
+            assert self.data[path] == (None if stat is None else stat.mzxid), path
+            assert self.children[path] == (None if stat is None else self.tree.children(path)[0]), path
+
+
+easy_operations = st.one_of(
+    st.builds(Create, paths, st.none()), st.builds(SetData, paths, st.none()), st.builds(Delete, paths)
+)
+
+
+@settings(max_examples=300)
+@given(steps=st.lists(st.tuples(easy_operations, st.sampled_from(["stay", "lose", "return", "react"])), max_size=40))
+def test_a_follower_misses_nothing(steps: list[tuple[Operation, str]]) -> None:
+    """One-shot watches, set again after each break with the last zxid seen, are enough to know the tree."""
+    tree = Tree()
+    tree.open_session(1, SessionRecord(1, b"", local=False))
+    follower = Follower(tree)
+    connected = True
+    for operation, then in steps:
+        with contextlib.suppress(StoreError):
+            told = tree.transact(1, [operation], 0).events
+            follower.arrived += [event for _, event in told]
+        if then == "lose" and connected:
+            connected = False
+            follower.lose_connection()
+        elif then == "return" and not connected:
+            connected = True
+            follower.reconnect()
+        if connected and then in ("react", "return"):
+            follower.react()
+            follower.check()
