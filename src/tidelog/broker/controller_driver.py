@@ -118,7 +118,7 @@ class ControllerDriver:
         self._membership = self._member()
         self._cluster_id: str | None = None
         self._term: Term | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._election: asyncio.Task[None] | None = None
         self._election_due = False
         self._renewal: asyncio.Task[None] | None = None
@@ -488,12 +488,12 @@ class ControllerDriver:
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Runs `work` beside everything else; an error that it does not handle stops the driver."""
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if task.cancelled():
             return
         error = task.exception()

@@ -102,7 +102,7 @@ class Leadership:
         ]
         outcomes: dict[TopicPartition, ErrorCode] = {}
         replicas = self._node.replicas
-        missing = {topic_partition.topic for topic_partition, _, _ in orders if replicas.get(topic_partition) is None}
+        missing = dict.fromkeys(each.topic for each, _, _ in orders if replicas.get(each) is None)
         done: Deferred[dict[TopicPartition, ErrorCode]] = Deferred()
 
         def with_settings(settled: Deferred[dict[str, dict[str, str]]]) -> None:

@@ -206,7 +206,7 @@ class Node:
         changed = self.config.set_dynamic(image.configs.get(CLUSTER_DEFAULT, {}), image.broker_config(self.broker_id))
         if changed:
             logger.info("settings changed: %s", ", ".join(sorted(changed)))
-            self._configure_logs({replica.topic_partition.topic for replica in self.replicas})
+            self._configure_logs(dict.fromkeys(replica.topic_partition.topic for replica in self.replicas))
 
     def _configure_logs(self, topics: Iterable[str]) -> None:
         for topic in topics:
