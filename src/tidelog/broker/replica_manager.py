@@ -231,7 +231,8 @@ class ReplicaManager:
             isr=isr,
             log_end=Offset(log.log_end_offset),
             flushed_end=Offset(log.flushed_offset),
-            high_watermark=Offset(max(replica.known_high_watermark, log.log_start_offset)),
+            # Of an earlier epoch too, if this broker has led until now.
+            high_watermark=Offset(max(replica.high_watermark, log.log_start_offset)),
             flush_before_acknowledge=log.config.flush_messages == 1,
             min_insync_replicas=log.config.min_insync_replicas,
             lag_ms_max=self._lag_ms_max,
