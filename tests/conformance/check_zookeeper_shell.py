@@ -73,6 +73,7 @@ def ours() -> Iterator[Served]:
         yield served
 
 
+@pytest.mark.row("R23")
 def test_the_shell_sees_no_difference(zookeeper: str, ours: Served) -> None:
     """Each command prints what it prints on ZooKeeper: values, stats, lists, refusals, watch events."""
     there, here = shell(zookeeper, COMMANDS), shell(ours.hosts, COMMANDS)

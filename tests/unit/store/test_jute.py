@@ -39,13 +39,13 @@ def test_what_is_written_is_read() -> None:
         Delete("/a", -1),
         Check("/a", 0),
     ]
-    read = jute.read_operations(Reader(jute.multi(operations, "/root")))
+    read = jute.read_operations(Reader(jute.multi(operations, "/chroot")))
     assert [operation for _, operation in read] == [
-        Create("/root/a", None),
-        Create("/root/b-", b"", ephemeral=True, sequential=True),
-        SetData("/root", b"x", 3),
-        Delete("/root/a", -1),
-        Check("/root/a", 0),
+        Create("/chroot/a", None),
+        Create("/chroot/b-", b"", ephemeral=True, sequential=True),
+        SetData("/chroot", b"x", 3),
+        Delete("/chroot/a", -1),
+        Check("/chroot/a", 0),
     ]
     assert jute.read_operations(Reader(jute.multi(operations))) == [
         (jute.OPCODES[type(operation)], operation) for operation in operations

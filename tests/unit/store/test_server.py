@@ -12,6 +12,7 @@ from tidelog.metadata.operations import Check, Create, Delete, SetData
 from tidelog.store import connection as connection_module
 from tidelog.store import jute
 from tidelog.store.client import Created, EventType, Stat, WatchEvent
+from tidelog.store.errors import NoWatcher
 from tidelog.store.jute import OpCode, Reader
 from tidelog.store.local import LocalStore
 from tidelog.store.persistence import MemoryPersistence, PersistenceFailed
@@ -288,6 +289,26 @@ def test_a_client_that_moves() -> None:
             assert old.closed
             await ask(new, OpCode.CREATE, creation("/a"))
             assert await old.frames() == []
+
+    run(scenario)
+
+
+def test_watches_go_with_their_connection() -> None:
+    """Whoever left is not kept in mind."""
+
+    async def scenario() -> None:
+        async with ServedInMemory() as served:
+            client = served.dial()
+            _, session, _ = await client.connect()
+            await ask(client, OpCode.EXISTS, path_and_watch("/a", True))
+            connection = client.protocol
+            assert isinstance(connection, connection_module.StoreConnection)
+            watch = connection._tell
+            await served.store.remove_watches(session, watch, "/a", data=True, child=False, keep=True)
+            client.hang_up()
+            await asyncio.sleep(0)
+            with pytest.raises(NoWatcher):
+                await served.store.remove_watches(session, watch, "/a", data=True, child=False, keep=True)
 
     run(scenario)
 
