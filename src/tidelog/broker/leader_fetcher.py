@@ -112,8 +112,12 @@ class LeaderFetcher:
             self._change(followed.key)
 
     def look_at(self, followed: Followed) -> None:
-        """Something happened to the partition: its position may be another."""
-        if followed.follower.position() != followed.told and self._partitions.get(followed.key) is followed:
+        """Something happened to the partition: its position may be another.
+
+        Or the same one again, after a rest of all the partitions here, during which nothing was asked.
+        """
+        is_news = not self._under_way or followed.follower.position() != followed.told
+        if is_news and self._partitions.get(followed.key) is followed:
             self._change(followed.key)
 
     def _change(self, key: PartitionKey) -> None:
