@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.zookeeper import server, shell
+from tests.conformance.zookeeper import Terminal, server, shell
 from tests.unit.store.serving import Served
 
 COMMANDS = [
@@ -110,6 +110,29 @@ def test_what_is_refused(ours: Served) -> None:
         "Created /a",
         "x",
     ]
+
+
+def test_a_server_that_starts_anew(ours: Served) -> None:
+    """ZooKeeper's client keeps its session, its nodes and its watches over a restart, and hears what it missed."""
+    shell(ours.hosts, ["create /a 1", "create /b 1", "create /c 1"])
+    with Terminal(ours.hosts) as terminal:
+        for command in ("create -e /own 1", "get -w /a", "get -w /b", "stat -w /later", "ls -w /c", "get -s /own"):
+            terminal.type(command)
+        owner = terminal.await_line("ephemeralOwner")
+        ours.stop()
+        ours.start()
+        terminal.await_line("state:Disconnected")
+        shell(ours.hosts, ["set /a 2", "create /later 1", "create /c/d 1"])
+        told = {terminal.await_line("WatchedEvent state:SyncConnected type:Node") for _ in range(3)}
+        assert {line.split("type:")[1] for line in told} == {
+            "NodeDataChanged path:/a",
+            "NodeCreated path:/later",
+            "NodeChildrenChanged path:/c",
+        }
+        terminal.type("set /b 2")
+        assert terminal.await_line("type:Node").endswith("NodeDataChanged path:/b")
+        terminal.type("get -s /own")
+        assert terminal.await_line("ephemeralOwner") == owner
 
 
 def test_files_survive(tmp_path: Path) -> None:

@@ -88,3 +88,36 @@ def shell(hosts: str, commands: Sequence[str]) -> Session:
         elif line and line != "WATCHER::" and not _NOISE.match(line):
             found.lines.append(_CHANGING.sub("...", line))
     return found
+
+
+class Terminal:
+    """The shell with somebody at it: a command now, another one later."""
+
+    def __init__(self, hosts: str) -> None:
+        self._process = subprocess.Popen(
+            [*_JAVA, _CLASS_PATH, "org.apache.zookeeper.ZooKeeperMain", "-server", hosts],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def type(self, command: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{command}\n")
+        self._process.stdin.flush()
+
+    def await_line(self, expected: str) -> str:
+        """The next line with `expected` in it; the test's own deadline ends the wait."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if expected in line:
+                return line.strip()
+        raise AssertionError(f"the shell ended without a line with {expected!r}")

@@ -41,6 +41,8 @@ logger: Final = logging.getLogger(__name__)
 
 FRAME_SIZE_MAX: Final = 4 * (NODE_SIZE_MAX + 1)
 """Bytes of a request: a node as large as can be, or a multi of some thousand small operations."""
+CONNECT_SIZE_MAX: Final = 1024
+"""Bytes of a first frame, by which nobody has shown to be a client yet."""
 OUTSTANDING_MAX: Final = 1000
 """Requests of one session under way; more are not read meanwhile. ZooKeeper's globalOutstandingLimit."""
 OUTSTANDING_RESUME: Final = 500
@@ -89,6 +91,8 @@ class StoreConnection(asyncio.Protocol):
         self._server.lost(self, self._session_id)
 
     def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
         if self._session_id is not None:
             self._server.heard_from(self._session_id)
         self._buffer += data
@@ -138,15 +142,16 @@ class StoreConnection(asyncio.Protocol):
         position = 0
         buffer = self._buffer
         try:
-            while not self._closing and not self._establishing and self._may_read():
+            while not self._closing and self._may_read():
                 if len(buffer) - position < 4:
                     break
                 if self._session_id is None and not position and buffer[:4].isalpha():
                     self._command(bytes(buffer[:4]))
                     break
                 (size,) = _LENGTH.unpack_from(buffer, position)
-                if not 0 <= size <= FRAME_SIZE_MAX:
-                    raise MalformedRecord(f"a request of {size} bytes; at most {FRAME_SIZE_MAX} are taken")
+                size_max = CONNECT_SIZE_MAX if self._session_id is None else FRAME_SIZE_MAX
+                if not 0 <= size <= size_max:
+                    raise MalformedRecord(f"a request of {size} bytes; at most {size_max} are taken")
                 if len(buffer) - position - 4 < size:
                     break
                 frame = bytes(buffer[position + 4 : position + 4 + size])
@@ -158,7 +163,7 @@ class StoreConnection(asyncio.Protocol):
         del buffer[:position]
 
     def _may_read(self) -> bool:
-        return self._writable and self._outstanding < OUTSTANDING_MAX
+        return self._writable and not self._establishing and self._outstanding < OUTSTANDING_MAX
 
     def _pace(self) -> None:
         """Reads from the client as long as it takes its answers."""
@@ -168,7 +173,7 @@ class StoreConnection(asyncio.Protocol):
         if not self._paused and not self._may_read():
             self._paused = True
             transport.pause_reading()
-        elif self._paused and self._writable and self._outstanding <= OUTSTANDING_RESUME:
+        elif self._paused and self._may_read() and self._outstanding <= OUTSTANDING_RESUME:
             self._paused = False
             transport.resume_reading()
 
@@ -201,11 +206,13 @@ class StoreConnection(asyncio.Protocol):
 
     def _connect(self, request: jute.ConnectRequest) -> None:
         self._establishing = True
+        self._pace()
         future = self._server.establish(self, request)
         future.add_done_callback(partial(self._established, request))
 
     def _established(self, request: jute.ConnectRequest, future: asyncio.Future[tuple[int, Any]]) -> None:
         self._establishing = False
+        self._pace()
         with_read_only = request.read_only is not None
         error = future.exception()
         if self._transport is None:

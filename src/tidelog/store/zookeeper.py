@@ -31,7 +31,7 @@ from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import ConnectionClosedError, KazooException
 from kazoo.protocol.serialization import Create2, Delete, Exists, GetChildren2, GetData, SetData
 from kazoo.protocol.states import EventType as KazooEvent
-from kazoo.protocol.states import KeeperState, WatchedEvent
+from kazoo.protocol.states import WatchedEvent
 from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
 
@@ -264,8 +264,7 @@ class ZooKeeperStore:
         """On the connection's thread: kazoo lets go of a watch, with an event or because the connection broke."""
         type = _EVENTS.get(event.type)
         if type is None:
-            if event.state == KeeperState.CONNECTING:
-                self._lost_watches.append(watch)
+            self._lost_watches.append(watch)
             return
         told = WatchEvent(type, event.path)
         self._handler.deliver(lambda: self._tell(watch.callback, told))

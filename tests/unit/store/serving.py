@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import struct
 import threading
 from collections.abc import Callable, Coroutine
@@ -230,19 +229,15 @@ class Served:
 
     def call(self, action: Callable[[EmbeddedStore], object]) -> None:
         """Has something done on the server's loop, and waits for it."""
-        assert self._loop is not None
-        done = threading.Event()
 
         async def act() -> None:
             assert self.store is not None
             result = action(self.store)
             if isinstance(result, asyncio.Future):
-                with contextlib.suppress(Exception):
-                    await result
-            done.set()
+                await result
 
-        asyncio.run_coroutine_threadsafe(act(), self._loop)
-        assert done.wait(DEADLINE_S)
+        assert self._loop is not None
+        asyncio.run_coroutine_threadsafe(act(), self._loop).result(DEADLINE_S)
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()

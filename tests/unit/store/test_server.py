@@ -266,6 +266,7 @@ def test_sessions_survive_connections() -> None:
             await served.pass_time(5000)
             again = served.dial()
             assert await again.connect(9000, session, password) == (6000, session, password)
+            await served.pass_time(1500)
             assert (await ask(again, OpCode.EXISTS, path_and_watch("/e", False))).error == 0
             for id, secret in [(session, b"x" * 16), (session + 1, password)]:
                 stranger = served.dial()
@@ -476,11 +477,12 @@ def test_four_letter_words() -> None:
     [
         struct.pack(">i", -1),
         struct.pack(">i", 0x7FFFFFFF),
-        struct.pack(">i", connection_module.FRAME_SIZE_MAX + 1),
+        struct.pack(">i", connection_module.CONNECT_SIZE_MAX + 1) + bytes(connection_module.CONNECT_SIZE_MAX + 1),
         struct.pack(">i", 3) + b"abc",
         struct.pack(">i", 0),
         struct.pack(">iiqiqi", 28, 0, 0, 0, 0, 0x7FFFFFFF),
     ],
+    ids=lambda data: data[:8].hex(),
 )
 def test_hostile_first_frames(data: bytes) -> None:
     """Lengths that can't be, and connects that are none: the connection closes, with nothing kept."""
@@ -507,7 +509,9 @@ def test_hostile_first_frames(data: bytes) -> None:
         request(1, OpCode.MULTI, b"\0\0\0\1\0\0\0\0\0\xff"),
         request(1, OpCode.SET_WATCHES, bytes(8) + b"\x7f\xff\xff\xff"),
         request(1, OpCode.GET_DATA, b"\xff\xff\xff\xff\0"),
+        bytes(connection_module.FRAME_SIZE_MAX + 1),
     ],
+    ids=lambda body: body[:24].hex(),
 )
 def test_hostile_requests(body: bytes) -> None:
     """A request that can't be read closes the connection; the session and everybody else go on."""
@@ -607,6 +611,27 @@ def test_connections_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
             first.hang_up()
             await asyncio.sleep(0)
             assert not served.dial().closed
+
+    run(scenario)
+
+
+def test_nothing_is_read_before_there_is_a_session() -> None:
+    """Requests sent without waiting are answered in turn, once the session is durable; until then no more is read."""
+
+    async def scenario() -> None:
+        disk = Gate()
+        async with ServedInMemory(disk) as served:
+            client = served.dial()
+            connect = struct.pack(">iqiqi", 0, 0, 3000, 0, -1)
+            client.send_raw(struct.pack(">i", len(connect)) + connect)
+            client.send(request(1, OpCode.EXISTS, path_and_watch("/", False)))
+            assert await client.frames() == []
+            assert not client.transport.reading
+            disk.open.set()
+            session, answer = await client.frames()
+            assert len(session) == 36
+            assert Answer(answer).brief == (1, 0)
+            assert client.transport.reading
 
     run(scenario)
 

@@ -11,7 +11,9 @@ from tests.unit.store.serving import Served, run, until
 from tests.unit.store.zookeeper_contract import CHECKS, Contract, session
 
 from tidelog.store.client import SessionState
+from tidelog.store.embedded import EmbeddedStore
 from tidelog.store.errors import ConnectionLoss, SessionExpired
+from tidelog.store.tree import SessionRecord
 from tidelog.store.zookeeper import ZooKeeperStore
 
 
@@ -82,6 +84,32 @@ def test_a_session_ended_for_its_owner(served: Served) -> None:
         async with session(served.hosts, store._root) as other:
             assert await other.exists("/e") is None
             assert await other.exists("/p") is not None
+
+    run(scenario)
+
+
+def test_no_session_follows_an_expired_one(served: Served) -> None:
+    """Whoever lost its session is told, and nothing is opened in its place: with several servers to ask, too."""
+
+    async def scenario() -> None:
+        opened: list[int] = []
+
+        def count(embedded: EmbeddedStore) -> None:
+            open_session = embedded.open_session
+
+            def counted(timeout_ms: int, *, local: bool) -> asyncio.Future[tuple[int, SessionRecord]]:
+                opened.append(timeout_ms)
+                return open_session(timeout_ms, local=local)
+
+            embedded.open_session = counted  # type: ignore[method-assign]
+
+        await asyncio.to_thread(served.call, count)
+        async with session(f"{served.hosts},{served.hosts},{served.hosts}") as store:
+            await store.create("/e", ephemeral=True)
+            path = f"{store._root}/e"
+            await asyncio.to_thread(served.call, lambda embedded: embedded.end_sessions_of(path))
+            await until(lambda: store.state is SessionState.EXPIRED)
+        assert len(opened) == 1
 
     run(scenario)
 
