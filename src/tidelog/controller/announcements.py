@@ -43,6 +43,8 @@ class Announcements:
         self._deleted: dict[TopicPartition, None] = {}
         self._metadata_wanted = False
         self._newcomers: dict[BrokerId, None] = {}
+        self._orders: dict[tuple[TopicPartition, bool], messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState] = {}
+        """LeaderAndIsr's description of a partition, the same for each of its replicas."""
         self._stops: dict[BrokerId, dict[TopicPartition, bool]] = {}
         """By broker: partition -> whether its files go too."""
 
@@ -85,10 +87,14 @@ class Announcements:
         sends = []
         live = sorted(self._state.image.brokers)
         if self._metadata or self._deleted or self._metadata_wanted or self._newcomers:
-            everything = list(self._all_partitions()) if self._newcomers else []
-            for broker_id in live:
-                partitions = everything if broker_id in self._newcomers else list(self._metadata)
-                sends.append(self._update_metadata(broker_id, partitions))
+            # Of thousands of partitions the same description goes to every broker.
+            news = self._topic_states(self._metadata)
+            everything = self._topic_states(self._all_partitions()) if self._newcomers else []
+            brokers = [self._live_broker(registration) for _, registration in sorted(self._state.image.brokers.items())]
+            sends += [
+                self._update_metadata(broker_id, everything if broker_id in self._newcomers else news, brokers)
+                for broker_id in live
+            ]
         sends += [
             self._leader_and_isr_request(broker_id, self._leader_and_isr[broker_id])
             for broker_id in live
@@ -104,7 +110,25 @@ class Announcements:
             if topic_partition.topic not in self._state.deleting
         )
 
-    def _update_metadata(self, broker_id: BrokerId, partitions: list[TopicPartition]) -> Send:
+    def _update_metadata(
+        self,
+        broker_id: BrokerId,
+        topics: list[messages.UpdateMetadataRequest.UpdateMetadataTopicState],
+        brokers: list[messages.UpdateMetadataRequest.UpdateMetadataBroker],
+    ) -> Send:
+        message = messages.UpdateMetadataRequest(
+            controller_id=self._state.image.controller_id,
+            controller_epoch=self._state.image.controller_epoch,
+            broker_epoch=self._state.image.brokers[broker_id].epoch,
+            topic_states=topics,
+            live_brokers=brokers,
+        )
+        return Send(broker_id, ApiKey.UPDATE_METADATA, UPDATE_METADATA_VERSION, message)
+
+    def _topic_states(
+        self, partitions: Iterable[TopicPartition]
+    ) -> list[messages.UpdateMetadataRequest.UpdateMetadataTopicState]:
+        """These partitions, and those that are being deleted."""
         request = messages.UpdateMetadataRequest
         topics: dict[str, messages.UpdateMetadataRequest.UpdateMetadataTopicState] = {}
         for topic_partition in [*partitions, *self._deleted]:
@@ -130,16 +154,7 @@ class Announcements:
                     offline_replicas=list(self._state.offline_replicas(topic_partition, image)),
                 )
             )
-        message = request(
-            controller_id=self._state.image.controller_id,
-            controller_epoch=self._state.image.controller_epoch,
-            broker_epoch=self._state.image.brokers[broker_id].epoch,
-            topic_states=list(topics.values()),
-            live_brokers=[
-                self._live_broker(registration) for _, registration in sorted(self._state.image.brokers.items())
-            ],
-        )
-        return Send(broker_id, ApiKey.UPDATE_METADATA, UPDATE_METADATA_VERSION, message)
+        return list(topics.values())
 
     def _live_broker(self, broker: BrokerRegistration) -> messages.UpdateMetadataRequest.UpdateMetadataBroker:
         request = messages.UpdateMetadataRequest
@@ -170,7 +185,10 @@ class Announcements:
                 topics[topic.name] = request.LeaderAndIsrTopicState(
                     topic_name=topic.name, topic_id=topic.topic_id, partition_states=[]
                 )
-            topics[topic.name].partition_states.append(_leader_and_isr_state(topic_partition, image, is_new))
+            order = self._orders.get((topic_partition, is_new))
+            if order is None:
+                order = self._orders[topic_partition, is_new] = _leader_and_isr_state(topic_partition, image, is_new)
+            topics[topic.name].partition_states.append(order)
             leaders.add(image.leader)
         brokers = self._state.image.brokers
         message = request(

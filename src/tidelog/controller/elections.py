@@ -55,8 +55,8 @@ def unclean_allowed(turn: Turn, topic: str) -> bool:
 
 
 def online_replicas(turn: Turn, topic_partition: TopicPartition, image: PartitionImage) -> list[BrokerId]:
-    """The replicas that could lead, in the order in which they are assigned."""
-    return [id for id in image.replicas if turn.state.is_online(id, topic_partition)]
+    """The replicas that could lead, in the order in which they are assigned, each once."""
+    return list(dict.fromkeys(id for id in image.replicas if turn.state.is_online(id, topic_partition)))
 
 
 def create_partitions(turn: Turn, partitions: Sequence[TopicPartition]) -> None:

@@ -6,7 +6,7 @@ several brokers go at once, a partition is written once for all of them; Kafka w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from tidelog.controller.elections import (
     choose_leader,
@@ -36,7 +36,7 @@ def change_brokers(turn: Turn, event: BrokersChanged) -> list[BrokerId]:
     moved = [id for id in now if id in known and now[id] != known[id] and id not in come]
     for id in gone:
         state.replay(BrokerGone(id))
-    remove_replicas(turn, {id: [each for each, _ in state.partitions_on(id)] for id in gone})
+    remove_replicas(turn, {id: [each for each, _ in state.partitions_on(id)] for id in gone}, returning=come)
     for id in [*come, *moved]:
         state.replay(BrokerChanged(now[id]))
     if gone or come or moved:
@@ -66,11 +66,14 @@ def begin(turn: Turn) -> None:
         turn.tell.everything_to(broker_id)
 
 
-def remove_replicas(turn: Turn, gone: Mapping[BrokerId, Iterable[TopicPartition]]) -> None:
+def remove_replicas(
+    turn: Turn, gone: Mapping[BrokerId, Iterable[TopicPartition]], *, returning: Collection[BrokerId] = ()
+) -> None:
     """Takes replicas that can serve no more out of leadership and ISR: one write a partition.
 
     `gone` is by broker, its replicas. First come the partitions that get another leader, then the others. The last
-    member of an ISR stays in it, without leading: it is the one whose return is waited for.
+    member of an ISR stays in it, without leading: it is the one whose return is waited for. No unclean leader is
+    elected where it is among the `returning`, who are back in the same turn.
     """
     affected: dict[TopicPartition, list[BrokerId]] = {}
     for broker_id, replicas in gone.items():
@@ -91,7 +94,8 @@ def remove_replicas(turn: Turn, gone: Mapping[BrokerId, Iterable[TopicPartition]
             continue
         online = online_replicas(turn, topic_partition, image)
         leader = choose_leader(image.replicas, isr, online)
-        if leader is None and unclean_allowed(turn, topic_partition.topic):
+        waits = any(id in returning for id in image.isr)
+        if leader is None and not waits and unclean_allowed(turn, topic_partition.topic):
             leader = choose_unclean_leader(turn, topic_partition, online)
             isr = isr if leader is None else [leader]
         if leader is None:

@@ -118,7 +118,7 @@ class State:
 
     def offline_replicas(self, topic_partition: TopicPartition, image: PartitionImage) -> tuple[BrokerId, ...]:
         """The replicas that cannot serve now."""
-        return tuple(id for id in image.replicas if not self.is_online(id, topic_partition))
+        return tuple([id for id in image.replicas if not self.is_online(id, topic_partition)])
 
     def partitions_on(self, broker_id: BrokerId) -> Iterator[tuple[TopicPartition, PartitionImage]]:
         """The partitions of which a broker has a replica, in the order in which it got them.

@@ -244,6 +244,12 @@ def _growth(turn: Turn, topic: MorePartitions) -> tuple[TopicImage, Assignment]:
             f"A partition reassignment is in progress for the topic '{topic.name}'.",
         )
     existing = {index: partition.replicas for index, partition in image.partitions.items()}
+    if set(existing) != set(range(len(existing))):
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The partitions of topic {topic.name} are not numbered 0, 1, 2, ... without gaps: whoever wrote "
+            f"{topic_path(topic.name)} has to add the missing ones first.",
+        )
     if topic.count == len(existing):
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {len(existing)} partition(s).")
     if topic.count < len(existing):

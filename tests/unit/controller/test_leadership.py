@@ -315,6 +315,17 @@ def test_a_broker_that_bounced_leaves_the_isrs_it_followed_in() -> None:
     assert cluster.told() == [state_line(0, 0, 1, "0"), state_line(1, -1, 1, "2"), state_line(1, 2, 2, "2")]
 
 
+def test_a_broker_that_bounced_is_not_replaced_by_an_unclean_leader() -> None:
+    """It has all records and is back: an unclean leader, though allowed, would lose some for nothing."""
+    cluster = three_brokers([1, 2])
+    cluster.live(broker(0), broker(1))
+    cluster.live(broker(0), broker(1), broker(2, 300))
+    cluster.controller.settings = replace(cluster.settings, unclean_leader_election_enable=True)
+    cluster.live(broker(0), broker(1, 301), broker(2, 300))
+    assert (cluster.partition("t").leader, cluster.partition("t").isr) == (1, (1,))
+    assert cluster.controller.unclean_elections == 0
+
+
 def test_brokers_that_die_together_cost_one_write_a_partition() -> None:
     """Kafka writes one for each dead broker; the outcome is the same but for the epoch."""
     cluster = three_brokers([0, 1, 2], [1, 2, 0])

@@ -401,3 +401,17 @@ def test_another_topic_of_the_same_name() -> None:
     image = cluster.partition("t")
     assert (image.replicas, image.leader, image.leader_epoch, image.partition_epoch) == ((1,), 1, 0, 0)
     assert cluster.loaded(1).state.image == cluster.controller.image
+
+
+def test_a_topic_with_gaps_does_not_grow() -> None:
+    """A tool numbered its partitions 0 and 2: the next one would be 2 again."""
+    cluster = Cluster(broker(0))
+    cluster.make("t", [0])
+    topic_id = cluster.controller.image.topics["t"].topic_id
+    put_topic(cluster, TopicAssignment({0: [0], 2: [0]}, topic_id))
+    cluster.told()
+    [outcome] = cluster.ask(CreatePartitions([MorePartitions("t", 3)]))
+    assert outcome.error is ErrorCode.INVALID_PARTITIONS
+    assert outcome.message is not None
+    assert "/brokers/topics/t" in outcome.message
+    assert cluster.told() == []
