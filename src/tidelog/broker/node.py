@@ -16,7 +16,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from tidelog.broker.deferred import Deferred
+from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.fetchers import Fetchers
 from tidelog.broker.handlers import load_handlers
@@ -149,6 +149,8 @@ class Node:
         self._flush_scheduled = False
         self._flushing = 0
         """Flushes of the group that is under way."""
+        self._awaiting_starts: list[Deferred[None]] = []
+        """Who waits until the first offsets of logs are written down."""
         self._stopped = False
 
     @property
@@ -237,6 +239,7 @@ class Node:
                 # The checkpoint files may have been in use when that was asked for.
                 self.disk_work()
             done.complete(None)
+            self._write_starts()
 
         self.shell.in_pool(task.run).on_complete(finish)
         return done
@@ -265,6 +268,29 @@ class Node:
         self._flushing -= 1
         if not self._flushing and any(directory.flush_requests for directory in self.logs.directories):
             self.disk_work()
+
+    def starts_durable(self) -> Deferred[None]:
+        """Completes when the first offsets of all logs, as they are now, are written down: no crash moves one back.
+
+        A directory that fails meanwhile is offline, which is for the caller to see.
+        """
+        durable: Deferred[None] = Deferred()
+        self._awaiting_starts.append(durable)
+        self._write_starts()
+        return durable
+
+    def _write_starts(self) -> None:
+        """Writes the checkpoints for who waits for them; what is being written just now may be older."""
+        if not self._awaiting_starts or self.logs.is_checkpointing:
+            return
+        waiting, self._awaiting_starts = self._awaiting_starts, []
+
+        def written(_: Deferred[list[None]]) -> None:
+            for durable in waiting:
+                durable.complete(None)
+
+        tasks = self.logs.checkpoint_tasks(high_watermarks=False)
+        gather([self.run_disk_task(task) for task in tasks]).on_complete(written)
 
     def tick(self) -> None:
         """Does what is due for the disk, and comes back when more is, not within a second."""
