@@ -62,6 +62,8 @@ RETRY_DELAY_MS: Final = 100
 """Before a store without connection is asked again."""
 RENEWAL_DELAY_MS_MAX: Final = 2_000
 """Between attempts to open a new session, while the store is away; the first ones follow faster."""
+CLOSE_MS_MAX: Final = 5_000
+"""How long a stopping broker waits for the store to end its session."""
 CONFIRM_LOOKS: Final = 4
 """How often the store is read before somebody who claims to be a newer controller than it names is refused."""
 CONFIRM_DELAY_MS: Final = 50
@@ -269,7 +271,9 @@ class ControllerDriver:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._membership.close()
-        await self._store.close()
+        # A store that is gone cannot be told; the session ends by itself then.
+        with contextlib.suppress(TimeoutError, StoreError, OSError):
+            await asyncio.wait_for(self._store.close(), CLOSE_MS_MAX / 1000)
 
     def _config_changed(self, resource: ConfigResource, values: Mapping[str, str]) -> None:
         self._tell_config(resource, values)

@@ -449,10 +449,10 @@ class Runtime:
         self._handed_over = True
         for tries_left in range(config.controlled_shutdown_max_retries, -1, -1):
             remaining = await self._ask_to_leave(node, forwarding)
-            if remaining is not None and not remaining:
+            if not remaining:
+                # All is handed over, or there is nobody to ask: then the others will see the session end.
                 break
-            if remaining:
-                logger.warning("no other broker can lead yet: partitions=%d first=%s", len(remaining), remaining[0])
+            logger.warning("no other broker can lead yet: partitions=%d first=%s", len(remaining), remaining[0])
             if tries_left:
                 await asyncio.sleep(config.controlled_shutdown_retry_backoff_ms / 1000)
         await asyncio.sleep(REFUSING_MS / 1000)
