@@ -197,8 +197,7 @@ class _ReplicaFetch:
 
     def _look(self, *, learn: bool) -> list[_Reading] | None:
         """Reads the partitions with news, or all for a full answer; None when an I/O thread goes on and answers."""
-        session = self._session
-        partitions = list(session.partitions.values() if self._is_full else session.news)
+        partitions = self._to_look_at()
         readings: list[_Reading] = []
         cold: list[_Reading] = []
         remaining = self._bytes_max
@@ -231,6 +230,14 @@ class _ReplicaFetch:
             self._read_cold(readings, cold, remaining)
             return None
         return readings
+
+    def _to_look_at(self) -> list[FollowedPartition]:
+        """Those with news, but for what the request before was answered with: this one may have crossed that answer."""
+        session = self._session
+        if self._is_full:
+            return list(session.partitions.values())
+        just_sent = session.requests - 1
+        return [partition for partition in session.news if not 0 < just_sent == partition.sent_in]
 
     def _check(self, reading: _Reading) -> None:
         """Finds the leader's replica; KafkaError where the follower may not read from it."""
@@ -416,7 +423,9 @@ class _ReplicaFetch:
         partition.high_watermark = _UNKNOWN if data.error_code else data.high_watermark
         partition.log_start_offset = data.log_start_offset
         if data.error_code or reading.size or data.diverging_epoch.epoch >= 0:
-            # It is looked at again at the next request whether that names it or not, and after the others.
+            # It is looked at again whether the follower names it or not, and after the others.
+            if reading.size:
+                partition.sent_in = self._session.requests
             if partition in news:
                 del news[partition]
                 news[partition] = None

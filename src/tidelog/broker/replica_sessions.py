@@ -45,7 +45,7 @@ _EPOCH_MAX: Final = 0x7FFFFFFF
 class FollowedPartition(FetchPartition):
     """A partition as one follower fetches it."""
 
-    __slots__ = ("follower_start", "is_watched", "replica", "session")
+    __slots__ = ("follower_start", "is_watched", "replica", "sent_in", "session")
 
     def __init__(self, session: ReplicaSession, topic: str, topic_id: TopicId, partition: int) -> None:
         super().__init__(topic, topic_id, partition)
@@ -55,9 +55,12 @@ class FollowedPartition(FetchPartition):
         self.follower_start = -1
         """The first offset of the follower's log."""
         self.is_watched = False
+        self.sent_in = 0
+        """Number of the request that was answered with records, if the partition was not named since; else 0."""
 
     def ask(self, wanted: messages.FetchRequest.FetchPartition) -> None:
         super().ask(wanted)
+        self.sent_in = 0
         self.follower_start = wanted.log_start_offset
 
     def watch(self, replica: Replica) -> None:
@@ -95,7 +98,18 @@ class WaitingFetch(Protocol):
 class ReplicaSession:
     """What one follower fetches, over one connection as a rule."""
 
-    __slots__ = ("broker_epoch", "by_id", "epoch", "fetch_times", "follower", "id", "news", "partitions", "waiting")
+    __slots__ = (
+        "broker_epoch",
+        "by_id",
+        "epoch",
+        "fetch_times",
+        "follower",
+        "id",
+        "news",
+        "partitions",
+        "requests",
+        "waiting",
+    )
 
     def __init__(self, id: int, follower: BrokerId, *, by_id: bool) -> None:
         self.id = id
@@ -105,6 +119,8 @@ class ReplicaSession:
         """Whether its topics are named by id."""
         self.epoch = INITIAL_EPOCH
         """Of the next request."""
+        self.requests = 0
+        """How many there were."""
         self.broker_epoch = BrokerEpoch(-1)
         """The registration under which the follower last fetched."""
         self.fetch_times = FetchTimes()
@@ -116,6 +132,7 @@ class ReplicaSession:
 
     def update(self, request: messages.FetchRequest) -> list[FollowedPartition]:
         """Takes over what a request says; returns the partitions that were dropped."""
+        self.advance()
         for topic in request.topics:
             name = "" if self.by_id else topic.topic
             topic_id = TopicId(topic.topic_id) if self.by_id else ZERO_TOPIC_ID
@@ -138,6 +155,7 @@ class ReplicaSession:
 
     def advance(self) -> None:
         self.epoch = 1 if self.epoch == _EPOCH_MAX else self.epoch + 1
+        self.requests += 1
 
 
 class ReplicaSessions:
@@ -188,7 +206,6 @@ class ReplicaSessions:
         dropped += session.update(request)
         if session.id != NO_SESSION:
             self._partitions += len(session.partitions) - before
-        session.advance()
         session.fetch_times.latest_ms = max(now_ms, session.fetch_times.latest_ms)
         return session, dropped
 

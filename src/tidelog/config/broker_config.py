@@ -100,6 +100,7 @@ class BrokerConfig:
     replica_fetch_wait_max_ms = _Setting[int]("replica.fetch.wait.max.ms")
     replica_high_watermark_checkpoint_interval_ms = _Setting[int]("replica.high.watermark.checkpoint.interval.ms")
     replica_lag_time_max_ms = _Setting[int]("replica.lag.time.max.ms")
+    replica_selector_class = _Setting[str | None]("replica.selector.class")
     replica_socket_timeout_ms = _Setting[int]("replica.socket.timeout.ms")
     request_timeout_ms = _Setting[int]("request.timeout.ms")
     socket_listen_backlog_size = _Setting[int]("socket.listen.backlog.size")

@@ -98,6 +98,10 @@ class FollowerProgress:
         self.caught_up_ms = self.fetch_ms = NEVER_MS
         self.fetch_times = FetchTimes()
 
+    def last_caught_up_ms(self, leader_end: Offset) -> int:
+        """When it last was known to have all."""
+        return max(self.caught_up_ms, self.fetch_times.latest_ms) if self.log_end >= leader_end else self.caught_up_ms
+
     def is_caught_up(self, now_ms: int, leader_end: Offset, lag_ms_max: int) -> bool:
         """Whether it has all, or had all at most `lag_ms_max` ago (replica.lag.time.max.ms)."""
         return self.log_end >= leader_end or now_ms - self.caught_up_ms <= lag_ms_max

@@ -151,11 +151,21 @@ def test_min_bytes_are_awaited(broker: Broker) -> None:
 
 
 def test_a_waiting_fetch_learns_that_the_leader_changed(broker: Broker) -> None:
-    """A long poll is answered when its partition moves: NOT_LEADER_OR_FOLLOWER, with the new leader from v16 on."""
-    answer = broker.send(ApiKey.FETCH, 16, broker.fetch_request("t", version=16, max_wait_ms=500))
+    """A long poll is answered when its partition moves: FENCED_LEADER_EPOCH, and who leads."""
+    request = broker.fetch_request("t", version=16, max_wait_ms=500, current_leader_epoch=0)
+    answer = broker.send(ApiKey.FETCH, 16, request)
     broker.lead("t", 3, leader=1, leader_epoch=1, isr=[1])
     data = broker.decode_any(ApiKey.FETCH, 16, answer.result()).responses[0].partitions[0]
-    assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert data.error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_a_waiting_fetch_that_names_no_epoch_learns_it_too(broker: Broker) -> None:
+    """NOT_LEADER_OR_FOLLOWER before v11; later consumers may read from followers, and get an answer without records."""
+    old = broker.send(ApiKey.FETCH, 10, broker.fetch_request("t", version=10, max_wait_ms=500))
+    new = broker.send(ApiKey.FETCH, 12, broker.fetch_request("t", version=12, max_wait_ms=500))
+    broker.lead("t", 3, leader=1, leader_epoch=1, isr=[1])
+    assert broker.decode_any(ApiKey.FETCH, 10, old.result()).responses[0].partitions[0].error_code == 6
+    assert broker.decode_any(ApiKey.FETCH, 12, new.result()).responses[0].partitions[0].error_code == 0
 
 
 def test_a_waiting_fetch_learns_that_the_topic_is_gone(broker: Broker) -> None:
@@ -290,9 +300,10 @@ class TestSessions:
     def test_an_error_is_told_once_more_after_it_is_over(self, broker: Broker) -> None:
         """After an error the next answer names the partition, though nothing new is in it."""
         session = self.begin(broker)
-        broker.lead("t", 3, leader=1, leader_epoch=1, isr=[1])
-        assert self.follow(broker, session, 1).responses[0].partitions[0].error_code == 6
-        broker.lead("t", 3, leader_epoch=2)
+        failing = broker.replica("t").log.owner
+        failing._failure = "broken"
+        assert self.follow(broker, session, 1).responses[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        failing._failure = None
         assert len(self.follow(broker, session, 2).responses[0].partitions) == 2
         assert self.follow(broker, session, 3).responses == []
 

@@ -6,9 +6,11 @@ import pytest
 from tests.unit.broker.followers import Follower, indexes, led, partitions
 from tests.unit.broker.harness import Broker, make_batch, whole
 from tests.unit.broker.test_fetch import values
+from tests.unit.broker.test_server import FakeTransport, feed
 
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.replica_fetch import WATERMARK_DELAY_MS
+from tidelog.broker.server import Server
 from tidelog.controller.events import AlterPartition, IsrOutcome
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import BrokerId, LeaderEpoch, PartitionEpoch
@@ -111,7 +113,7 @@ def test_a_broker_that_does_not_lead_serves_no_follower(leader: Broker) -> None:
 
 
 def test_an_earlier_life_of_a_follower_is_refused(leader: Broker) -> None:
-    """KIP-903: once a broker has fetched under its new registration, a fetch under the old one is STALE_BROKER_EPOCH."""
+    """KIP-903: once a broker has fetched under its new registration, a fetch under the old is STALE_BROKER_EPOCH."""
     leader.produce("t", [b"m"], acks=1)
     Follower(leader, epoch=51).one()
     assert Follower(leader, epoch=50).fetch({("t", 0): 1}).error_code == ErrorCode.STALE_BROKER_EPOCH
@@ -252,6 +254,35 @@ def test_a_request_that_hurries_the_one_before(leader: Broker) -> None:
     assert indexes(follower.read(waiting)) == []
 
 
+def test_two_fetches_in_one_read_over_a_connection(leader: Broker) -> None:
+    """The first waits for news, the second brings some: both are answered in order, the second with the records."""
+    server = Server(leader.config, leader.clock, leader.shell)
+    server.start(leader.dispatcher)
+    connection, transport = server.connection("PLAINTEXT"), FakeTransport()
+    connection.connection_made(transport)
+    follower = Follower(leader)
+    follower.fetch({("t", 0): 0})
+    follower.fetch()
+    first = leader.frame(ApiKey.FETCH, 17, follower.request(max_wait_ms=10_000))
+    follower.session_epoch += 1
+    feed(connection, first)
+    assert not transport.written
+    leader.produce("t", [b"m"], acks=1)
+    transport.written.clear()
+    second = leader.frame(ApiKey.FETCH, 17, follower.request(max_wait_ms=10_000))
+    follower.session_epoch += 1
+    third = leader.frame(ApiKey.FETCH, 17, follower.request({("t", 0): 1}, max_wait_ms=10_000))
+    feed(connection, second + third)
+    sizes = []
+    written = b"".join(transport.written)
+    while written:
+        size = 4 + int.from_bytes(written[:4], "big")
+        sizes.append(indexes(leader.decode(ApiKey.FETCH, 17, written[:size])))
+        written = written[size:]
+    assert sizes == [[]], "The records had been sent with the first."
+    assert leader.replica("t").high_watermark == 1
+
+
 def test_a_follower_that_is_gone_leaves_no_waiting_fetch(leader: Broker) -> None:
     """Its connection closed: timers are cancelled, and an append wakes nobody."""
     follower = Follower(leader)
@@ -360,10 +391,14 @@ def test_only_what_changed_is_looked_at_and_named(start_broker: Start, monkeypat
 
 
 def test_records_that_were_not_taken_are_given_again(start_broker: Start) -> None:
-    """A follower that could not use an answer does not name the partition: it gets the same records."""
+    """A follower that could not use an answer does not name the partition: it gets the same records.
+
+    But not in the very next answer, for the follower may have asked before it had the one with the records.
+    """
     leader, follower = many(start_broker, 2)
     leader.produce("t", [b"m"], partition=1, acks=1)
     assert indexes(follower.fetch()) == [1]
+    assert indexes(follower.fetch()) == []
     (data,) = partitions(follower.fetch()).values()
     assert values(data) == [b"m"]
 

@@ -204,6 +204,23 @@ def test_answers_keep_the_order_of_requests() -> None:
     assert not transport.paused
 
 
+def test_a_request_that_waits_for_news_is_answered_when_the_next_one_comes() -> None:
+    """What can be hurried gives its answer, in order, and the next request is begun; half a request hurries nobody."""
+    world = World()
+    world.dispatcher.waiting = {1}
+    connection, transport = world.connect()
+    feed(connection, frame(1, b"a"))
+    body, answer = world.dispatcher.deferred[0]
+    answer.on_hurried = lambda: answer.complete(body)
+    following = frame(1, b"b") + frame(METADATA, b"c")
+    feed(connection, following[:10])
+    assert not transport.written
+    feed(connection, following[10:])
+    assert [request[10:] for request in world.dispatcher.requests] == [b"a", b"b"]
+    assert b"".join(transport.written) == frame(1, b"a")[4:]
+    assert transport.paused, "The second one cannot be hurried: the third waits."
+
+
 def test_produce_requests_may_overlap() -> None:
     """Produce requests that wait don't hold up the next ones, and are answered in order nevertheless."""
     world = World()

@@ -1,13 +1,17 @@
 """DeleteRecords: moves the first offset of partitions up; what lies before is gone for every reader at once.
 
 Versions 0-2. Offset -1 means the high watermark. The bytes go when whole segments lie before the new start.
+
+The answer comes when all live replicas begin there: followers hear of the leader's first offset in the answers to their
+fetches, and tell of their own in the next. The low watermark is the smallest of them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.context import authorize
+from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
@@ -19,6 +23,7 @@ from tidelog.security.access import Operation, ResourceType
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.node import Node
+    from tidelog.broker.replica_manager import Replica
 
 KEY: Final = ApiKey.DELETE_RECORDS
 VERSIONS: Final = Versions(0, 2)
@@ -29,35 +34,79 @@ NO_LOW_WATERMARK: Final = -1
 
 def handle(
     node: Node, context: RequestContext, request: messages.DeleteRecordsRequest
-) -> messages.DeleteRecordsResponse:
+) -> messages.DeleteRecordsResponse | Deferred[messages.DeleteRecordsResponse]:
     response = messages.DeleteRecordsResponse
-    return response(
-        topics=[
-            response.DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[
-                    _delete(node, context, TopicPartition(topic.name, partition.partition_index), partition.offset)
-                    for partition in topic.partitions
-                ],
+    answer = response()
+    pending: list[_Pending] = []
+    for topic in request.topics:
+        result = response.DeleteRecordsTopicResult(name=topic.name)
+        answer.topics.append(result)
+        for partition in topic.partitions:
+            found = response.DeleteRecordsPartitionResult(
+                partition_index=partition.partition_index, low_watermark=NO_LOW_WATERMARK
             )
-            for topic in request.topics
-        ]
-    )
+            result.partitions.append(found)
+            topic_partition = TopicPartition(topic.name, partition.partition_index)
+            try:
+                replica, wanted = _advance(node, context, topic_partition, partition.offset)
+            except KafkaError as error:
+                found.error_code = error.code
+                continue
+            pending.append(_Pending(replica, wanted, found))
+    waiting = _Waiting(node, pending, answer)
+    entry = node.purgatory.wait(waiting, {one.replica: None for one in pending}, request.timeout_ms)
+    if entry is None:
+        return answer
+    waiting.done.on_abandoned = lambda: node.purgatory.cancel(entry)
+    return waiting.done
 
 
-def _delete(
-    node: Node, context: RequestContext, tp: TopicPartition, offset: int
-) -> messages.DeleteRecordsResponse.DeleteRecordsPartitionResult:
-    result = messages.DeleteRecordsResponse.DeleteRecordsPartitionResult
-    try:
-        low_watermark = _advance(node, context, tp, offset)
-    except KafkaError as error:
-        return result(partition_index=tp.partition, low_watermark=NO_LOW_WATERMARK, error_code=error.code)
-    return result(partition_index=tp.partition, low_watermark=low_watermark, error_code=ErrorCode.NONE)
+class _Pending(NamedTuple):
+    """A partition whose replicas are to follow."""
+
+    replica: Replica
+    wanted: int
+    """The offset at which all of them are to begin, at least."""
+    found: messages.DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 
-def _advance(node: Node, context: RequestContext, tp: TopicPartition, offset: int) -> int:
-    """The partition's first offset afterwards; raises KafkaError."""
+class _Waiting:
+    """An operation of the purgatory: done when every live follower has dropped the records too."""
+
+    def __init__(self, node: Node, pending: list[_Pending], answer: messages.DeleteRecordsResponse) -> None:
+        self._node = node
+        self._pending = pending
+        self._answer = answer
+        self.done: Deferred[messages.DeleteRecordsResponse] = Deferred()
+
+    def try_complete(self) -> bool:
+        self._pending = [one for one in self._pending if not self._settle(one)]
+        if self._pending:
+            return False
+        self.done.complete(self._answer)
+        return True
+
+    def expire(self) -> None:
+        for one in self._pending:
+            one.found.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self.done.complete(self._answer)
+
+    def _settle(self, one: _Pending) -> bool:
+        if one.replica.leader is None:
+            one.found.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return True
+        if one.replica.log.is_offline:
+            one.found.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            return True
+        low_watermark = self._node.replicas.low_watermark(one.replica)
+        if low_watermark < one.wanted:
+            return False
+        one.found.low_watermark = low_watermark
+        return True
+
+
+def _advance(node: Node, context: RequestContext, tp: TopicPartition, offset: int) -> tuple[Replica, int]:
+    """Moves the leader's first offset up: the replica, and where all of them are to begin; raises KafkaError."""
     if not authorize(context, Operation.DELETE, ResourceType.TOPIC, tp.topic):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if node.metadata.image.partition(tp) is None:
@@ -73,8 +122,9 @@ def _advance(node: Node, context: RequestContext, tp: TopicPartition, offset: in
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"The offset {offset} for partition {tp} is not between 0 and the high watermark {replica.high_watermark}.",
         )
-    replica.log.advance_start(wanted)
-    return replica.log.log_start_offset
+    if replica.log.advance_start(wanted):
+        node.replicas.start_advanced(replica)
+    return replica, wanted
 
 
 def error_response(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker import replica_fetch
+from tidelog.broker import replica_fetch, replica_selector
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.fetch_sessions import FetchContext, FetchPartition
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.node import Node
     from tidelog.broker.purgatory import Entry
+    from tidelog.replication.leader import PartitionLeader
     from tidelog.storage.log import ReadResult
 
 KEY: Final = ApiKey.FETCH
@@ -39,6 +40,7 @@ VERSIONS: Final = Versions(4, 18)
 READ_COMMITTED: Final = 1
 _UNKNOWN: Final = -1
 _DIVERGING_EPOCH_SINCE: Final = 12
+_RACKS_SINCE: Final = 11
 _TOPIC_IDS_SINCE: Final = 13
 _REPLICA_STATE_SINCE: Final = 15
 _CURRENT_LEADER_SINCE: Final = 16
@@ -83,8 +85,10 @@ class _Fetch:
         "_committed_only",
         "_context",
         "_entry",
+        "_from_followers",
         "_node",
         "_plan",
+        "_rack",
         "_request",
         "_resolved",
         "answer",
@@ -98,8 +102,11 @@ class _Fetch:
         self._committed_only = request.isolation_level == READ_COMMITTED
         self._bytes_max = min(request.max_bytes, node.config.fetch_max_bytes)
         self._bytes_min = min(request.min_bytes, self._bytes_max)
-        self._resolved: list[tuple[FetchPartition, Replica, int]] = []
-        """Partitions that may have more later, and the leader epoch at which they were looked at."""
+        self._resolved: list[tuple[FetchPartition, Replica, PartitionLeader | None, int]] = []
+        """Partitions that may have more later, and the leadership and its epoch at which they were looked at."""
+        # Consumers that know racks may read from followers (KIP-392); others would take them for leaders.
+        self._from_followers = context.api_version >= _RACKS_SINCE
+        self._rack = request.rack_id if self._from_followers and replica_selector.selects(node) else ""
         self._entry: Entry | None = None
         self.answer: Deferred[messages.FetchResponse] = Deferred()
 
@@ -113,11 +120,11 @@ class _Fetch:
             return
         _discard(readings)
         self._resolved = [
-            (reading.wanted, reading.replica, reading.replica.leader_epoch)
+            (reading.wanted, reading.replica, reading.replica.leader, reading.replica.leader_epoch)
             for reading in readings
             if reading.replica is not None
         ]
-        keys = dict.fromkeys(replica for _, replica, _ in self._resolved)
+        keys = dict.fromkeys(replica for _, replica, _, _ in self._resolved)
         self._entry = self._node.purgatory.wait(self, keys, self._request.max_wait_ms)
         if self._entry is not None:
             entry = self._entry
@@ -127,8 +134,13 @@ class _Fetch:
 
     def try_complete(self) -> bool:
         size = 0
-        for wanted, replica, leader_epoch in self._resolved:
-            if replica.leader is None or replica.leader_epoch != leader_epoch or replica.log.is_offline:
+        for wanted, replica, leader, leader_epoch in self._resolved:
+            if (
+                replica.leader is not leader
+                or replica.leader_epoch != leader_epoch
+                or replica.removed
+                or replica.log.is_offline
+            ):
                 return self._complete_with_read()
             limit = self._limit(replica)
             offset = wanted.fetch_offset
@@ -204,7 +216,8 @@ class _Fetch:
             log = replica.log
             diverging = self._diverging(replica, wanted)
             limit = self._limit(replica)
-            if diverging is None:
+            preferred = self._preferred(replica, wanted) if self._rack and replica.leader is not None else None
+            if diverging is None and preferred is None:
                 result = log.read(
                     wanted.fetch_offset,
                     min(max(wanted.max_bytes, 0), remaining),
@@ -226,6 +239,10 @@ class _Fetch:
         reading.replica = replica
         if diverging is not None:
             data.diverging_epoch.epoch, data.diverging_epoch.end_offset = diverging
+            return reading
+        if preferred is not None:
+            data.preferred_read_replica = preferred
+            data.aborted_transactions = [] if self._committed_only else None
             return reading
         if result.size:
             data.records = list(result.ranges)
@@ -261,9 +278,15 @@ class _Fetch:
         if wanted.topic_id != replica.topic_id and not wanted.topic:
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
         check_leader_epoch(replica, wanted.current_leader_epoch)
-        if replica.leader is None:
+        if replica.leader is None and not self._from_followers:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return replica
+
+    def _preferred(self, replica: Replica, wanted: FetchPartition) -> int | None:
+        context = self._context
+        return replica_selector.preferred_read_replica(
+            self._node, replica, self._rack, wanted.fetch_offset, context.listener, context.received_ms
+        )
 
     def _diverging(self, replica: Replica, wanted: FetchPartition) -> tuple[int, int] | None:
         """Where the client's log and ours part, by the epoch of the last record that it has (KIP-595); or None."""
@@ -301,7 +324,8 @@ class _Fetch:
     def _enough(self, readings: list[_Reading]) -> bool:
         size = 0
         for reading in readings:
-            if reading.data.error_code or reading.data.diverging_epoch.epoch >= 0:
+            data = reading.data
+            if data.error_code or data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0:
                 return True
             size += reading.size
         return not readings or size >= self._bytes_min

@@ -4,6 +4,9 @@ Versions 1-11. v2: isolation level. v4: leader epochs. v6: flexible. v7: -3, the
 the first offset on local disk. v9: -5, the last tiered one (KIP-1005). v10: a timeout for lookups in remote storage.
 v11: -6, the first offset that waits to be tiered (KIP-1023). Nothing is tiered here, so -5 and -6 find nothing.
 
+After an election the new leader may know a lower high watermark than its predecessor had told: until it has caught up
+with the start of its epoch, the latest offset is OFFSET_NOT_AVAILABLE (KIP-207), or it would go back for a while.
+
 The official Spark connector sends up to two of these for each Fetch: the two ends cost no look at the disk.
 """
 
@@ -17,7 +20,14 @@ from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers.fetch import READ_COMMITTED
 from tidelog.broker.replica_manager import check_leader_epoch
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import LATEST_TIERED_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, TopicPartition
+from tidelog.model.identifiers import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    TopicPartition,
+)
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.security.access import Operation, ResourceType
@@ -42,6 +52,9 @@ _SINCE: Final = {
 }
 """Version that brought each special timestamp."""
 LEADER_EPOCHS_FROM: Final = 4
+OFFSET_NOT_AVAILABLE_SINCE: Final = 5
+"""Clients of earlier versions are told LEADER_NOT_AVAILABLE, which they try again too."""
+_CONSUMER: Final = -1
 _DEBUGGING_CONSUMER: Final = -2
 """A replica id that may ask any replica, up to its log end."""
 
@@ -104,9 +117,12 @@ def _look_up(
     replica = _replica(node, request.replica_id, TopicPartition(topic, wanted.partition_index))
     check_leader_epoch(replica, wanted.current_leader_epoch)
     limit = _limit(request, replica)
+    is_uncertain = request.replica_id == _CONSUMER and _is_uncertain(replica)
     if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
         return None
     if timestamp == LATEST_TIMESTAMP:
+        if is_uncertain:
+            raise _not_available(context)
         found.offset, found.leader_epoch = limit, replica.leader_epoch
         return None
     log = replica.log
@@ -115,23 +131,44 @@ def _look_up(
     except WouldBlock:
         lookup = node.shell.in_pool(lambda: log.offset_for_timestamp(timestamp, up_to_offset=limit))
     else:
-        if result is not None:
-            found.timestamp, found.offset, found.leader_epoch = result
+        _found(context, timestamp, found, result, is_uncertain)
         return None
     outcome: Deferred[None] = Deferred()
 
     def settle(settled: Deferred[tuple[int, int, int] | None]) -> None:
         try:
-            late = settled.result()
+            _found(context, timestamp, found, settled.result(), is_uncertain)
         except KafkaError as error:
             found.error_code = error.code
-        else:
-            if late is not None:
-                found.timestamp, found.offset, found.leader_epoch = late
         outcome.complete(None)
 
     lookup.on_complete(settle)  # type: ignore[arg-type]  # Deferred is invariant.
     return outcome
+
+
+def _found(
+    context: RequestContext,
+    timestamp: int,
+    found: messages.ListOffsetsResponse.ListOffsetsPartitionResponse,
+    result: tuple[int, int, int] | None,
+    is_uncertain: bool,
+) -> None:
+    """Takes over a result; what would not be found now, and may be in a moment, raises KafkaError."""
+    if result is not None:
+        found.timestamp, found.offset, found.leader_epoch = result
+    elif is_uncertain and timestamp not in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+        raise _not_available(context)
+
+
+def _is_uncertain(replica: Replica) -> bool:
+    """Whether a new leader knows less to be committed than its predecessor may have told consumers (KIP-207)."""
+    return replica.leader is not None and replica.high_watermark < replica.leader.start_offset
+
+
+def _not_available(context: RequestContext) -> KafkaError:
+    if context.api_version >= OFFSET_NOT_AVAILABLE_SINCE:
+        return KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+    return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 def _replica(node: Node, replica_id: int, topic_partition: TopicPartition) -> Replica:
@@ -146,7 +183,7 @@ def _replica(node: Node, replica_id: int, topic_partition: TopicPartition) -> Re
 
 def _limit(request: messages.ListOffsetsRequest, replica: Replica) -> int:
     """Where the log ends for whoever asks."""
-    if request.replica_id != -1:
+    if request.replica_id != _CONSUMER:
         return replica.log.log_end_offset
     if request.isolation_level == READ_COMMITTED:
         return replica.last_stable_offset

@@ -14,7 +14,7 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
-from tidelog.security.access import Operation, ResourceType
+from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
@@ -49,7 +49,10 @@ def _look_up(
     topic: str,
     wanted: messages.OffsetForLeaderEpochRequest.OffsetForLeaderPartition,
 ) -> tuple[int, int]:
-    if not authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic):
+    # Brokers have the one right; consumers, since KIP-320, the other.
+    if not authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME) and not authorize(
+        context, Operation.DESCRIBE, ResourceType.TOPIC, topic
+    ):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topic_partition = TopicPartition(topic, wanted.partition)
     if node.metadata.image.partition(topic_partition) is None and node.replicas.get(topic_partition) is None:

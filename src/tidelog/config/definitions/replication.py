@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from tidelog.config.definitions.vocabulary import ACCEPTED, BOOLEAN, CLUSTER_WIDE, HIGH, INT, LONG, REFUSED, STRING
-from tidelog.config.setting import Range, Setting
+from tidelog.config.definitions.vocabulary import ACCEPTED, BOOLEAN, CLUSTER_WIDE, HIGH, INT, LONG, STRING
+from tidelog.config.setting import OneOf, Range, Setting
 
 SETTINGS: Final = (
     Setting(
@@ -83,10 +83,9 @@ SETTINGS: Final = (
         "replica.lag.time.max.ms",
         LONG,
         30000,
-        "A follower that has not caught up for so long leaves the ISR. This release has no followers.",
+        "A follower that has not caught up for so long leaves the ISR.",
         valid=Range(1),
         importance=HIGH,
-        effect=ACCEPTED,
     ),
     Setting(
         "replica.fetch.max.bytes",
@@ -149,9 +148,8 @@ SETTINGS: Final = (
         "replica.selector.class",
         STRING,
         None,
-        "A class that sends consumers to a follower.",
-        effect=REFUSED,
-        advice="a broker without a JVM cannot load it: remove it",
+        "What sends consumers to a follower: Kafka's rack-aware selector is built in, other classes cannot be loaded.",
+        valid=OneOf(("org.apache.kafka.common.replica.RackAwareReplicaSelector",)),
     ),
     Setting(
         "follower.fetch.last.tiered.offset.enable",
