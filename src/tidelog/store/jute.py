@@ -40,6 +40,9 @@ RUNTIME_INCONSISTENCY: Final = -2
 OPEN_ACL: Final = (31, "world", "anyone")
 """Permissions (all five), scheme, id: everybody may do everything."""
 
+SET_WATCHES_SIZE: Final = 128 << 10
+"""Bytes of paths in one SetWatches; as ZooKeeper's own client."""
+
 _INT: Final = Struct(">i")
 _LONG: Final = Struct(">q")
 _STAT: Final = Struct(">qqqqiiiqiiq")
@@ -342,6 +345,21 @@ def multi_errors(count: int, failed: int, code: int) -> bytes:
 
 
 # What a client of ours asks, where kazoo has no words for it.
+
+
+def lost_watches(zxid: int, data: Sequence[str], exist: Sequence[str], child: Sequence[str]) -> list[LostWatches]:
+    """The watches in as many requests as it takes: a server closes the connection of one that is too large."""
+    found: list[tuple[list[str], list[str], list[str]]] = []
+    room = 0
+    for kind, paths in enumerate((data, exist, child)):
+        for path in paths:
+            size = 4 + len(path.encode())
+            if size > room:
+                found.append(([], [], []))
+                room = SET_WATCHES_SIZE
+            room -= size
+            found[-1][kind].append(path)
+    return [LostWatches(zxid, *lists) for lists in found]
 
 
 def set_watches(lost: LostWatches) -> bytes:

@@ -283,15 +283,15 @@ class ZooKeeperStore:
         for watch in lost:
             table = client._child_watchers if watch.table == _CHILD else client._data_watchers
             table[watch.path].add(watch)
-        again = LostWatches(
-            client.last_zxid,
+        lists = (
             sorted({watch.path for watch in lost if watch.table == _DATA and not watch.absent}),
             sorted({watch.path for watch in lost if watch.absent}),
             sorted({watch.path for watch in lost if watch.table == _CHILD}),
         )
         # Before what was asked meanwhile: a read must not show a change whose event has not been told.
-        client._queue.appendleft((_SetWatches(again), None))
-        client._connection._write_sock.send(b"\0")
+        for again in jute.lost_watches(client.last_zxid, *lists):
+            client._queue.appendleft((_SetWatches(again), None))
+            client._connection._write_sock.send(b"\0")
 
     # The session.
 

@@ -54,6 +54,19 @@ def test_what_is_written_is_read() -> None:
     assert jute.read_set_watches(Reader(jute.set_watches(lost))) == lost
 
 
+def test_many_watches_take_many_requests() -> None:
+    """None of them is larger than a server takes, and none is lost."""
+    data, exist, child = ([f"/{kind}/{number:05}/{'x' * 90}" for number in range(2000)] for kind in "dec")
+    parts = jute.lost_watches(7, data, exist, child)
+    assert len(parts) > 4
+    assert all(len(jute.set_watches(part)) <= jute.SET_WATCHES_SIZE + 20 for part in parts)
+    assert {part.zxid for part in parts} == {7}
+    assert [path for part in parts for path in part.data] == data
+    assert [path for part in parts for path in part.exist] == exist
+    assert [path for part in parts for path in part.child] == child
+    assert jute.lost_watches(7, [], [], []) == []
+
+
 def test_results_of_a_multi() -> None:
     """Of one that was done, by each operation; of one that was not, the codes before, at and behind the failure."""
     opcodes = [OpCode.CREATE, OpCode.CREATE2, OpCode.SET_DATA, OpCode.DELETE, OpCode.CHECK]
@@ -89,7 +102,7 @@ def test_counts_are_not_believed() -> None:
     """A vector of two thousand million elements costs nothing; null is an empty one."""
     for count in (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xfe", b"\0\0\0\x03"):
         reader = Reader(count + bytes(8))
-        with pytest.raises(MalformedRecord):
+        with pytest.raises(MalformedRecord, match="elements can't be in 8 bytes"):
             reader.vector(reader.path, 4)
     reader = Reader(b"\xff\xff\xff\xff")
     assert reader.vector(reader.path, 4) == []

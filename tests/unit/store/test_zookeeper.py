@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.unit.store.serving import Served, run, until
-from tests.unit.store.zookeeper_contract import CHECKS, Contract, session
+from tests.unit.store.zookeeper_contract import CHECKS, SESSION_TIMEOUT_MS, SHORT_TIMEOUT_MS, Contract, session
 
 from tidelog.store.client import SessionState
 from tidelog.store.embedded import EmbeddedStore
@@ -153,24 +153,42 @@ def test_calls_never_wait(served: Served) -> None:
 
 
 def test_a_loop_that_hangs_loses_its_session(served: Served) -> None:
-    """The session outlives pauses of the loop, but not one of a whole session timeout, though pings go on elsewhere."""
+    """The session outlives pauses of the loop, but not one of a whole session timeout, though its thread goes on."""
 
     async def scenario() -> None:
-        async with session(served.hosts) as other:
-            store = await ZooKeeperStore.connect(
-                served.hosts + other._root, session_timeout_ms=1000, connection_timeout_ms=5000
-            )
+        async with session(served.hosts) as store, session(served.hosts, store._root) as other:
+            states: list[SessionState] = []
+            store.add_listener(states.append)
             await store.create("/e", ephemeral=True)
-            time.sleep(0.6)  # noqa: ASYNC251  (a loop that hangs is what is tried)
-            assert await store.exists("/e") is not None
-            assert store.state is SessionState.CONNECTED
-            time.sleep(1.8)  # noqa: ASYNC251
+            gone = asyncio.Event()
+            await other.exists("/e", lambda event: gone.set())
+            assert store._beat is not None
+            store._beat.cancel()
+            # As if the loop had stood still for so long.
+            store._handler.turned_at -= 0.7 * SESSION_TIMEOUT_MS / 1000
+            await store.get("/e")
+            assert not states
+            begin = time.monotonic()
+            store._handler.turned_at = begin - 1.01 * SESSION_TIMEOUT_MS / 1000
             with pytest.raises((SessionExpired, ConnectionLoss)):
                 await store.get("/e")
-            await until(lambda: store.state is SessionState.EXPIRED)
+            await gone.wait()
             # Ended, not expired: the server was told.
-            assert await other.exists("/e") is None
-            await store.close()
+            assert time.monotonic() - begin < SESSION_TIMEOUT_MS / 1000 / 2
+            await until(lambda: SessionState.EXPIRED in states)
+            assert states == [SessionState.SUSPENDED, SessionState.EXPIRED]
+
+    run(scenario)
+
+
+def test_a_loop_at_rest_gives_signs_of_life(served: Served) -> None:
+    """Without calls, the connection's thread sees the loop turn, several times in a session timeout."""
+
+    async def scenario() -> None:
+        async with session(served.hosts, timeout_ms=SHORT_TIMEOUT_MS) as store:
+            for _ in range(2):
+                seen = store._handler.turned_at
+                await until(lambda seen=seen: store._handler.turned_at > seen)  # type: ignore[misc]
 
     run(scenario)
 
