@@ -12,6 +12,7 @@ requests until it is ready.
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -48,6 +49,8 @@ from tidelog.replication.follower_events import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidelog.broker.deferred import Deferred
     from tidelog.broker.node import Node
     from tidelog.broker.replica_manager import Replica
@@ -66,7 +69,7 @@ PartitionKey: TypeAlias = tuple[TopicId, int]
 class Followed:
     """One partition while this broker follows it, in one leader epoch."""
 
-    __slots__ = ("complaint", "fetcher", "follower", "key", "replica", "rest", "told", "told_in")
+    __slots__ = ("complaint", "cut", "fetcher", "follower", "key", "replica", "rest", "told", "told_in")
 
     def __init__(self, replica: Replica, follower: PartitionFollower, fetcher: LeaderFetcher) -> None:
         self.replica = replica
@@ -78,6 +81,8 @@ class Followed:
         self.told_in = 0
         """Number of the request that said so: answers to earlier ones are of no use any more."""
         self.rest: Timer | None = None
+        self.cut: Callable[[], object] | None = None
+        """The truncation that is announced and not done."""
         self.complaint = ErrorCode.NONE
         """What was logged last, so that it is not logged again at each attempt."""
 
@@ -190,8 +195,7 @@ class Fetchers:
         for followed in list(self._awaiting_truncation.values()):
             log = followed.replica.log
             if not log.truncation_is_pending and not log.is_offline:
-                del self._awaiting_truncation[followed.replica.topic_partition]
-                self.step(followed, Truncated(log.log_end_offset, log.log_start_offset))
+                self._truncation_goes_on(followed)
 
     def directory_failed(self) -> None:
         """A log directory went offline: its partitions are not fetched any more."""
@@ -326,12 +330,8 @@ class Fetchers:
                 replica.log.log_end_offset,
                 followed.follower.leader_epoch,
             )
-        try:
-            replica.log.truncate_to(offset)
-        except KafkaError as error:
-            self._carry_out(followed, followed.follower.step(RecordsRefused(error.code)))
-            return
-        self._truncating(followed)
+        followed.cut = functools.partial(replica.log.truncate_to, offset)
+        self._announce_truncation(followed, offset)
 
     def _begin_anew(self, followed: Followed, offset: Offset) -> None:
         replica = followed.replica
@@ -342,19 +342,40 @@ class Fetchers:
             replica.log.log_start_offset,
             replica.log.log_end_offset,
         )
+        followed.cut = functools.partial(replica.log.truncate_fully, offset)
+        self._announce_truncation(followed, replica.log.log_start_offset)
+
+    def _announce_truncation(self, followed: Followed, offset: Offset) -> None:
         try:
-            replica.log.truncate_fully(offset)
+            followed.replica.log.announce_truncation(offset)
         except KafkaError as error:
             self._carry_out(followed, followed.follower.step(RecordsRefused(error.code)))
+        else:
+            self._truncating(followed)
+
+    def _truncation_goes_on(self, followed: Followed) -> None:
+        """What was announced may be cut; what was cut will not come back."""
+        replica = followed.replica
+        log, cut = replica.log, followed.cut
+        followed.cut = None
+        if cut is not None:
+            try:
+                cut()
+            except KafkaError as error:
+                del self._awaiting_truncation[replica.topic_partition]
+                self.step(followed, RecordsRefused(error.code))
+                return
+            replica.known_high_watermark = log.high_watermark
+        if log.truncation_is_pending:
+            self._node.disk_work()
             return
-        self._truncating(followed)
+        del self._awaiting_truncation[replica.topic_partition]
+        self.step(followed, Truncated(log.log_end_offset, log.log_start_offset))
 
     def _truncating(self, followed: Followed) -> None:
-        """Waits until what was cut will not come back, whatever happens."""
-        replica = followed.replica
-        replica.known_high_watermark = replica.log.high_watermark
+        """Waits for the disk."""
         followed.follower.begin_truncation()
-        self._awaiting_truncation[replica.topic_partition] = followed
+        self._awaiting_truncation[followed.replica.topic_partition] = followed
         self._node.disk_work()
 
     # What the leader has.

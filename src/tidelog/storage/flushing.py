@@ -2,18 +2,22 @@
 
     Durability   one log's recovery point, and which of its files a flush has still to take care of
     Flush        the task: what was dirty when it was made; its I/O runs in any thread, beside appends
-    Truncation   what makes a cut durable: nothing behind it is flushed before
+    Truncation   what makes a cut durable, before anything behind it is
 
 A flush writes the leader epochs first and moves the recovery point last: below a recovery point the batches are not
 read again after a crash, so their epochs must be in the checkpoint by then. Above it the batches tell them. An epoch
 that has no batch yet may be forgotten: no record was written in it that another log could contradict, and loading a
 log forgets it even after a clean stop, as in Kafka.
 
-**A cut is made durable before anything behind it is.** Otherwise a power cut could bring back the old records between
-or behind the new ones: the removal of a segment's file is forgotten while the new batches of the one before it stay; or
-the recovery point's checkpoint, still above the cut, keeps recovery from reading what was appended there. So the cut
-file and the folder are synced, and the checkpoint is written with the lower point; flushes wait for that. If the power
-fails before, the whole old tail comes back, as if there had been no truncation, and the leader's epochs tell again.
+**A truncation has three steps**, since a power cut may forget some of what it does to files and keep the rest: a
+shorter segment and the one behind it, say, which is a hole.
+
+    announce   the recovery point goes down to the cut, in its checkpoint too: from there on recovery believes nothing
+    cut        segments are removed, the one with the cut is made shorter; in any order, as far as a crash is concerned
+    settle     the cut segment and the folder are synced; no flush ends before
+
+A crash after the first step leaves a beginning of the old log, as recovery finds it from the cut on; a crash after the
+last leaves the cut log and what was flushed behind it. Either way the leader's epochs tell what is to be cut again.
 """
 
 from __future__ import annotations
@@ -40,6 +44,7 @@ class Durability:
         "_epochs_written",
         "_files",
         "_files_synced",
+        "_is_cut",
         "_is_writing_epochs",
         "_prepared_epochs",
         "_recovery_point",
@@ -57,7 +62,9 @@ class Durability:
         self.flushed_offset = Offset(flushed_offset)
         """Everything below is on the device."""
         self.truncation_is_pending = False
-        """Whether the log was cut, and a power cut may still undo that: nothing is flushed meanwhile."""
+        """Whether the log is to be cut or was, and that is not durable yet: nothing is flushed meanwhile."""
+        self._is_cut = False
+        """Whether it was, and the cut is not durable yet."""
         self._recovery_point = Offset(flushed_offset)
         """As far as the epochs in the checkpoint file go, too."""
         self.unflushed_since_ms: int | None = None
@@ -87,9 +94,15 @@ class Durability:
     def truncated_to(self, offset: int) -> None:
         """The log was cut to end at `offset`."""
         self._truncations += 1
-        self.truncation_is_pending = True
+        self._is_cut = self.truncation_is_pending = True
         self.flushed_offset = Offset(min(self.flushed_offset, offset))
         self._recovery_point = min(self._recovery_point, self.flushed_offset)
+
+    def truncation_announced(self, offset: int) -> None:
+        """The log will be cut to end at `offset`: nothing above counts as durable from now on."""
+        is_cut = self._is_cut
+        self.truncated_to(offset)
+        self._is_cut = is_cut
 
     @property
     def recovery_point(self) -> Offset:
@@ -97,8 +110,8 @@ class Durability:
         return self.flushed_offset if not self.epochs_dirty else min(self._recovery_point, self.flushed_offset)
 
     def truncation(self, segment: Segment) -> Truncation:
-        """What makes the last cut durable; `segment` is the one that the log ends with."""
-        return Truncation(self, segment)
+        """What makes the last cut durable, if there was one; `segment` is the one that the log ends with."""
+        return Truncation(self, segment if self._is_cut else None)
 
     @property
     def epochs_dirty(self) -> bool:
@@ -253,15 +266,20 @@ class Truncation:
 
     __slots__ = ("_durability", "_segment", "_truncations")
 
-    def __init__(self, durability: Durability, segment: Segment) -> None:
+    def __init__(self, durability: Durability, segment: Segment | None) -> None:
+        """`segment` is None for a truncation that is announced only."""
         self._durability = durability
         self._segment = segment
         self._truncations = durability._truncations
 
     def run(self) -> None:
         """OSError if the disk refuses; a file that a later cut has removed is that one's affair."""
+        if self._segment is None:
+            return
         try:
-            self._segment.fsync(indexes=False)
+            # With the indexes: a later flush leaves those of the active segment out, since what a crash may leave of
+            # them is a beginning of what was written. Entries from before the cut would be none.
+            self._segment.fsync(indexes=True)
         except FileNotFoundError:
             return
         self._durability.folder.disk.fsync_directory(self._durability.folder.path)
@@ -270,7 +288,7 @@ class Truncation:
         """True unless the log was cut again meanwhile."""
         if self._truncations != self._durability._truncations:
             return False
-        self._durability.truncation_is_pending = False
+        self._durability.truncation_is_pending = self._durability._is_cut = False
         return True
 
 

@@ -176,7 +176,7 @@ class Log:
 
     @property
     def truncation_is_pending(self) -> bool:
-        """Whether the log was cut, and a power cut may still bring back what was cut off."""
+        """Whether a truncation was announced or has happened, and a task has still to make that durable."""
         return self._durability.truncation_is_pending
 
     @property
@@ -598,6 +598,16 @@ class Log:
         if self.segments[0].base_offset > self.log_start_offset:
             self._set_start(self.segments[0].base_offset)
         return count
+
+    def announce_truncation(self, offset: int) -> None:
+        """Says that the log will be cut at `offset`: once that is durable (`truncation_is_pending`) it may be.
+
+        `truncate_to` without this is for what a crash may undo in part, as tests do.
+        """
+        self.folder.check_online()
+        self._durability.truncation_announced(offset)
+        self._mark_changed()
+        self.folder.owner.truncated(self.topic_partition)
 
     def truncate_to(self, offset: int) -> bool:
         """Removes `offset` and what follows; true if records went. The recovery point and the high watermark follow."""

@@ -14,7 +14,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from tidelog.model.errors import KafkaError
-from tidelog.model.identifiers import LeaderEpoch, Offset
+from tidelog.model.identifiers import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from tidelog.records.epochs import CheckpointError, EpochCache
 from tidelog.storage.checkpoints import decode_partition_metadata
 from tidelog.storage.errors import CorruptFile
@@ -36,6 +36,7 @@ from tidelog.storage.offset_index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from tidelog.storage.producer_recovery import (
     apply_batch,
     load_producers_before,
+    remove_snapshots,
     snapshot_offsets,
     snapshot_path,
 )
@@ -104,6 +105,9 @@ def load_log(
         )
         log.truncate_fully(log_start_offset)
     _remove_stray_snapshots(log)
+    if not clean:
+        # Those above the recovery point may be of records that a truncation has removed.
+        remove_snapshots(folder, above=recovery_point)
     log.rebuild_producers(now_ms, clean=clean)
     for segment in log.segments:
         segment.forget_files()
@@ -211,13 +215,16 @@ def _recover(
                 for found in segment.headers(0):
                     _note_epoch(log.epochs, found.header)
             continue
-        if index == 0 or previous is not segments[index - 1]:
+        latest_epoch: int = NO_LEADER_EPOCH
+        if previous is not None and previous is segments[index - 1]:
+            latest_epoch = _last_epoch(previous)
+        else:
             load_producers_before(
                 log.folder, log.producers, segments, index, log_start_offset=log.log_start_offset, now_ms=now_ms
             )
-        cut = recover_segment(log, segment, note_epochs=unflushed or epochs_lost)
+        cut = recover_segment(log, segment, note_epochs=unflushed or epochs_lost, latest_epoch=latest_epoch)
         previous = segment
-        if not is_last and (cut or (unflushed and _lost_tail(log, segment, segments[index + 1]))):
+        if not is_last and (cut or (unflushed and _does_not_follow(log, segment, segments[index + 1]))):
             logger.warning(
                 "segments_removed log=%s after=%d cut_bytes=%d", log.topic_partition, segment.base_offset, cut
             )
@@ -226,18 +233,30 @@ def _recover(
             break
 
 
-def _lost_tail(log: Log, segment: Segment, following: Segment) -> bool:
-    """Whether unflushed batches are missing at the end of `segment`: a power cut kept the next file, and not them.
+def _does_not_follow(log: Log, segment: Segment, following: Segment) -> bool:
+    """Whether the next file is of another time than unflushed `segment`, so that it must not be served.
 
-    Nothing is torn then, yet what follows the gap must not be served. Compaction leaves gaps that mean nothing.
+    Batches are missing between the two: a power cut kept the next file, and not them. Compaction leaves gaps that mean
+    nothing. Or the two overlap: the next file was removed by a truncation, and has come back.
     """
-    return not log.config.compacted and segment.next_offset() < following.base_offset
+    end = segment.next_offset()
+    return end > following.base_offset or (end < following.base_offset and not log.config.compacted)
 
 
-def recover_segment(log: Log, segment: Segment, *, note_epochs: bool) -> int:
-    """Scans a segment, with the producers' state from before it, and cuts its torn end; gives the bytes cut."""
+def _last_epoch(segment: Segment) -> int:
+    """The leader epoch of a segment's last batch."""
+    last = segment.last_batch()
+    return NO_LEADER_EPOCH if last is None else last.header.partition_leader_epoch
+
+
+def recover_segment(log: Log, segment: Segment, *, note_epochs: bool, latest_epoch: int = NO_LEADER_EPOCH) -> int:
+    """Scans a segment, with the producers' state from before it, and cuts its torn end; gives the bytes cut.
+
+    A batch of an older epoch than the one before it (`latest_epoch` for the first) ends the segment as a torn one does:
+    a truncation has removed it, and a power cut has brought it back.
+    """
     size = segment.size
-    for found, data in segment.scan():
+    for found, data in segment.scan(latest_epoch):
         header = found.header
         if note_epochs:
             _note_epoch(log.epochs, header)

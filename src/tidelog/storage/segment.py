@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import NO_LEADER_EPOCH
 from tidelog.records.batch import HEADER_SIZE, BatchHeader, InvalidBatch, check_crc, read_header, read_records
 from tidelog.storage.errors import CorruptIndex, WouldBlock
 from tidelog.storage.file_names import INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, TRANSACTION_INDEX, segment_file
@@ -402,8 +403,12 @@ class Segment:
         """The offset after its last batch; the base offset of an empty segment."""
         if self.size == 0:
             return self.base_offset
-        last = self._repaired(self._last_batch)
+        last = self.last_batch()
         return self.base_offset if last is None else last.header.next_offset
+
+    def last_batch(self) -> FoundBatch | None:
+        """Its last batch; None if it is empty."""
+        return self._repaired(self._last_batch) if self.size else None
 
     def _last_batch(self) -> FoundBatch | None:
         entry = self.offset_index.lookup(self.base_offset + RELATIVE_OFFSET_MAX)
@@ -450,9 +455,9 @@ class Segment:
             last_entry = self._index(position, header, last_entry)
         self._finish_indexes()
 
-    def scan(self) -> Iterator[tuple[FoundBatch, memoryview]]:
+    def scan(self, latest_epoch: int = NO_LEADER_EPOCH) -> Iterator[tuple[FoundBatch, memoryview]]:
         """Every valid batch with its bytes, checked, and indexed as it goes by; then cuts the file behind the last of
-        them.
+        them. A batch whose leader epoch is below `latest_epoch`, or below that of the one before it, is not valid.
 
         This is recovery: the indexes are reset first, and finished when the caller has taken the last batch.
         """
@@ -469,7 +474,9 @@ class Segment:
             for position, header, data in _valid_batches(file, size):
                 if header.base_offset < next_offset or header.last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
                     break
-                next_offset = header.next_offset
+                if header.partition_leader_epoch < latest_epoch:
+                    break
+                next_offset, latest_epoch = header.next_offset, header.partition_leader_epoch
                 last_entry = self._index(position, header, last_entry)
                 self.size = valid = position + header.size
                 yield FoundBatch(position, header), data
