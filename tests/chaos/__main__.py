@@ -68,6 +68,8 @@ def main() -> int:
         target = TestingCluster(data, TIDELOG_SETTINGS)
     full, notes = _full(plan.fault, target)
     faults: list[Fault] = [Kill(), Pause(PAUSE_S), full, Failing(), All(), Supervisor()]
+    # The supervisor and its store are threads of this process: they must not wait long for a turn behind the load.
+    sys.setswitchinterval(0.0005)
     print(f"chaos: {plan.cycles:,} cycles of {plan.fault}, seed {seed}, {type(target).__name__}", flush=True)
     for note in notes:
         print(f"  {note}")
@@ -103,10 +105,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--overlap", action="store_true", help="do not wait for the replicas to be in sync")
     parser.add_argument("--partitions", type=int, default=6, help="of the topic (%(default)s)")
     parser.add_argument("--producers", type=int, default=2, help="each to every partition (%(default)s)")
-    parser.add_argument("--rate", type=float, default=1000, help="records a second, of all producers (%(default)s)")
-    parser.add_argument(
-        "--directory", type=Path, help="for the cluster's data, empty or not there yet (a temporary one)"
-    )
+    parser.add_argument("--rate", type=float, default=1000, help="records a second, of all (%(default)s)")
+    parser.add_argument("--directory", type=Path, help="for the data, empty or not there yet (a temporary one)")
     parser.add_argument("--kafka", type=Path, metavar="DIR", help="break Apache Kafka from DIR instead, as a control")
     return parser
 

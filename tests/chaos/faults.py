@@ -37,6 +37,8 @@ class Fault(Protocol):
     name: str
     everything: bool
     """Whether it takes all brokers, so that nothing is acknowledged before it is mended."""
+    creeps: bool
+    """Whether the broker has to find out first: until then it goes on, and only then partitions lose their leader."""
 
     def strike(self, target: Target, victim: int) -> None: ...
     def mend(self, target: Target, victim: int) -> None:
@@ -49,6 +51,7 @@ class Fault(Protocol):
 class Kill:
     name = "kill"
     everything = False
+    creeps = False
 
     def strike(self, target: Target, victim: int) -> None:
         target.kill(victim)
@@ -83,6 +86,7 @@ class Full(Kill):
     """By a limit on the size of files, which needs no privilege."""
 
     name = "full"
+    creeps = True
 
     def strike(self, target: Target, victim: int) -> None:
         self._pid = target.pid(victim)
@@ -98,6 +102,7 @@ class FullDisk(Kill):
     """By a tmpfs under one log directory of each victim, and a ballast in it that takes all that is left."""
 
     name = "full"
+    creeps = True
 
     def __init__(self, size_mib: int = 512) -> None:
         self._size_mib = size_mib
@@ -116,8 +121,14 @@ class FullDisk(Kill):
     def strike(self, target: Target, victim: int) -> None:
         folder = target.log_dirs(victim)[-1]
         with (folder / "ballast").open("wb") as ballast:
-            free = os.statvfs(folder)
-            os.posix_fallocate(ballast.fileno(), 0, free.f_bavail * free.f_frsize)
+            step, size = self._size_mib << 20, 0
+            while step >= 4096:
+                # The broker writes meanwhile, so that what is free is known only by trying.
+                try:
+                    os.posix_fallocate(ballast.fileno(), size, step)
+                    size += step
+                except OSError:
+                    step //= 2
 
     def mend(self, target: Target, victim: int) -> None:
         (target.log_dirs(victim)[-1] / "ballast").unlink()
@@ -135,6 +146,7 @@ class FullDisk(Kill):
 
 class Failing(Kill):
     name = "failing"
+    creeps = True
 
     def strike(self, target: Target, victim: int) -> None:
         folder = target.log_dirs(victim)[-1]

@@ -3,7 +3,7 @@
 A record's value says which it is: partition, producer, and its number among what that producer sent to that partition.
 So a partition's ledger is a few arrays of integers:
 
-    sent          [producer][number] -> the offset it was acknowledged at, or WAITING, or FAILED
+    sent          [producer][number] -> the offset it was acknowledged at, or WAITING, FAILED or SOMEWHERE
     seen          [offset] -> producer and number in one integer, as the first reader saw it; 0: nobody has yet
 
 Everything that may never happen becomes a finding, the moment it is known:
@@ -29,6 +29,8 @@ from typing import Final
 
 WAITING: Final = -1
 FAILED: Final = -2
+SOMEWHERE: Final = -3
+"""Acknowledged without an offset: librdkafka's word for a retry that the broker has known for long (a duplicate)."""
 FINDINGS_MAX: Final = 20
 """Findings that are kept word for word; the others are counted."""
 
@@ -71,11 +73,11 @@ class Ledger:
         """[producer] -> the number that its next record will have."""
         return [len(numbers) for numbers in self.sent[partition]]
 
-    def acknowledge(self, partition: int, producer: int, number: int, offset: int) -> None:
-        """A broker said that this record is in the log at `offset`."""
+    def acknowledge(self, partition: int, producer: int, number: int, offset: int | None) -> None:
+        """A broker said that this record is in the log at `offset`, or, None, that it is there."""
         with self._lock:
-            if offset < 0:
-                self._found("lost", f"{partition}: {producer}/{number} was acknowledged without an offset")
+            if offset is None or offset < 0:
+                self.sent[partition][producer][number] = SOMEWHERE
                 return
             self.sent[partition][producer][number] = offset
             self._compare(partition, offset, _code(producer, number), "an acknowledgement", record=False)
@@ -134,6 +136,15 @@ class Ledger:
         for offset in range(end, len(seen)):
             if seen[offset]:
                 self._found("lost", f"{partition} @ {offset}: {_name(seen[offset])} was read; the log ends at {end}")
+        somewhere = {
+            _code(producer, number)
+            for producer, offsets in enumerate(self.sent[partition])
+            for number, offset in enumerate(offsets)
+            if offset == SOMEWHERE
+        }
+        somewhere.difference_update(seen[:end])
+        for code in sorted(somewhere):
+            self._found("lost", f"{partition}: {_name(code)} was acknowledged without an offset, and is nowhere")
         first_at: list[dict[int, int]] = [{} for _ in self.sent[partition]]
         last = [-1] * len(self.sent[partition])
         for offset in range(min(end, len(seen))):
@@ -161,12 +172,23 @@ class Ledger:
 
     @property
     def total_acknowledged(self) -> int:
-        return sum(1 for producers in self.sent for numbers in producers for offset in numbers if offset >= 0)
+        return sum(
+            1 for producers in self.sent for numbers in producers for offset in numbers if _is_acknowledged(offset)
+        )
 
     @property
     def total_unknown(self) -> int:
         """Records of which their producers do not know whether they are in the log."""
-        return sum(1 for producers in self.sent for numbers in producers for offset in numbers if offset < 0)
+        return self.total_sent - self.total_acknowledged
+
+    @property
+    def total_somewhere(self) -> int:
+        """Records acknowledged without an offset."""
+        return sum(1 for producers in self.sent for numbers in producers for offset in numbers if offset == SOMEWHERE)
+
+
+def _is_acknowledged(offset: int) -> bool:
+    return offset >= 0 or offset == SOMEWHERE
 
 
 def _code(producer: int, number: int) -> int:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from tests.chaos.ledger import Ledger, identity_of, value_of
 
@@ -30,7 +30,7 @@ CLIENT: Final[Mapping[str, Any]] = {
 OUTSTANDING_MAX: Final = 20_000
 """Records without an acknowledgement a producer, above which it sends no more: what an outage may pile up."""
 TURN_S: Final = 0.005
-FINAL_S_MAX: Final = 120.0
+FINAL_S_MAX: Final = 60.0
 """For the last acknowledgements, and for readers to arrive at the end."""
 RETURN_OFFSETS: Final = 2_000
 RETURN_S: Final = 2.0
@@ -44,16 +44,34 @@ class Awaited:
         self._started = now()
         self._from = {partition: ledger.next_numbers(partition) for partition in partitions}
         self._seconds: dict[int, float] = {}
+        self._last = dict.fromkeys(partitions, self._started)
+        self._longest = dict.fromkeys(partitions, 0.0)
         self._done = threading.Event()
         if not partitions:
             self._done.set()
 
     def acknowledged(self, partition: int, producer: int, number: int) -> None:
         numbers = self._from.get(partition)
-        if numbers is not None and partition not in self._seconds and number >= numbers[producer]:
-            self._seconds[partition] = self._now() - self._started
+        if numbers is None or partition in self._seconds:
+            return
+        now = self._now()
+        self._longest[partition] = max(self._longest[partition], now - self._last[partition])
+        self._last[partition] = now
+        if number >= numbers[producer]:
+            self._seconds[partition] = now - self._started
             if len(self._seconds) == len(self._from):
                 self._done.set()
+
+    def again(self, ledger: Ledger) -> None:
+        """Waits for records that are sent from now on; for pauses nothing changes."""
+        self._from = {partition: ledger.next_numbers(partition) for partition in self._from}
+        self._seconds.clear()
+        self._done.clear()
+
+    @property
+    def longest(self) -> float:
+        """Seconds that a partition had no acknowledgement, at most, until all had the one that was waited for."""
+        return max(self._longest.values(), default=0.0)
 
     def wait(self, seconds: float) -> float | None:
         """Seconds until the last of the partitions had one; None when that takes longer than `seconds`."""
@@ -89,6 +107,7 @@ class Load:
         self._on_death = on_death
         self._awaited: Awaited | None = None
         self._stopping = threading.Event()
+        self._abandoned = False
         self._at_end = threading.Event()
         self._threads: list[threading.Thread] = []
         self._ends: list[int] = []
@@ -119,7 +138,8 @@ class Load:
         self._join("")
 
     def abandon(self) -> None:
-        """Ends all threads, wherever they are."""
+        """Ends all threads, wherever they are; what is not acknowledged yet is of unknown outcome."""
+        self._abandoned = True
         self._stopping.set()
         self._ends = [0] * len(self._ledger.seen)
         self._at_end.set()
@@ -187,7 +207,7 @@ class Load:
             # What could not be sent meanwhile is not made up for: an outage is followed by the usual load, not by more.
             started = max(started, time.monotonic() - (count + 1) / rate - TURN_S)
             client.poll(TURN_S)
-        client.flush(FINAL_S_MAX)
+        client.flush(0 if self._abandoned else FINAL_S_MAX)
 
     # The readers
 
@@ -272,10 +292,15 @@ class Load:
     def ends(self) -> list[int]:
         """[partition] -> the high watermark, as its leader says."""
         consumer = self._consumer("ends")
-        try:
-            return [
-                consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=FINAL_S_MAX)[1]
-                for partition in range(len(self._ledger.seen))
-            ]
-        finally:
-            consumer.close()
+        deadline = time.monotonic() + FINAL_S_MAX
+        found: list[int] = []
+        while len(found) < len(self._ledger.seen):
+            try:
+                _, end = consumer.get_watermark_offsets(TopicPartition(self._topic, len(found)), timeout=5)
+                found.append(end)
+            except KafkaException:
+                # The balance may be moving leaders just now.
+                if time.monotonic() > deadline:
+                    raise
+        consumer.close()
+        return found

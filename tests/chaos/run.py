@@ -23,7 +23,7 @@ from tidelog.model.errors import KafkaError
 
 TOPIC: Final = "chaos"
 REPLICATION_FACTOR: Final = 3
-RECOVERS_S_MAX: Final = 60.0
+RECOVERS_S_MAX: Final = 30.0
 """From a fault, or its end, until everything is acknowledged, led and in sync again: longer is a finding."""
 QUIET_S: Final = 0.05
 """Of load before each fault, so that each meets records in flight."""
@@ -52,7 +52,12 @@ class Result:
     cycles: int = 0
     seconds: float = 0.0
     pauses: dict[str, list[float]] = field(default_factory=dict)
-    """Seconds from the fault to the next acknowledgement in every partition that it hit, by the kind of fault."""
+    """Seconds from the fault to the next acknowledgement in every partition that it hit, by the kind of fault; where a
+    broker had to find out first, the longest that one of them had none."""
+    mending: list[float] = field(default_factory=list)
+    """Seconds until the broker served again."""
+    syncing: list[float] = field(default_factory=list)
+    """Seconds from then on until all replicas were in sync."""
     failures: list[str] = field(default_factory=list)
     """What kept the run from its end, or replicas from being equal."""
     skipped: dict[str, str] = field(default_factory=dict)
@@ -60,6 +65,7 @@ class Result:
     sent: int = 0
     acknowledged: int = 0
     unknown: int = 0
+    somewhere: int = 0
     resident_mib: float = 0.0
 
     @property
@@ -152,6 +158,7 @@ class Run:
         ledger = self.ledger
         self.result.sent, self.result.acknowledged = ledger.total_sent, ledger.total_acknowledged
         self.result.unknown = ledger.total_unknown
+        self.result.somewhere = ledger.total_somewhere
         self.result.resident_mib = _peak_mib()
         return self.result
 
@@ -186,6 +193,9 @@ class Run:
         fault.strike(self._target, victim)
         if fault.everything:
             fault.mend(self._target, victim)
+        if fault.creeps and hit:
+            self._until_led_elsewhere(watch, victim, hit, kind)
+            awaited.again(self.ledger)
         seconds = awaited.wait(RECOVERS_S_MAX)
         if seconds is None:
             raise TimeoutError(
@@ -193,14 +203,26 @@ class Run:
                 f" acknowledged nothing for {RECOVERS_S_MAX:g} s"
             )
         if hit:
-            self.result.pauses.setdefault(kind, []).append(seconds)
+            self.result.pauses.setdefault(kind, []).append(awaited.longest if fault.creeps else seconds)
+        acknowledged = time.monotonic()
         if not fault.everything:
             fault.mend(self._target, victim)
+        mended = time.monotonic()
+        self.result.mending.append(mended - acknowledged)
         if not self._plan.overlap:
             try:
                 watch.until_in_sync()
             except TimeoutError as error:
                 raise TimeoutError(f"cycle {self.result.cycles}: {kind} of broker {victim}: {error}") from None
+            self.result.syncing.append(time.monotonic() - mended)
+
+    def _until_led_elsewhere(self, watch: Watch, victim: int, partitions: list[int], kind: str) -> None:
+        def moved() -> bool:
+            watch.look()
+            return all(watch.leaders[partition] not in (victim, -1) for partition in partitions)
+
+        what = f"cycle {self.result.cycles}: {kind} of broker {victim}: others lead partitions {partitions}"
+        until(moved, what, RECOVERS_S_MAX, 0.02)
 
     def _victim(self, watch: Watch) -> tuple[int, str]:
         """A broker, and what it is: the leader of some partition, the controller, any."""
@@ -244,7 +266,8 @@ def summary(result: Result, ledger: Ledger) -> list[str]:
     counts = ledger.counts
     lines = [
         f"{result.cycles:,} cycles in {result.seconds:,.0f} s ({result.seconds / max(result.cycles, 1):.2f} s each);"
-        f" {result.sent:,} records sent, {result.acknowledged:,} acknowledged, {result.unknown:,} unknown",
+        f" {result.sent:,} records sent, {result.acknowledged:,} acknowledged, of these {result.somewhere:,} as a retry's"
+        f" duplicate without an offset; {result.unknown:,} of unknown outcome",
         f"lost {counts['lost']}, duplicated {counts['duplicated']}, inconsistent {counts['changed']},"
         f" reordered {counts['reordered']}, readers misled {counts['moved']}, foreign {counts['foreign']};"
         f" peak memory {result.resident_mib:.0f} MiB",
@@ -255,6 +278,12 @@ def summary(result: Result, ledger: Ledger) -> list[str]:
         lines.append(_row(kind, sorted(pauses)))
     if len(result.pauses) > 1:
         lines.append(_row("all", result.all_pauses))
+    for what, seconds in (
+        ("to start the broker again", result.mending),
+        ("then, until all are in sync", result.syncing),
+    ):
+        if seconds:
+            lines.append(_row(what, sorted(seconds)))
     return lines
 
 

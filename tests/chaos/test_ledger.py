@@ -50,6 +50,18 @@ def test_an_acknowledged_record_that_is_gone_is_lost() -> None:
     assert dict(unread.counts) == {"lost": 1}
 
 
+def test_what_is_acknowledged_without_an_offset_must_be_somewhere() -> None:
+    """It counts as acknowledged, and is lost only if no offset has it."""
+    ledger = ledger_of(3)
+    there, nowhere = ledger.send(0, 1), ledger.send(0, 1)
+    ledger.see("follower", 0, 3, value_of(0, 1, there, SIZE))
+    ledger.acknowledge(0, 1, there, None)
+    ledger.acknowledge(0, 1, nowhere, None)
+    ledger.judge([4])
+    assert ledger.findings == ["lost: 0: 1/1 was acknowledged without an offset, and is nowhere"]
+    assert (ledger.total_acknowledged, ledger.total_somewhere, ledger.total_unknown) == (5, 2, 0)
+
+
 def test_another_value_at_an_offset_is_a_change() -> None:
     """Whether a reader or an acknowledgement says so; and whose record it was is lost."""
     ledger = ledger_of(3)
@@ -104,7 +116,7 @@ def test_only_what_was_sent_after_the_fault_counts_as_the_next_acknowledgement()
     """Answers to earlier records may still be on their way; and every partition has to have one."""
     ledger = Ledger(partitions=3, producers=1)
     earlier = ledger.send(0, 0)
-    awaited = Awaited(ledger, [0, 2], now=iter([10.0, 11.5, 12.0]).__next__)
+    awaited = Awaited(ledger, [0, 2], now=iter([10.0, 10.2, 11.5, 12.0]).__next__)
     later, other = ledger.send(0, 0), ledger.send(2, 0)
     awaited.acknowledged(0, 0, earlier)
     awaited.acknowledged(1, 0, 0)
@@ -112,5 +124,5 @@ def test_only_what_was_sent_after_the_fault_counts_as_the_next_acknowledgement()
     awaited.acknowledged(0, 0, later)
     assert (awaited.wait(0), awaited.missing) == (None, [2])
     awaited.acknowledged(2, 0, other)
-    assert awaited.wait(0) == 2.0
+    assert (awaited.wait(0), awaited.longest) == (2.0, 2.0)
     assert Awaited(ledger, []).wait(0) == 0.0

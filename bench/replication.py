@@ -1,0 +1,470 @@
+"""Three brokers: what replication costs, what a broker's death costs, and what thousands of replicas cost.
+
+    python -m bench.replication [--kafka DIR] [--only FIGURE ...] [--rounds N] [--seconds S]
+
+Each figure is a function of its own, and can be run alone:
+
+    throughput     MB/s and records/s, 1,000 B and 100 B, replication factor 3, acks=all
+    one-at-a-time  p50 and p99 of a record that is sent when the last one was acknowledged
+    failover       from SIGKILL of a leader, and of the controller, to the next acknowledgement
+    stop           a clean stop of a broker: failed deliveries, and the longest pause in any partition that it led
+    many           2,000 partitions x 3: creation, memory, idle CPU, and a dead broker's leaders elsewhere
+    start          a cluster of `tidelog.testing`, in one process and in three (tidelog alone)
+
+Both sides are three processes on this machine, with their defaults but for min.insync.replicas=2 (neither flushes
+before it acknowledges), and the client is librdkafka with the same settings. With --kafka, DIR is a folder in which
+`bench/peers/kafka.sh jars DIR` has put Apache Kafka; the two take turns, one cluster at a time. What a dead broker
+costs depends on who notices: tidelog's supervisor sees its child end, Kafka's controller waits for a heartbeat
+(broker.session.timeout.ms, 9 s by default).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import resource
+import shutil
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from bench.peers.kafka import KafkaCluster, until
+from confluent_kafka import KafkaError, Producer
+
+from tidelog.client import admin
+from tidelog.client.blocking import BlockingCluster
+from tidelog.client.errors import ClientError
+from tidelog.model.errors import KafkaError as Refused
+from tidelog.testing import Cluster
+
+BROKERS: Final = 3
+PARTITIONS: Final = 6
+MANY: Final = 2000
+SETTINGS: Final = {"default.replication.factor": 3, "min.insync.replicas": 2, "auto.create.topics.enable": "false"}
+BUFFERED_MAX: Final = 200_000
+"""Records a producer holds at most."""
+PROBE_S: Final = 0.002
+"""Between two records that a prober sends to one partition: how exactly a pause is known."""
+AGAIN_S_MAX: Final = 60.0
+
+QUICK: Final = {
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 100,
+    "retry.backoff.ms": 20,
+    "topic.metadata.refresh.fast.interval.ms": 20,
+    "linger.ms": 0,
+    "socket.nagle.disable": True,
+}
+"""A client that looks again soon, so that what it waits for is the brokers."""
+
+
+class Brokers(Protocol):
+    """A running cluster."""
+
+    bootstrap: str
+    ids: tuple[int, ...]
+
+    def pid(self, broker_id: int) -> int: ...
+    def kill(self, broker_id: int) -> None: ...
+    def restart(self, broker_id: int) -> None: ...
+    def stop_one(self, broker_id: int) -> None: ...
+    def controller(self) -> int: ...
+
+
+class Tidelog:
+    """Three processes, as `tidelog start --brokers 3` runs them; a dead one stays dead until it is brought back."""
+
+    ids = tuple(range(BROKERS))
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.bootstrap = cluster.bootstrap
+        self.pid: Callable[[int], int] = cluster.pid
+        self.kill: Callable[[int], None] = cluster.kill
+        self.restart: Callable[[int], None] = cluster.restart
+        self.stop_one: Callable[[int], None] = cluster.stop
+
+    def controller(self) -> int:
+        with View(self.bootstrap) as view:
+            return view.look("").controller
+
+
+@contextlib.contextmanager
+def tidelog() -> Iterator[Brokers]:
+    with Cluster(SETTINGS, brokers=BROKERS, processes=True) as cluster:
+        yield Tidelog(cluster)
+
+
+@contextlib.contextmanager
+def kafka(jars: Path) -> Iterator[Brokers]:
+    folder = Path(tempfile.mkdtemp(prefix="tidelog-bench-kafka-"))
+    try:
+        with KafkaCluster(jars, folder, SETTINGS, BROKERS) as cluster:
+            yield cluster
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# What the cluster says of itself
+
+
+class View:
+    """Asks brokers for Metadata, over one connection after another until one answers."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._cluster = BlockingCluster(bootstrap, call_timeout_s=5.0, operation_timeout_s=AGAIN_S_MAX)
+        self.leaders: list[int] = []
+        self.in_sync: list[int] = []
+        """How many replicas of each partition are."""
+        self.controller = -1
+
+    def create(self, topic: str, partitions: int) -> float:
+        """Seconds until the brokers had created it; when this returns, every replica is in sync."""
+        started = time.monotonic()
+        new = admin.NewTopic(topic, partitions, BROKERS)
+        for created in self._cluster.run(admin.create_topics(self._cluster.routing, [new])).values():
+            if isinstance(created, Refused):
+                raise created
+        seconds = time.monotonic() - started
+        self.until_in_sync(topic)
+        return seconds
+
+    def look(self, topic: str) -> View:
+        """Asks once; what was known before stays where nobody answers."""
+        routing = self._cluster.routing
+        with contextlib.suppress(ClientError, Refused):
+            self._cluster.run(routing.refresh([topic] if topic else [], routing.deadline()))
+            self.controller = routing.controller_id
+            if topic in routing.topics:
+                views = routing.topics[topic].partitions.values()
+                self.leaders = [view.leader for view in views]
+                self.in_sync = [len(view.isr) for view in views]
+        return self
+
+    def until_in_sync(self, topic: str) -> None:
+        def whole() -> bool:
+            self.look(topic)
+            return bool(self.in_sync) and min(self.in_sync) == BROKERS and min(self.leaders) >= 0
+
+        until(whole, "every replica is in sync", AGAIN_S_MAX, 0.02)
+
+    def __enter__(self) -> View:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cluster.close()
+
+
+# Load
+
+
+def producer(bootstrap: str, settings: Mapping[str, Any]) -> Producer:
+    return Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0, **settings})
+
+
+def send(bootstrap: str, topic: str, size: int, seconds: float) -> float:
+    """Records a second, of `size` bytes, that were acknowledged."""
+    failed: list[str] = []
+
+    def delivered(error: KafkaError | None, _: Any) -> None:
+        if error is not None:
+            failed.append(error.str())
+
+    client = producer(
+        bootstrap,
+        {
+            "linger.ms": 5,
+            "queue.buffering.max.messages": BUFFERED_MAX,
+            "queue.buffering.max.kbytes": 1 << 18,
+            "delivery.report.only.error": True,
+        },
+    )
+    chunk = [{"value": os.urandom(size)} for _ in range(500 if size < 500 else 100)]
+    buffered_max = min(BUFFERED_MAX, (64 << 20) // size) - len(chunk)
+    sent, partition = 0, 0
+    started = time.monotonic()
+    while time.monotonic() < started + seconds:
+        if len(client) > buffered_max:
+            client.poll(0.001)
+            continue
+        partition = (partition + 1) % PARTITIONS
+        sent += client.produce_batch(topic, list(chunk), partition=partition, on_delivery=delivered)
+    left = client.flush(60)
+    if left or failed:
+        raise SystemExit(f"{left + len(failed)} of {sent} records failed: {failed[:1]}")
+    return sent / (time.monotonic() - started)
+
+
+class Prober:
+    """Sends a small record to every partition every few milliseconds, and knows when each was acknowledged."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self._topic, self._partitions = topic, partitions
+        self._client = producer(bootstrap, QUICK)
+        self._ending = threading.Event()
+        self._count = 0
+        self._lock = threading.Lock()
+        self._next: dict[int, float] = {}
+        self._from = 0
+        self._since = 0.0
+        self._arrived = threading.Event()
+        self.last = [time.monotonic()] * partitions
+        self.longest = [0.0] * partitions
+        """Seconds between two acknowledgements of a partition, at most, since `forget`."""
+        self.failed = 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Prober:
+        self._thread.start()
+        self.mark(range(self._partitions))
+        if self.wait() is None:
+            raise SystemExit("nothing is acknowledged, and nothing was broken yet")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            turn = time.monotonic() + PROBE_S
+            if len(self._client) < 20_000:
+                for partition in range(self._partitions):
+                    self._count += 1
+                    value = b"%d" % self._count
+                    self._client.produce(self._topic, value, partition=partition, on_delivery=self._delivered)
+            while (left := turn - time.monotonic()) > 0:
+                self._client.poll(left)
+        self._client.flush(AGAIN_S_MAX)
+
+    def _delivered(self, error: KafkaError | None, message: Any) -> None:
+        now = time.monotonic()
+        if error is not None:
+            self.failed += 1
+            return
+        partition = message.partition()
+        self.longest[partition] = max(self.longest[partition], now - self.last[partition])
+        self.last[partition] = now
+        with self._lock:
+            if self._next.get(partition) == 0.0 and int(message.value()) > self._from:
+                self._next[partition] = now
+                if all(self._next.values()):
+                    self._arrived.set()
+
+    def forget(self) -> None:
+        """Pauses and failures count from now on."""
+        self.last = [time.monotonic()] * self._partitions
+        self.longest = [0.0] * self._partitions
+        self.failed = 0
+
+    def mark(self, partitions: Any) -> None:
+        """From now on, `wait` is for records that are sent after this moment."""
+        with self._lock:
+            self._next = dict.fromkeys(partitions, 0.0)
+            self._from = self._count
+            self._since = time.monotonic()
+            self._arrived.clear()
+
+    def wait(self) -> float | None:
+        """Seconds from `mark` until the last of its partitions had an acknowledgement; None: too long."""
+        return max(self._next.values()) - self._since if self._arrived.wait(AGAIN_S_MAX) else None
+
+
+# Figures: (name of the peer, its cluster, arguments) -> lines
+
+
+def throughput(name: str, brokers: Brokers, arguments: argparse.Namespace) -> None:
+    for size in (1000, 100):
+        with View(brokers.bootstrap) as view:
+            view.create(f"throughput-{size}", PARTITIONS)
+        topic = f"throughput-{size}"
+        send(brokers.bootstrap, topic, size, arguments.seconds)  # Warms up whoever compiles as it runs.
+        rates = [send(brokers.bootstrap, topic, size, arguments.seconds) for _ in range(arguments.rounds)]
+        rate = statistics.median(rates)
+        say(name, f"{size:,} B, acks=all, RF 3", f"{rate * size / 1e6:8.1f} MB/s  {rate:11,.0f} records/s")
+
+
+def one_at_a_time(name: str, brokers: Brokers, arguments: argparse.Namespace) -> None:
+    with View(brokers.bootstrap) as view:
+        view.create("single", 1)
+    client = producer(brokers.bootstrap, QUICK)
+    latencies: list[float] = []
+    answers: list[KafkaError | None] = []
+
+    def delivered(error: KafkaError | None, _: Any) -> None:
+        answers.append(error)
+
+    deadline = time.monotonic() + arguments.seconds * arguments.rounds
+    while time.monotonic() < deadline:
+        started = time.perf_counter()
+        client.produce("single", bytes(100), partition=0, on_delivery=delivered)
+        while len(answers) == len(latencies):
+            client.poll(1)
+        latencies.append((time.perf_counter() - started) * 1000)
+        if answers[-1] is not None:
+            raise SystemExit(f"a record was not delivered: {answers[-1].str()}")
+    latencies = latencies[len(latencies) // 5 :]  # The first ones warm everything up.
+    cuts = statistics.quantiles(latencies, n=100)
+    say(name, "one at a time, 100 B", f"p50 {cuts[49]:6.2f} ms  p99 {cuts[98]:6.2f} ms  ({len(latencies):,} records)")
+
+
+def failover(name: str, brokers: Brokers, arguments: argparse.Namespace) -> None:
+    """Until every partition that the dead broker led has acknowledged a record that was sent after its death."""
+    topic = "failover"
+    with View(brokers.bootstrap) as view, Prober(brokers.bootstrap, create(view, topic), PARTITIONS) as prober:
+        for who in ("leader", "controller"):
+            pauses: list[float] = []
+            for _ in range(max(arguments.rounds, 3)):
+                view.until_in_sync(topic)
+                victim = brokers.controller() if who == "controller" else other_leader(view, brokers)
+                led = [p for p, leader in enumerate(view.leaders) if leader == victim]
+                prober.mark(led or range(PARTITIONS))
+                brokers.kill(victim)
+                seconds = prober.wait()
+                if seconds is None:
+                    raise SystemExit(f"{name}: partitions of broker {victim} acknowledge nothing any more")
+                pauses.append(seconds)
+                brokers.restart(victim)
+            say(
+                name,
+                f"SIGKILL of {'a leader' if who == 'leader' else 'the controller'}, next acknowledgement",
+                f"median {statistics.median(pauses):6.2f} s  max {max(pauses):6.2f} s  ({len(pauses)} times)",
+            )
+
+
+def other_leader(view: View, brokers: Brokers) -> int:
+    """A broker that leads, not the controller if that can be."""
+    controller = brokers.controller()
+    return next((leader for leader in view.leaders if leader != controller), view.leaders[0])
+
+
+def stop(name: str, brokers: Brokers, arguments: argparse.Namespace) -> None:
+    topic = "stop"
+    with View(brokers.bootstrap) as view, Prober(brokers.bootstrap, create(view, topic), PARTITIONS) as prober:
+        pauses, failed = [], 0
+        for _ in range(max(arguments.rounds, 3)):
+            view.until_in_sync(topic)
+            victim = other_leader(view, brokers)
+            led = [p for p, leader in enumerate(view.leaders) if leader == victim]
+            prober.forget()
+            brokers.stop_one(victim)
+            prober.mark(range(PARTITIONS))
+            prober.wait()
+            pauses.append(max(prober.longest[partition] for partition in led))
+            failed += prober.failed
+            brokers.restart(victim)
+        say(
+            name,
+            "clean stop of a leader, longest pause",
+            f"median {statistics.median(pauses) * 1000:6.0f} ms  max {max(pauses) * 1000:6.0f} ms;"
+            f" {failed} deliveries failed",
+        )
+
+
+def many(name: str, brokers: Brokers, arguments: argparse.Namespace) -> None:
+    topic = "many"
+    with View(brokers.bootstrap) as view:
+        seconds = view.create(topic, MANY)
+        say(name, f"{MANY:,} partitions x {BROKERS} created", f"{seconds:6.2f} s")
+        time.sleep(5)  # What the creation left to do is not what idling costs.
+        before = {broker: cpu_seconds(brokers.pid(broker)) for broker in brokers.ids}
+        time.sleep(arguments.idle_seconds)
+        idle = [
+            (cpu_seconds(brokers.pid(broker)) - before[broker]) / arguments.idle_seconds * 100 for broker in brokers.ids
+        ]
+        say(name, "idle CPU a broker", "  ".join(f"{share:5.2f}" for share in idle) + "  % of a core")
+        memory = [resident_mib(brokers.pid(broker)) for broker in brokers.ids]
+        say(name, "memory a broker", "  ".join(f"{mib:5.0f}" for mib in memory) + "  MiB")
+        view.look(topic)
+        victim = other_leader(view, brokers)
+        count = view.leaders.count(victim)
+        started = time.monotonic()
+        brokers.kill(victim)
+
+        def elsewhere() -> bool:
+            view.look(topic)
+            return victim not in view.leaders and -1 not in view.leaders
+
+        until(elsewhere, "all partitions are led again", AGAIN_S_MAX, 0.02)
+        say(name, f"a dead broker's {count} leaders elsewhere", f"{time.monotonic() - started:6.2f} s")
+        started = time.monotonic()
+        brokers.restart(victim)
+        view.until_in_sync(topic)
+        say(name, "that broker back, all replicas in sync", f"{time.monotonic() - started:6.2f} s")
+
+
+def start(arguments: argparse.Namespace) -> None:
+    for processes in (False, True):
+        seconds = []
+        for _ in range(max(arguments.rounds, 5)):
+            began = time.monotonic()
+            with Cluster(brokers=BROKERS, processes=processes):
+                seconds.append(time.monotonic() - began)
+        where = "three processes" if processes else "one process"
+        say(
+            "tidelog",
+            f"testing.Cluster(brokers=3) ready, {where}",
+            f"median {statistics.median(seconds):6.2f} s  max {max(seconds):6.2f} s",
+        )
+
+
+def create(view: View, topic: str) -> str:
+    view.create(topic, PARTITIONS)
+    return topic
+
+
+def say(name: str, what: str, figure: str) -> None:
+    print(f"{name:13} {what:52} {figure}", flush=True)
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mib(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+
+
+FIGURES: Final[dict[str, Callable[[str, Brokers, argparse.Namespace], None]]] = {
+    "throughput": throughput,
+    "one-at-a-time": one_at_a_time,
+    "failover": failover,
+    "stop": stop,
+    "many": many,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kafka", type=Path, metavar="DIR", help="measure Apache Kafka from DIR as well")
+    parser.add_argument("--only", nargs="+", choices=[*FIGURES, "start"], help="these figures (all)")
+    parser.add_argument("--rounds", type=int, default=3, help="of each measurement (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=5, help="of load in each (%(default)s)")
+    parser.add_argument("--idle-seconds", type=float, default=20, help="over which idle CPU is taken (%(default)s)")
+    parser.add_argument("--skip-tidelog", action="store_true", help="measure the peer alone")
+    arguments = parser.parse_args()
+    # tidelog's supervisor is a thread of this process, beside the load: it must not wait long for its turn.
+    sys.setswitchinterval(0.0005)
+    wanted = arguments.only or [*FIGURES, "start"]
+    for figure, measure in FIGURES.items():
+        if figure in wanted:
+            # A cluster of its own for each figure: what one leaves behind does not slow the next.
+            if not arguments.skip_tidelog:
+                with tidelog() as brokers:
+                    measure("tidelog", brokers, arguments)
+            if arguments.kafka is not None:
+                with kafka(arguments.kafka) as brokers:
+                    measure("Apache Kafka", brokers, arguments)
+    if "start" in wanted:
+        start(arguments)
+
+
+if __name__ == "__main__":
+    main()
