@@ -337,14 +337,19 @@ class _ReplicaFetch:
             except Exception as error:
                 _discard(readings)
                 self._stop_waiting()
-                self.answer.fail(error)
+                if not self.answer.done:
+                    self.answer.fail(error)
                 return
             for reading, result in zip(cold, results, strict=True):
                 if isinstance(result, KafkaError):
                     reading.data = self._failure(reading.partition, result)
                 else:
                     self._take(reading, result)
-            self._complete(readings)
+            if self.answer.done:
+                # The follower has begun anew on another connection.
+                _discard(readings)
+            else:
+                self._complete(readings)
 
         self._node.shell.in_pool(read).on_complete(done)
 

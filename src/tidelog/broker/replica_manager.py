@@ -239,6 +239,7 @@ class ReplicaManager:
             is_live=self._is_live,
             now_ms=now_ms,
         )
+        log.update_high_watermark(leader.high_watermark)
         self._carry_out(replica, leader.begin(now_ms))
         if leader.followers:
             self._on_followers()

@@ -89,11 +89,14 @@ def test_caught_up_as_of_the_fetch_before_not_of_this_one() -> None:
     """Reaching where the leader ended at the fetch before counts for the time of that fetch."""
     led = Led((0, 1))
     led.append(10)
+    led.now_ms += 1_000
     led.fetch(1, 0)
     led.append(20)
     led.now_ms += LAG_MS - 10
     led.fetch(1, 10)
-    led.now_ms += 11
+    led.now_ms += 10
+    assert check(led) is None
+    led.now_ms += 1
     assert check(led) == [0], "The fetch before was a lag and a millisecond ago."
 
 
@@ -224,10 +227,13 @@ def test_one_proposal_is_under_way_at_a_time() -> None:
     led.now_ms += 2 * LAG_MS
     assert led.step(LagCheckDue()) == []
     led.commit()
-    assert (led.proposed, led.leader.isr, led.leader.partition_epoch) == (None, (0, 1), 2)
+    assert led.step(LagCheckDue()) != [], "Now the silent one may be proposed to leave."
+    assert led.step(LagCheckDue()) == []
+    led.commit([0, 1])
+    assert (led.proposed, led.leader.isr, led.leader.partition_epoch) == (None, (0, 1), 3)
     led.fetch(2, 1)
     assert led.proposed == [0, 1, 2]
-    assert led.leader.proposal.partition_epoch == 2
+    assert led.leader.proposal.partition_epoch == 3
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
