@@ -1,0 +1,110 @@
+"""Waiting for processes and for what they print, with a deadline and without sleeping."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+WAIT_S = 30.0
+
+
+def ended(pid: int) -> bool:
+    """Waits until a process, anybody's child, has ended; false when it does not."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([descriptor], [], [], WAIT_S)[0])
+    finally:
+        os.close(descriptor)
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there now, and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def children(pid: int) -> list[int]:
+    """Processes that this one has started and that run."""
+    found = []
+    for tasks in Path(f"/proc/{pid}/task").iterdir():
+        found += [int(child) for child in (tasks / "children").read_text().split()]
+    return [child for child in found if runs(child)]
+
+
+def free(address: str) -> bool:
+    """Whether somebody could listen there."""
+    host, _, port = address.rpartition(":")
+    with contextlib.suppress(OSError), socket.create_server((host, int(port))):
+        return True
+    return False
+
+
+def free_ports(count: int) -> int:
+    """The first of as many free ports in a row."""
+    while True:
+        with contextlib.ExitStack() as stack:
+            first = stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
+            with contextlib.suppress(OSError, OverflowError):
+                for port in range(first + 1, first + count):
+                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
+                return int(first)
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Asks again and again, without a pause, for what nobody tells of."""
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        select.select([], [], [], 0.01)
+
+
+class Tidelog:
+    """A command of the program as a process, whose lines are read."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, "-P", "-m", "tidelog", *arguments]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        self._read = b""
+
+    def line(self, prefix: str) -> str:
+        """The rest of the next line, which must begin so."""
+        assert self.process.stdout is not None
+        output = self.process.stdout.fileno()
+        while b"\n" not in self._read:
+            assert select.select([output], [], [], WAIT_S)[0], f"no line {prefix!r} came"
+            data = os.read(output, 4096)
+            assert data, self.end(signal.SIGKILL)
+            self._read += data
+        line, _, self._read = self._read.partition(b"\n")
+        assert line.startswith(prefix.encode()), line
+        return line.decode().removeprefix(prefix)
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """Signals it and waits: its exit code, and what it said on stderr."""
+        self.process.send_signal(number)
+        _, error = self.process.communicate(timeout=WAIT_S)
+        return self.process.returncode, error.decode()
+
+
+@contextlib.contextmanager
+def tidelog(*arguments: str) -> Iterator[Tidelog]:
+    """A command that does not outlive its block."""
+    started = Tidelog(*arguments)
+    try:
+        yield started
+    finally:
+        started.process.kill()
+        started.process.communicate(timeout=WAIT_S)

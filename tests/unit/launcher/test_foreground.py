@@ -1,0 +1,119 @@
+"""The loop of a process that runs in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from tidelog.launcher.foreground import Stop, first_failure, run, run_all
+
+
+def test_a_signal_stops_this_process_alone() -> None:
+    """SIGTERM and SIGINT ask for a stop in which others take over."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asked: list[bool] = []
+
+        async def main(stop: Stop, number: signal.Signals = number, asked: list[bool] = asked) -> None:
+            os.kill(os.getpid(), number)
+            await stop.wait()
+            asked.append(stop.whole_cluster)
+
+        run(main)
+        assert asked == [False]
+
+
+def test_the_end_of_the_parents_pipe_stops_the_whole_cluster() -> None:
+    """And not before it ends."""
+    end, other = os.pipe()
+    asked: list[bool] = []
+
+    async def main(stop: Stop) -> None:
+        asked.append(stop.asked)
+        os.close(other)
+        await stop.wait()
+        asked.append(stop.whole_cluster)
+
+    try:
+        run(main, parent_pipe=end)
+    finally:
+        os.close(end)
+    assert asked == [False, True]
+
+
+def test_the_first_reason_to_stop_counts() -> None:
+    """A cluster that stops after its broker was told to changes nothing for that broker."""
+
+    async def main() -> bool:
+        stop = Stop()
+        stop.ask()
+        stop.ask(whole_cluster=True)
+        return stop.whole_cluster
+
+    assert not asyncio.run(main())
+
+
+def test_work_ends_when_the_process_is_to_stop() -> None:
+    """It is cancelled, and has ended when that is told; its outcome counts if it was faster."""
+
+    async def main() -> list[str]:
+        seen: list[str] = []
+
+        async def endless() -> str:
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                seen.append("ended")
+            return "never"
+
+        async def quick() -> str:
+            return "done"
+
+        stop = Stop()
+        seen.append(str(await stop.wait_for(quick())))
+        asyncio.get_running_loop().call_soon(stop.ask)
+        seen.append(str(await stop.wait_for(endless())))
+        return seen
+
+    assert asyncio.run(main()) == ["done", "ended", "None"]
+
+
+def test_one_failure_ends_what_runs_beside_it() -> None:
+    """The error comes when everything has ended, and it is the first task's where two fail at once."""
+
+    async def main() -> list[int]:
+        ended: list[int] = []
+
+        async def waits() -> None:
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                ended.append(0)
+
+        async def fails(number: int) -> None:
+            raise ValueError(f"number {number}")
+
+        with pytest.raises(ValueError, match="number 1"):
+            await run_all([waits(), fails(1), fails(2)])
+        await run_all([])
+        return ended
+
+    assert asyncio.run(main()) == [0]
+
+
+def test_the_first_failure_is_told() -> None:
+    """Whichever of those watched it is."""
+
+    async def main() -> str:
+        async def fails() -> str:
+            return "reason"
+
+        async def lives() -> str:
+            await asyncio.get_running_loop().create_future()
+            return "never"
+
+        return await first_failure(lives(), fails())
+
+    assert asyncio.run(main()) == "reason"

@@ -1,0 +1,46 @@
+"""What the brokers of a cluster on one machine are given."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.config.properties import ConfigError
+from tidelog.launcher.plan import Plan
+
+
+def test_brokers_differ_in_id_port_and_folder() -> None:
+    """And share what was set, unless it was set for one of them."""
+    plan = Plan("/d", (9092, 9093), {"num.partitions": "3", "broker.rack": "a"}, {1: {"broker.rack": "b"}})
+    assert plan.settings_of(0, 9092) == {
+        "broker.id": "0",
+        "listeners": "PLAINTEXT://127.0.0.1:9092",
+        "log.dirs": "/d/broker-0",
+        "offsets.topic.replication.factor": "2",
+        "num.partitions": "3",
+        "broker.rack": "a",
+    }
+    own = plan.settings_of(1, 9093)
+    assert (own["broker.id"], own["listeners"]) == ("1", "PLAINTEXT://127.0.0.1:9093")
+    assert (own["log.dirs"], own["broker.rack"]) == ("/d/broker-1", "b")
+
+
+@pytest.mark.parametrize(("brokers", "factor"), [(1, None), (2, "2"), (3, "3"), (7, "3")])
+def test_internal_topics_fit_the_cluster(brokers: int, factor: str | None) -> None:
+    """Kafka's three replicas, or as many as there are brokers; one broker needs no word about it."""
+    plan = Plan("/d", (0,) * brokers)
+    assert plan.settings_of(0, 0).get("offsets.topic.replication.factor") == factor
+
+
+def test_settings_that_several_brokers_cannot_share() -> None:
+    """All are named at once; one broker alone may have them."""
+    settings = {"broker.id": "7", "log.dirs": "/a,/b", "listeners": "PLAINTEXT://:1", "num.partitions": "2"}
+    with pytest.raises(ConfigError) as refused:
+        Plan("/d", (0, 0), settings).check()
+    assert [str(problem).split()[2] for problem in refused.value.problems] == ["broker.id:", "listeners:", "log.dirs:"]
+    Plan("/d", (0,), settings).check()
+
+
+def test_a_cluster_that_is_started_has_its_own_store() -> None:
+    """To name another one is a mistake, which is told."""
+    with pytest.raises(ConfigError, match="tidelog broker"):
+        Plan("/d", (0,), {"zookeeper.connect": "zoo:2181"}).check()
