@@ -324,8 +324,8 @@ class ZooKeeperStore:
         if self._state is SessionState.EXPIRED and state is not SessionState.CLOSED:
             return
         self._state = state
-        log = logger.info if state in (SessionState.CONNECTED, SessionState.CLOSED) else logger.warning
-        log("store session %s session=%#x", state.value, self._session_id)
+        # What it means, and what becomes of it, says whoever listens.
+        logger.info("store session %s session=%#x", state.value, self._session_id)
         refusal = self._refusal()
         if refusal is not None:
             for outcome in list(self._outstanding):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from tidelog.ports.real import SystemClock, SystemNetwork, SystemRandom
@@ -233,7 +233,7 @@ class Served:
         async def act() -> None:
             assert self.store is not None
             result = action(self.store)
-            if isinstance(result, asyncio.Future):
+            if isinstance(result, Awaitable):
                 await result
 
         assert self._loop is not None

@@ -351,6 +351,24 @@ def test_silence_ends_a_session() -> None:
     run(scenario)
 
 
+def test_the_last_words_of_the_dead() -> None:
+    """A node whose owner died right behind the request that makes it does not outlive `end_sessions_of`."""
+
+    async def scenario() -> None:
+        async with ServedInMemory() as served:
+            client = served.dial()
+            _, session, _ = await client.connect()
+            # As the loop finds them in a socket: the request, then the end.
+            loop = asyncio.get_running_loop()
+            loop.call_soon(client.send, request(1, OpCode.CREATE, creation("/broker", b"", 1)))
+            loop.call_soon(client.hang_up)
+            await served.store.end_sessions_of("/broker")
+            assert served.store.tree.exists("/broker") is None
+            assert session not in served.store.tree.sessions
+
+    run(scenario)
+
+
 def test_sessions_survive_the_server() -> None:
     """A store started anew gives each session its timeout again, then ends those that did not come back."""
 
