@@ -46,6 +46,9 @@ LEADER_DURING_DELETE: Final = -2
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """By their numbers on the wire."""
 
+FULL: Final = 2
+"""UpdateMetadata's type where it names all partitions of the cluster."""
+
 _SHARED_MAX: Final = 1024
 """Different lists of replicas that are kept as one object each."""
 
@@ -63,8 +66,9 @@ class MetadataCache:
     def update(self, request: messages.UpdateMetadataRequest) -> list[TopicPartition]:
         """Takes in what the controller says; returns the partitions that are gone.
 
-        The live brokers are always all of them; the partitions are those that changed. KafkaError
-        STALE_CONTROLLER_EPOCH when the sender has been deposed.
+        The live brokers are always all of them; the partitions are those that changed, or all there are where the
+        request says so: then the others were deleted while this broker was not told. KafkaError STALE_CONTROLLER_EPOCH
+        when the sender has been deposed.
         """
         image = self.image
         self.check_controller_epoch(request.controller_epoch)
@@ -78,6 +82,13 @@ class MetadataCache:
                     gone.append(TopicPartition(topic.topic_name, state.partition_index))
                 else:
                     self._update_partition(topic.topic_name, TopicId(topic.topic_id), state)
+        if request.type == FULL:
+            told = {
+                (topic.topic_name, state.partition_index)
+                for topic in request.topic_states
+                for state in topic.partition_states
+            }
+            gone += [known for known, _ in image.partitions() if known not in told]
         self._remove(gone)
         return gone
 

@@ -118,6 +118,8 @@ class Brokers:
         self.sessions: dict[int, FragileSession] = {}
         """The session that each broker opened last."""
         self.connections: list[Connection] = []
+        self.store_away: asyncio.Event | None = None
+        """No new session is opened before it is set."""
         self.lost_answers = 0
         """Of the first writes of the session that is opened next."""
 
@@ -146,6 +148,8 @@ class Brokers:
         }
 
         async def connect() -> FragileSession:
+            if self.store_away is not None:
+                await self.store_away.wait()
             session = await FragileSession.connect(self.store, 1_000)
             assert isinstance(session, FragileSession)
             session.lost_answers, self.lost_answers = self.lost_answers, 0

@@ -158,6 +158,28 @@ def test_a_broker_whose_session_expired_registers_anew(tmp_path: Path) -> None:
     run(check())
 
 
+def test_a_topic_that_was_deleted_while_a_broker_was_away_is_forgotten_there(tmp_path: Path) -> None:
+    """The broker was not told of the deletion, but comes back without having been restarted."""
+
+    async def check() -> None:
+        async with brokers_of(str(tmp_path), 2) as brokers:
+            staying = brokers.controller
+            away = 1 - staying
+            for topic in ("kept", "deleted"):
+                await brokers.create(staying, topic, [[staying]])
+            brokers.store_away = asyncio.Event()
+            await brokers.sessions[away].expire()
+            delete = messages.DeleteTopicsRequest
+            connection = await brokers.connect(staying)
+            await connection.request(delete(topics=[delete.DeleteTopicState(name="deleted")], timeout_ms=5_000), 6)
+            assert names(brokers, staying) == {"kept"}
+            assert names(brokers, away) == {"kept", "deleted"}
+            brokers.store_away.set()
+            await until(lambda: names(brokers, away) == {"kept"})
+
+    run(check())
+
+
 def test_the_controller_itself_loses_its_session(tmp_path: Path) -> None:
     """It resigns at once, another takes over, and it comes back as an ordinary broker."""
 
