@@ -8,6 +8,7 @@ version; who leads was in sync before, but for unclean elections, which are coun
 from __future__ import annotations
 
 import logging
+import random
 import re
 from collections.abc import Iterator
 
@@ -74,8 +75,18 @@ from tidelog.model.identifiers import (
 STATE = re.compile("/brokers/topics/([^/]+)/partitions/([0-9]+)/state")
 BROKERS = (0, 1, 2, 3)
 names = st.sampled_from(["a", "b", "c"])
+mostly_right = st.sampled_from([0] * 8 + [1, -1])
 some_partitions = st.lists(st.tuples(names, st.integers(-1, 3)), max_size=3)
 brokers = st.sampled_from(BROKERS)
+
+proposals = st.tuples(
+    st.just("propose"),
+    st.sampled_from(["a", "a", "a", "b", "c"]),
+    st.integers(0, 2),
+    st.one_of(st.lists(brokers, max_size=4, unique=True), st.lists(st.integers(-1, 5), max_size=4)),
+    st.tuples(mostly_right, mostly_right, mostly_right),
+    st.one_of(st.none(), brokers),
+)
 
 steps = st.one_of(
     st.tuples(st.just("create"), names, st.integers(1, 3), st.integers(1, 3)),
@@ -95,14 +106,7 @@ steps = st.one_of(
     st.tuples(
         st.just("elect some"), st.sampled_from(list(ElectionType)), st.lists(st.tuples(names, st.integers(-1, 3)))
     ),
-    st.tuples(
-        st.just("propose"),
-        names,
-        st.integers(0, 2),
-        st.lists(st.integers(-1, 5), max_size=4),
-        st.tuples(st.integers(-2, 2), st.integers(-2, 2), st.integers(-1, 1)),
-        brokers,
-    ),
+    proposals,
     st.tuples(st.just("tool: topic"), names, st.dictionaries(st.integers(0, 3), st.lists(brokers, max_size=3))),
     st.tuples(st.just("tool: remove"), names),
     st.tuples(st.just("tool: settings"), names, st.booleans()),
@@ -131,6 +135,10 @@ class Run:
         self.by_hand = False
         """Whether the event was an unclean election that somebody asked for."""
         self.unclean = 0
+        self.leaving: set[int] = set()
+        """Brokers that asked to leave in this term, and were live ever since."""
+        for topic, partitions, replication_factor in (("a", 3, 3), ("b", 1, 2)):
+            self.step(("create", topic, partitions, replication_factor))
 
     def ask(self, request: object) -> None:
         self.cluster.run(Submitted(1, request))  # type: ignore[arg-type]
@@ -169,10 +177,12 @@ class Run:
             case ("producer ids", broker_id) if broker_id in self.cluster.brokers:
                 self.ask(AllocateProducerIds(broker_id, self.cluster.brokers[broker_id].epoch))
             case ("shut down", broker_id) if broker_id in self.cluster.brokers:
+                self.leaving.add(broker_id)
                 self.ask(ControlledShutdown(broker_id, self.cluster.brokers[broker_id].epoch))
             case ("term",):
                 self.controller_epoch += 1
                 self.unclean = 0
+                self.leaving.clear()
                 self.cluster.term(self.controller_epoch)
             case ("balance",):
                 self.cluster.run(LeaderBalanceDue())
@@ -185,13 +195,17 @@ class Run:
             case (kind, *rest) if kind.startswith("tool: "):
                 self.use_tool(kind, *rest)
 
-    def propose(self, topic_partition: TopicPartition, isr: list[int], off: tuple[int, int, int], id: int) -> None:
-        """A proposal from anybody, with epochs that are off by something."""
+    def propose(
+        self, topic_partition: TopicPartition, isr: list[int], off: tuple[int, int, int], broker_id: int | None
+    ) -> None:
+        """A proposal from the leader (None) or from anybody, with epochs that may be off by something."""
         image = self.cluster.controller.image.partition(topic_partition) or PartitionImage(())
-        members = [
-            IsrMember(BrokerId(member), BrokerEpoch(self.epoch_of(member) + off[2] * (member == isr[0])))
-            for member in isr
-        ]
+        id = image.leader if broker_id is None else broker_id
+        if broker_id is None and image.leader not in isr:
+            isr = [image.leader, *isr]
+        epochs = [self.epoch_of(member) for member in isr]
+        epochs[-1:] = [epoch + off[2] for epoch in epochs[-1:]]
+        members = [IsrMember(BrokerId(member), BrokerEpoch(epoch)) for member, epoch in zip(isr, epochs, strict=True)]
         proposal = IsrProposal(
             topic_partition,
             ZERO_TOPIC_ID,
@@ -200,6 +214,13 @@ class Run:
             PartitionEpoch(image.partition_epoch + off[1]),
         )
         self.ask(AlterPartition(BrokerId(id), BrokerEpoch(self.epoch_of(id)), [proposal]))
+        if self.cluster.last.writes:
+            # It was granted: to the leader, on the present state, for live replicas alone.
+            assert (id, off[0], off[1]) == (image.leader, 0, 0)
+            for member, epoch in zip(isr, epochs, strict=True):
+                assert member in image.replicas
+                assert epoch in (-1, self.epoch_of(member))
+                assert member in image.isr or member not in self.leaving
 
     def epoch_of(self, id: int) -> int:
         known = self.cluster.brokers.get(BrokerId(id))
@@ -243,6 +264,7 @@ class Run:
 
     def change_brokers(self, ids: set[int], *, bounce: bool) -> None:
         now = []
+        self.leaving &= set() if bounce else ids
         for id in sorted(ids):
             known = self.cluster.brokers.get(id)  # type: ignore[call-overload]
             if known is None or bounce:
@@ -286,6 +308,7 @@ class Run:
             assert now.leader_epoch >= before.leader_epoch
             assert now.leader_epoch > before.leader_epoch or now.leader == before.leader
             assert now.controller_epoch >= before.controller_epoch
+            assert now.leader in (before.leader, NO_LEADER) or now.leader not in self.leaving
             if now.leader not in (NO_LEADER, *before.isr):
                 assert now.isr == (now.leader,)
                 assert key[0] in unclean_allowed or self.by_hand
@@ -314,7 +337,7 @@ class Run:
                 assert not any(live.is_online(id, topic_partition) for id in image.isr)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(script=st.lists(steps, max_size=20))
 def test_live_state_equals_replayed_state(script: list[tuple]) -> None:  # type: ignore[type-arg]
     """After every event, another controller that loads the store knows the same; leaders live, in their ISR.
@@ -325,3 +348,52 @@ def test_live_state_equals_replayed_state(script: list[tuple]) -> None:  # type:
     for step in script:
         run.step(step)
         run.check()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_long_life(seed: int) -> None:
+    """The same over 500 events of a cluster that lives: brokers come and go, leaders propose what they may, mostly."""
+    draw, run = random.Random(seed), Run()
+    for count in range(500):
+        run.step(_likely(draw, run))
+        if count % 4 == 0:
+            run.check()
+
+
+LIKELY = {"propose": 40, "live": 16, "stopped": 8, "shut down": 6, "create": 6, "balance": 6}
+LIKELY |= {"elect": 3, "term": 3, "fail": 2, "tool": 2, "configure": 1, "delete": 1}
+
+
+def _likely(draw: random.Random, run: Run) -> tuple:  # type: ignore[type-arg]
+    """A step that makes sense at this time, more often than not."""
+    image = run.cluster.controller.image
+    led = [each for each, found in image.partitions() if found.leader in image.brokers]
+    kind = draw.choices(list(LIKELY), list(LIKELY.values()))[0]
+    name, broker_id = draw.choice("ab"), draw.choice(BROKERS)
+    match kind:
+        case "propose" if led:
+            topic_partition = draw.choice(led)
+            found = image.partition(topic_partition)
+            assert found is not None
+            pool = BROKERS if draw.random() < 0.15 else found.replicas
+            isr = draw.sample(pool, draw.randint(0, len(pool)))
+            off = tuple(draw.choice((-1, 1)) if draw.random() < 0.08 else 0 for _ in range(3))
+            return kind, *topic_partition, isr, off, None if draw.random() < 0.95 else broker_id
+        case "live":
+            changed = draw.choice(BROKERS)
+            return kind, set(run.cluster.brokers).symmetric_difference({changed}), draw.random() < 0.2
+        case "elect":
+            return kind, draw.choice(list(ElectionType))
+        case "fail":
+            return kind, broker_id, name
+        case "configure":
+            return kind, name, "unclean.leader.election.enable"
+        case "create":
+            return kind, name, draw.randint(1, 3), draw.randint(2, 3)
+        case "shut down" | "stopped":
+            return kind, broker_id
+        case "delete":
+            return kind, name
+        case "tool":
+            return "tool: topic", name, {index: draw.sample(BROKERS, 2) for index in range(draw.randint(1, 4))}
+    return ("balance",) if kind == "propose" else (kind,)
