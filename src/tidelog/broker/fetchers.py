@@ -275,7 +275,9 @@ class Fetchers:
 
     def _advance_start(self, replica: Replica, offset: Offset) -> None:
         try:
-            replica.log.advance_start(offset)
+            if replica.log.advance_start(offset):
+                # The leader answers DeleteRecords when it hears of it, so a crash should not bring records back.
+                self._node.starts_durable()
         except KafkaError as error:
             logger.error("log start not advanced: partition=%s error=%s", replica.topic_partition, error)
 

@@ -53,11 +53,17 @@ def handle(
                 found.error_code = error.code
                 continue
             pending.append(_Pending(replica, wanted, found))
-    waiting = _Waiting(node, pending, answer)
-    entry = node.purgatory.wait(waiting, {one.replica: None for one in pending}, request.timeout_ms)
-    if entry is None:
+    if not pending:
         return answer
-    waiting.done.on_abandoned = lambda: node.purgatory.cancel(entry)
+    waiting = _Waiting(node, pending, answer)
+
+    def wait(_: Deferred[None]) -> None:
+        entry = node.purgatory.wait(waiting, {one.replica: None for one in pending}, request.timeout_ms)
+        if entry is not None:
+            waiting.done.on_abandoned = lambda: node.purgatory.cancel(entry)
+
+    # Written down before anybody is told: no crash brings records back that were said to be gone.
+    node.starts_durable().on_complete(wait)
     return waiting.done
 
 
