@@ -5,7 +5,7 @@ it (`_advance` is called there and nowhere else):
 
     1. this replica becomes the leader                begin
     2. the ISR changes: a replica left it             IsrCommitted, ProposalCommitted
-    3. the leader's own log grows, or is flushed      Appended, Flushed, FlushPolicyChanged (MinIsrChanged)
+    3. the leader's own log grows, or is flushed      Appended, Flushed; settings: FlushPolicyChanged, MinIsrChanged
     4. a follower's fetch tells its log end           FollowerFetched, after the log was read, before the answer goes
 
 What a replica reports as its log end is, with flush.messages=1, the flushed end: a record counts as held by a replica
@@ -189,19 +189,17 @@ class PartitionLeader:
         """
         effects: list[Effect] = []
         match event:
-            case Appended(log_end):
-                self._move_end(log_end, self.flushed_end)
-                self._want_flush(effects)
-                self._advance(now_ms, effects)
+            case Appended():
+                self._appended(now_ms, event.log_end, effects)
             case Flushed(flushed_end):
+                before = self.reported_log_end
                 self._flush_under_way = False
-                self._move_end(self.log_end, max(self.flushed_end, flushed_end))
-                self._want_flush(effects)
-                self._advance(now_ms, effects)
+                self.flushed_end = max(self.flushed_end, flushed_end)
+                self._end_moved(now_ms, before, effects)
             case FlushPolicyChanged(flush_before_acknowledge):
-                self._change_flush_policy(flush_before_acknowledge)
-                self._want_flush(effects)
-                self._advance(now_ms, effects)
+                before = self.reported_log_end
+                self.flush_before_acknowledge = flush_before_acknowledge
+                self._end_moved(now_ms, before, effects)
             case MinIsrChanged(min_insync_replicas):
                 self.min_insync_replicas = min_insync_replicas
                 self._advance(now_ms, effects)
@@ -233,19 +231,25 @@ class PartitionLeader:
 
     # The leader's own log.
 
-    def _move_end(self, log_end: Offset, flushed_end: Offset) -> None:
-        before = self.reported_log_end
-        self.log_end, self.flushed_end = log_end, flushed_end
-        if self.reported_log_end > before:
-            for progress in self.followers.values():
+    def _appended(self, now_ms: int, log_end: Offset, effects: list[Effect]) -> None:
+        """The hot path: each produce request comes by here."""
+        before, self.log_end = self.log_end, log_end
+        if self.flush_before_acknowledge:
+            # Nothing counts that is not flushed.
+            self._want_flush(effects)
+            return
+        for progress in self.followers.values():
+            if progress.log_end >= before:
                 progress.leader_moves_on(before)
+        self._advance(now_ms, effects)
 
-    def _change_flush_policy(self, flush_before_acknowledge: bool) -> None:
-        before = self.reported_log_end
-        self.flush_before_acknowledge = flush_before_acknowledge
+    def _end_moved(self, now_ms: int, before: Offset, effects: list[Effect]) -> None:
+        """What counts as the log's end, `before` until now, may be further."""
         if self.reported_log_end > before:
             for progress in self.followers.values():
                 progress.leader_moves_on(before)
+        self._want_flush(effects)
+        self._advance(now_ms, effects)
 
     def _want_flush(self, effects: list[Effect]) -> None:
         if self.flush_before_acknowledge and self.flushed_end < self.log_end and not self._flush_under_way:
@@ -331,7 +335,7 @@ class PartitionLeader:
 
     def _advance(self, now_ms: int, effects: list[Effect]) -> None:
         """Moves the high watermark to the smallest log end among those that count, if that is further."""
-        if not self.has_enough_replicas:
+        if len(self.isr) < self.min_insync_replicas and not self.has_enough_replicas:
             return
         leader_end = committed = self.reported_log_end
         if self.followers:

@@ -538,6 +538,8 @@ def test_an_idle_follower_outside_the_isr_is_looked_at_again(start_broker: Start
     leader.shell.advance(100)
     assert leader.replica("t").leader.proposal is None
     agree(leader)
+    follower.fetch()
+    assert leader.replica("t").leader.proposal is None, "It rests after a refusal."
     leader.shell.advance(1_000)
     follower.fetch()
     leader.shell.run_turns()
