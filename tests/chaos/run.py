@@ -266,8 +266,8 @@ def summary(result: Result, ledger: Ledger) -> list[str]:
     counts = ledger.counts
     lines = [
         f"{result.cycles:,} cycles in {result.seconds:,.0f} s ({result.seconds / max(result.cycles, 1):.2f} s each);"
-        f" {result.sent:,} records sent, {result.acknowledged:,} acknowledged, of these {result.somewhere:,} as a retry's"
-        f" duplicate without an offset; {result.unknown:,} of unknown outcome",
+        f" {result.sent:,} records sent, {result.acknowledged:,} acknowledged, {result.unknown:,} unknown",
+        f"acknowledged as a retry's duplicate, without an offset: {result.somewhere:,}",
         f"lost {counts['lost']}, duplicated {counts['duplicated']}, inconsistent {counts['changed']},"
         f" reordered {counts['reordered']}, readers misled {counts['moved']}, foreign {counts['foreign']};"
         f" peak memory {result.resident_mib:.0f} MiB",

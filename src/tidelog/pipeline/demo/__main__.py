@@ -18,7 +18,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from tidelog.pipeline.demo.data import DATA_SETS, FLIGHTS, DataSet, json_records, load
-from tidelog.pipeline.demo.processes import Interrupted, broker, no_process_stays
+from tidelog.pipeline.demo.failover import Failover, Story, View
+from tidelog.pipeline.demo.processes import Brokers, Interrupted, cluster, no_process_stays
 from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.session import check_java, spark_session
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from tidelog.pipeline.demo.questions import Answers
 
 DIRECTORY: Final = Path("build") / "demo"
+BROKERS: Final = 3
+SETTINGS: Final = {"default.replication.factor": BROKERS, "min.insync.replicas": BROKERS - 1}
 _DELIVERY_TIMEOUT_S: Final = 60.0
 
 
@@ -136,7 +139,7 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tidelog.pipeline.demo", description=__doc__)
     parser.add_argument("--directory", type=Path, default=DIRECTORY, help="replaced at each run (%(default)s)")
-    parser.add_argument("--bootstrap-server", "-b", help="use this cluster instead of starting a broker")
+    parser.add_argument("--bootstrap-server", "-b", help="use this cluster, and leave its brokers alive")
     return parser.parse_args()
 
 
@@ -150,15 +153,19 @@ def run(directory: Path, bootstrap: str | None) -> int:
     with show:
         prepared = prepare(show)
         started = time.monotonic()
-        running: AbstractContextManager[str] = (
-            broker(directory / "broker", directory / "broker.log") if bootstrap is None else nullcontext(bootstrap)
+        running: AbstractContextManager[Brokers | None] = (
+            cluster(directory / "cluster", directory / "cluster.log", BROKERS, SETTINGS)
+            if bootstrap is None
+            else nullcontext(None)
         )
-        with show.stage("starting the broker"):
-            address = running.__enter__()
+        with show.stage("starting three brokers"):
+            brokers = running.__enter__()
         try:
-            if bootstrap is None:
-                show.took("start the broker", started)
-            send(show, address, prepared)
+            if brokers is not None:
+                show.took("start three brokers", started)
+            address = bootstrap or brokers.bootstrap  # type: ignore[union-attr]  # One of the two is there.
+            create_topics(address, prepared)
+            story = send(show, address, prepared, brokers)
             spark = start_spark(show, directory)
             take_into_tables(show, spark, address, directory, prepared)
             answers = question(show, spark, directory)
@@ -171,12 +178,12 @@ def run(directory: Path, bootstrap: str | None) -> int:
                 draw(answers, picture)
             show.took("draw the picture", started)
             started = time.monotonic()
-            with show.stage("stopping Spark and the broker"):
+            with show.stage("stopping Spark and the brokers"):
                 spark.stop()
         finally:
             running.__exit__(None, None, None)
         show.took("stop", started)
-    report(show, answers, faults, directory, time.monotonic() - began)
+    report(show, story, answers, faults, directory, time.monotonic() - began)
     return 1 if faults else 0
 
 
@@ -194,18 +201,29 @@ def prepare(show: Show) -> list[Records]:
     return prepared
 
 
-def send(show: Show, address: str, prepared: list[Records]) -> None:
-    """An unchanged confluent-kafka client creates the topics and produces into them, keyed, lz4, all replicas asked."""
-    from confluent_kafka import Producer
+def create_topics(address: str, prepared: list[Records]) -> None:
+    """An unchanged confluent-kafka client creates the topics, as often replicated as there are brokers for it."""
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # Exported without saying so.
 
     admin = AdminClient({"bootstrap.servers": address})
-    topics = [NewTopic(each.data_set.name, each.data_set.partitions, 1) for each in prepared]
+    replicas = min(BROKERS, len(admin.list_topics(timeout=_DELIVERY_TIMEOUT_S).brokers))
+    settings = {"min.insync.replicas": str(max(1, replicas - 1))}
+    topics = [NewTopic(each.data_set.name, each.data_set.partitions, replicas, config=settings) for each in prepared]
     for name, created in admin.create_topics(topics).items():
         try:
             created.result()
         except Exception as error:
             raise PipelineError(f"topic {name} could not be created: {error}") from error
+
+
+def send(show: Show, address: str, prepared: list[Records], brokers: Brokers | None) -> Story | None:
+    """An unchanged confluent-kafka client produces, keyed, lz4, acks=all; in the middle of the flights a leader dies.
+
+    What that did to the cluster is returned; None where the cluster is not ours to be broken.
+    """
+    from confluent_kafka import Producer
+
+    failover = Failover(brokers, FLIGHTS, BROKERS) if brokers is not None else None
     producer = Producer(
         {
             "bootstrap.servers": address,
@@ -214,7 +232,11 @@ def send(show: Show, address: str, prepared: list[Records]) -> None:
             "enable.idempotence": True,
             "linger.ms": 5,
             "queue.buffering.max.messages": 200_000,
-            "log_level": 3,
+            # After a broker's death the new leader is looked for at once and often.
+            "reconnect.backoff.ms": 20,
+            "retry.backoff.ms": 20,
+            "topic.metadata.refresh.fast.interval.ms": 20,
+            "log_level": 0,
         }
     )
     total = sum(len(each.records) for each in prepared)
@@ -223,12 +245,17 @@ def send(show: Show, address: str, prepared: list[Records]) -> None:
     def delivered(error: Any, message: Any) -> None:
         if error is not None:
             failures.append(str(error))
+        elif failover is not None and message.topic() == FLIGHTS:
+            failover.waits.acknowledged(message.partition(), time.monotonic())
 
     started = time.monotonic()
-    with show.stage("producing with confluent-kafka", total) as advance:
+    with show.stage("producing; a leader is killed", total) as advance:
         for each in prepared:
             topic = each.data_set.name
+            middle = len(each.records) // 2 if topic == FLIGHTS else -1
             for index, (key, value) in enumerate(each.records):
+                if index == middle and failover is not None:
+                    failover.strike(index)
                 while True:
                     try:
                         producer.produce(topic, value, key, on_delivery=delivered)
@@ -242,6 +269,14 @@ def send(show: Show, address: str, prepared: list[Records]) -> None:
     if failures or left:
         raise PipelineError(f"{len(failures) + left} records were not delivered: {(failures or ['timeout'])[0]}")
     show.took("produce (confluent-kafka, lz4)", started, total, sum(each.size for each in prepared))
+    if failover is None:
+        return None
+    started = time.monotonic()
+    with show.stage("the dead broker catches up"):
+        story = failover.tell()
+        failover.watch.close()
+    show.took("until all replicas were in sync", started)
+    return story
 
 
 def start_spark(show: Show, directory: Path) -> "SparkSession":
@@ -310,14 +345,18 @@ def verify(show: Show, directory: Path, prepared: list[Records]) -> list[str]:
     return faults
 
 
-def report(show: Show, answers: "Answers", faults: list[str], directory: Path, seconds: float) -> None:
-    """The answers, what it took, and what to try next."""
+def report(
+    show: Show, story: Story | None, answers: "Answers", faults: list[str], directory: Path, seconds: float
+) -> None:
+    """The answers, what happened to the cluster, what it took, and what to try next."""
     console = show.console
     console.print()
     console.print("[bold]Which airlines arrive on time?[/bold]  flights joined with airlines")
     console.print(_answer_table(answers.airlines, ("name", "flights", "delay", "late", "cancelled"), 5))
     console.print("[bold]Where do flights arrive late?[/bold]  flights joined with airports and planes")
     console.print(_answer_table(answers.destinations, ("faa", "name", "flights", "delay", "age"), 5))
+    if story is not None:
+        tell(console, story)
     console.print(show.table())
     if faults:
         console.print("[bold red]Not every record arrived exactly once:[/bold red]")
@@ -331,6 +370,42 @@ def report(show: Show, answers: "Answers", faults: list[str], directory: Path, s
     console.print("[bold]Try next[/bold]")
     for command, why in _next_steps(directory):
         console.print(f"  [dim]{why}[/dim]\n    {command}", soft_wrap=True)
+
+
+def tell(console: Console, story: Story) -> None:
+    """The death of a broker, partition by partition, and when what happened."""
+    table = Table(
+        title=f"Broker {story.victim} was killed (SIGKILL) when {story.sent:,} flights had been sent",
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1),
+    )
+    for heading in ("partition", "led by", "then", "now", "in sync", "then", "now", "producers waited"):
+        table.add_column(heading, justify="right" if heading == "producers waited" else "left", no_wrap=True)
+    for partition, before in story.before.items():
+        states = (before, story.meanwhile[partition], story.after[partition])
+        table.add_row(
+            f"{FLIGHTS}-{partition}",
+            *(_leader(view, story.victim) for view in states),
+            *(" ".join(map(str, view.in_sync)) for view in states),
+            f"{story.waits_s[partition]:.2f} s",
+        )
+    console.print(table)
+    for seconds, what in (
+        (story.led_again_s, "what it had led was led by others"),
+        (story.shrunk_s, "acks=all waited for the other two replicas only"),
+        (story.back_s, "the broker was back"),
+        (story.whole_s, "it had caught up: every replica in sync"),
+    ):
+        console.print(f"  after {seconds:5.2f} s  {what}")
+    console.print()
+
+
+def _leader(view: View, victim: int) -> str:
+    text = "nobody" if view.leader < 0 else str(view.leader)
+    return f"[bold red]{text}[/bold red]" if view.leader in (victim, -1) else text
 
 
 def _answer_table(rows: list[Any], columns: tuple[str, ...], count: int) -> Table:
@@ -363,7 +438,7 @@ def _next_steps(directory: Path) -> list[tuple[str, str]]:
     )
     return [
         (
-            f"{tidelog} start --data {directory / 'broker'} --port 9092",
+            f"{tidelog} start --data {directory / 'cluster'} --brokers {BROKERS} --port 9092",
             "serve this run's log again (Ctrl-C stops it); beside it:",
         ),
         (f"{tidelog} topics describe {FLIGHTS}", "its partitions and where they are"),

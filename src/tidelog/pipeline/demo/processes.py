@@ -1,4 +1,4 @@
-"""The processes of the demo, and that none of them stays behind: the broker, Spark's JVM and its Python workers.
+"""The processes of the demo, and that none of them stays behind: the brokers, Spark's JVM and its Python workers.
 
 Ctrl-C may come at any moment, while the JVM is half started too, when nobody holds a handle to it yet. So at the end,
 however it came about, whatever descends from this process is asked to end, and killed if it does not.
@@ -10,8 +10,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -121,24 +122,36 @@ def _reap() -> None:
         return
 
 
+@dataclass(frozen=True, slots=True)
+class Brokers:
+    """A cluster that `tidelog start` runs, each broker a process of its own."""
+
+    bootstrap: str
+    supervisor: int
+    """Pid of the process that started the brokers, and brings back those that die."""
+
+    def pid(self, broker_id: int) -> int:
+        """Of a broker's process; PipelineError where it does not run."""
+        name = f"/broker-{broker_id}.properties"
+        for pid in descendants(self.supervisor):
+            with suppress(OSError):
+                if any(part.endswith(name) for part in Path(f"/proc/{pid}/cmdline").read_text().split("\0")):
+                    return pid
+        raise PipelineError(f"broker {broker_id} does not run")
+
+
 @contextmanager
-def broker(data: Path, log: Path) -> Iterator[str]:
-    """A cluster of one broker with its files in `data`, on a free port; yields its address when clients can connect."""
-    command = [
-        sys.executable,
-        "-c",
-        "from tidelog.cli import main; main()",
-        "start",
-        "--data",
-        str(data),
-        "--port",
-        "0",
-    ]
+def cluster(data: Path, log: Path, brokers: int, settings: Mapping[str, object]) -> Iterator[Brokers]:
+    """A cluster with its files in `data`, on free ports; yields it when clients can connect to every broker."""
+    command = [sys.executable, "-c", "from tidelog.cli import main; main()", "start", "--data", str(data)]
+    command += ["--brokers", str(brokers), "--port", "0"]
+    for name, value in settings.items():
+        command += ["--set", f"{name}={value}"]
     with log.open("wb") as errors:
-        # In a session of its own: Ctrl-C at the terminal reaches this process only, which stops the broker in order.
+        # In a session of its own: Ctrl-C at the terminal reaches this process only, which stops the brokers in order.
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
     try:
-        yield _ready(process, log)
+        yield Brokers(_ready(process, log), process.pid)
     finally:
         process.terminate()
         try:
@@ -149,14 +162,14 @@ def broker(data: Path, log: Path) -> Iterator[str]:
 
 
 def _ready(process: "subprocess.Popen[bytes]", log: Path) -> str:
-    """The address in the line "ready: host:port"; raises where the broker ends, or says nothing, before that."""
+    """The addresses in the line "ready: host:port,..."; raises where the process ends, or says nothing, before that."""
     answer: list[str] = []
     said = threading.Event()
     output = process.stdout
     assert output is not None
 
     def listen() -> None:
-        # The rest of the output is read too, so that the broker never waits for a full pipe.
+        # The rest of the output is read too, so that nobody ever waits for a full pipe.
         for line in output:
             found = line.decode(errors="replace").strip()
             if found.startswith("ready:"):
@@ -164,8 +177,8 @@ def _ready(process: "subprocess.Popen[bytes]", log: Path) -> str:
                 said.set()
         said.set()
 
-    threading.Thread(target=listen, daemon=True, name="broker output").start()
+    threading.Thread(target=listen, daemon=True, name="brokers' output").start()
     if not said.wait(READY_TIMEOUT_S) or not answer:
         tail = log.read_text(errors="replace").strip().splitlines()[-5:]
-        raise PipelineError("the broker did not start: " + (" / ".join(tail) or f"see {log}"))
+        raise PipelineError("the brokers did not start: " + (" / ".join(tail) or f"see {log}"))
     return answer[0]
