@@ -126,6 +126,8 @@ def test_a_stranger_leaves_nothing_behind(leader: Broker) -> None:
     assert stranger.fetch({("t", 0): 0}).session_id == 0
     sessions = leader.node.replica_sessions
     assert (len(sessions), sessions.partitions, leader.replica("t").watchers) == (0, 0, [])
+    leader.tell_brokers(live=(0, 1, 2, 77))
+    assert Follower(leader, 77, epoch=50).fetch({("t", 0): 0}).error_code == 0
 
 
 def test_an_unknown_topic_id(leader: Broker) -> None:
