@@ -101,7 +101,13 @@ class LeaderFetcher:
         return not self._partitions
 
     def add(self, followed: Followed) -> None:
-        """A partition to fetch, from its follower's position."""
+        """A partition to fetch, from its follower's position.
+
+        The controller has just said that this leader lives: whatever it failed at before is tried again at once.
+        """
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
         self._partitions[followed.key] = followed
         self._change(followed.key)
 

@@ -131,9 +131,18 @@ class JoinedShell(ManualShell):
 class ReplicaCluster:
     """Nodes 0 .. brokers - 1. What their controller would decide, the test does."""
 
-    def __init__(self, folder: Path, brokers: int = 3, settings: dict[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        brokers: int = 3,
+        settings: dict[str, object] | None = None,
+        *,
+        settings_of: dict[int, dict[str, object]] | None = None,
+    ) -> None:
+        """`settings` of all brokers, `settings_of` some of them."""
         self.folder = folder
         self.settings = dict(settings or {})
+        self.settings_of = dict(settings_of or {})
         self.clock = ManualClock()
         self.wire = ManualShell(self.clock)
         """Requests and answers under way."""
@@ -161,7 +170,8 @@ class ReplicaCluster:
     def start(self, broker_id: int) -> Broker:
         """Starts, or starts again, a broker; it is told nothing yet."""
         shell = JoinedShell(self.clock, self, broker_id)
-        broker = Broker(str(self.folder / str(broker_id)), self.settings, broker_id=broker_id, shell=shell)
+        settings = {**self.settings, **self.settings_of.get(broker_id, {})}
+        broker = Broker(str(self.folder / str(broker_id)), settings, broker_id=broker_id, shell=shell)
         self.epochs[broker_id] = 7 + self.epochs.get(broker_id, 0)
         broker.node.broker_epoch = BrokerEpoch(self.epochs[broker_id])
         broker.controller.on_submit = self._submitted

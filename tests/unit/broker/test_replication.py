@@ -7,10 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.broker.harness import topic_id_of
 from tests.unit.broker.replica_harness import ReplicaCluster
 
+from tidelog.broker.leader_fetcher import PARTITIONS_PER_TURN
 from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import TopicPartition
+from tidelog.protocol.apis import ApiKey
 from tidelog.records.batch import Codec
+from tidelog.replication.follower import Phase
 
 
 @pytest.fixture
@@ -259,3 +264,192 @@ def test_a_follower_far_behind_begins_anew_where_the_leader_begins(cluster: Repl
     cluster.kill(2)
     cluster.restart(2)
     assert cluster.log(2, "t").log_start_offset == 8
+
+
+def test_what_comes_twice_is_appended_once(cluster: ReplicaCluster) -> None:
+    """Records that a pipelined request brings again, before the leader knows that they came, are left alone."""
+    cluster.create("t", replicas=[0, 1, 2])
+    cluster.advance(1200)
+    cluster.create("u", replicas=[0, 1, 2])
+    cluster.produce("t", [b"once"])
+    cluster.advance(1000)
+    cluster.produce("t", [b"and again"])
+    cluster.advance(1000)
+    assert cluster.values(1, "t") == [b"once", b"and again"]
+    assert not cluster.brokers[1].node.fetchers.get(TopicPartition("t", 0)).complaint
+
+
+def test_a_leader_without_room_for_sessions_is_asked_for_everything(tmp_path: Path) -> None:
+    """Session id 0: each request names all partitions, and all else is as ever."""
+    cluster = ReplicaCluster(tmp_path, 2)
+
+    def without_session(asker: int, asked: int, key: Any, message: Any) -> Any:
+        if key is ApiKey.FETCH:
+            message.session_id = 0
+        return message
+
+    cluster.on_answer.append(without_session)
+    cluster.create("t", replicas=[0, 1], partitions=3)
+    cluster.advance(1000)
+    answer = cluster.produce("t", acks=-1)
+    cluster.until(lambda: answer.done)
+    assert {fetch.session_epoch for fetch in cluster.fetches(1, 0)} == {0}
+    assert len(cluster.fetches(1, 0)[-1].topics[0].partitions) == 3
+    cluster.close()
+
+
+def test_a_large_answer_is_taken_in_over_several_turns(cluster: ReplicaCluster) -> None:
+    """The loop has its turn between a hundred partitions' records."""
+    cluster.create("t", replicas=[0, 1, 2], partitions=200)
+    cluster.advance(1000)
+    for partition in range(200):
+        cluster.produce("t", partition=partition)
+    shell = cluster.brokers[1].shell
+    most = 0
+    for _ in range(10):
+        cluster.wire.advance(1)
+        before = sum(cluster.log(1, "t", partition).log_end_offset for partition in range(200))
+        while shell.turns:
+            shell.run_turn()
+            now = sum(cluster.log(1, "t", partition).log_end_offset for partition in range(200))
+            most, before = max(most, now - before), now
+        cluster.turn()
+    cluster.advance(1000)
+    assert most == PARTITIONS_PER_TURN
+    assert all(cluster.log_ends("t", partition) == [1] * 3 for partition in range(200))
+
+
+def test_a_directory_that_fails_stops_its_partitions_only(tmp_path: Path) -> None:
+    """An error of the disk while appending: the partition is not fetched any more, its neighbour is."""
+    folders = f"{tmp_path}/first,{tmp_path}/second"
+    cluster = ReplicaCluster(tmp_path / "brokers", 2, settings_of={1: {"log.dirs": folders}})
+    cluster.create("t", replicas=[0, 1], partitions=2)
+    cluster.advance(1000)
+    broken = cluster.log(1, "t", 0).folder.owner
+    assert broken is not cluster.log(1, "t", 1).folder.owner
+    broken.failed(OSError(5, "Input/output error"), "a test")
+    cluster.brokers[1].node.directory_failed()
+    cluster.produce("t", partition=0)
+    cluster.produce("t", partition=1)
+    cluster.advance(1000)
+    assert cluster.log_ends("t", 0) == [1, 0]
+    assert cluster.log_ends("t", 1) == [1, 1]
+    assert len(cluster.brokers[1].node.fetchers) == 1
+    cluster.close()
+
+
+def test_a_partition_without_a_leader_is_not_fetched(cluster: ReplicaCluster) -> None:
+    """Leader -1, and StopReplica: the fetcher of a leader that has nothing left to give asks no more."""
+    cluster.create("t", replicas=[0, 1, 2])
+    cluster.advance(1000)
+    cluster.elect("t", -1, isr=[0])
+    cluster.advance(600)
+    cluster.requests.clear()
+    cluster.advance(2000)
+    assert not cluster.fetches(1, 0)
+    assert len(cluster.brokers[1].node.fetchers) == 0
+    cluster.elect("t", 0, isr=[0])
+    cluster.produce("t")
+    cluster.advance(1000)
+    assert cluster.log_ends("t") == [1] * 3
+
+
+def test_stop_replica_ends_the_following(cluster: ReplicaCluster) -> None:
+    """A topic that is deleted is forgotten by its fetcher."""
+    cluster.create("t", replicas=[0, 1, 2])
+    cluster.create("u", replicas=[0, 1, 2])
+    cluster.advance(1000)
+    cluster.brokers[1].delete("t")
+    cluster.produce("u")
+    cluster.advance(1000)
+    assert len(cluster.brokers[1].node.fetchers) == 1
+    assert [topic.topic_id for fetch in cluster.fetches(1, 0) for topic in fetch.forgotten_topics_data] == [
+        topic_id_of("t")
+    ]
+
+
+def test_an_isr_change_leaves_the_following_as_it_is(cluster: ReplicaCluster) -> None:
+    """The same leader epoch with a newer partition epoch: nothing is fetched anew."""
+    cluster.create("t", replicas=[0, 1, 2])
+    cluster.advance(1000)
+    followed = cluster.brokers[1].node.fetchers.get(TopicPartition("t", 0))
+    state = cluster.states[TopicPartition("t", 0)]
+    state.isr, state.partition_epoch = [0, 1], 5
+    cluster.announce(cluster.states)
+    assert cluster.brokers[1].node.fetchers.get(TopicPartition("t", 0)) is followed
+    assert cluster.brokers[1].replica("t").partition_epoch == 5
+
+
+def test_the_order_may_reach_the_follower_first(cluster: ReplicaCluster) -> None:
+    """UNKNOWN_LEADER_EPOCH from a leader that has not heard yet costs some tens of milliseconds, not a second."""
+    cluster.create("t", replicas=[0, 1, 2])
+    cluster.advance(1000)
+    cluster.elect("t", 1, tell=[0, 2])
+    cluster.advance(100)
+    cluster.announce(cluster.states)
+    answer = cluster.produce("t", acks=-1)
+    assert cluster.until(lambda: answer.done) <= 200
+
+
+def test_a_deposed_leader_does_not_fence_for_ever(cluster: ReplicaCluster) -> None:
+    """FENCED_LEADER_EPOCH ends a followership of the past; the order that follows begins the next."""
+    cluster.create("t", replicas=[0, 1, 2])
+    cluster.advance(1000)
+    cluster.elect("t", 0, tell=[0])
+    cluster.advance(2000)
+    assert cluster.brokers[1].node.fetchers.get(TopicPartition("t", 0)).follower.phase is Phase.STOPPED
+    cluster.announce(cluster.states)
+    answer = cluster.produce("t", acks=-1)
+    assert cluster.until(lambda: answer.done) <= 50
+
+
+def test_another_topic_of_that_name_is_not_copied(cluster: ReplicaCluster, caplog: pytest.LogCaptureFixture) -> None:
+    """INCONSISTENT_TOPIC_ID or UNKNOWN_TOPIC_ID: the partition rests, said once, the others go on."""
+    cluster.create("t", replicas=[0, 1, 2])
+    cluster.create("u", replicas=[0, 1, 2])
+    cluster.advance(1000)
+    followed = cluster.brokers[1].node.fetchers.get(TopicPartition("t", 0))
+
+    def other(asker: int, asked: int, key: Any, message: Any) -> Any:
+        for topic in getattr(message, "responses", ()):
+            for data in topic.partitions:
+                if asker == 1 and topic.topic_id == topic_id_of("t"):
+                    data.error_code, data.records = ErrorCode.INCONSISTENT_TOPIC_ID, b""
+        return message
+
+    cluster.on_answer.append(other)
+    cluster.produce("t")
+    cluster.produce("u")
+    cluster.advance(5000)
+    assert cluster.log_ends("t") == [1, 0, 1]
+    assert cluster.log_ends("u") == [1] * 3
+    assert followed.complaint is ErrorCode.INCONSISTENT_TOPIC_ID
+    assert sum("INCONSISTENT_TOPIC_ID" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_truncation_waits_for_the_disk_and_others_do_not(cluster: ReplicaCluster) -> None:
+    """While a cut is not durable the partition is left out of the requests; then it goes on where the cut is."""
+    cluster.create("t", replicas=[0, 1, 2], partitions=2)
+    cluster.advance(1000)
+    cluster.part(0, 1)
+    cluster.part(0, 2)
+    cluster.produce("t", [b"lost"] * 3)
+    cluster.elect("t", 1, tell=[1, 2])
+    cluster.produce("t", [b"kept"])
+    shell = cluster.brokers[0].shell
+    shell.pool_waits = True
+    cluster.heal()
+    cluster.announce(cluster.states)
+    cluster.advance(2000)
+    log = cluster.log(0, "t")
+    assert log.log_end_offset == 3, "It is announced, and not cut yet."
+    other = cluster.produce("t", partition=1, acks=-1)
+    assert cluster.until(lambda: other.done) <= 10
+    shell.run_pool()
+    assert log.log_end_offset == 0, "It is cut, and not durable yet."
+    cluster.advance(1000)
+    assert log.log_end_offset == 0
+    shell.pool_waits = False
+    shell.run_pool()
+    cluster.advance(1000)
+    assert [cluster.values(one, "t") for one in range(3)] == [[b"kept"]] * 3
