@@ -302,6 +302,52 @@ async def transactions_are_numbered(hosts: str) -> None:
         assert second.czxid == first.stat.czxid > made[-1].stat.czxid
 
 
+async def large_nodes(hosts: str) -> None:
+    """As large as ZooKeeper allows, many at once both ways: more than sockets take, and nothing mixed up."""
+    async with session(hosts) as store:
+        values = [bytes([number]) * 1_000_000 for number in range(20)]
+        await asyncio.gather(*[store.create(f"/n{number}", value) for number, value in enumerate(values)])
+        found = await asyncio.gather(*[store.get(f"/n{number}") for number in range(len(values))])
+        assert [data for data, _ in found] == values
+
+
+async def a_follower_over_bad_lines(hosts: str) -> None:
+    """Over a connection that breaks again and again, who reads again at each event knows the last value in the end."""
+    async with Proxy(hosts) as way, session(way.hosts) as store, session(hosts, store._root) as other:
+        await other.create("/n", b"0")
+        await other.create("/n/0")
+        changes, known, names = asyncio.Event(), [0], [["0"]]
+        states: list[SessionState] = []
+        store.add_listener(states.append)
+
+        async def follow() -> None:
+            while True:
+                changes.clear()
+                try:
+                    # The callback is the same each time: whatever was set before a break and after it is one watch.
+                    known.append(int((await store.get("/n", told))[0] or b""))
+                    names.append(list((await store.children("/n", told))[0]))
+                except ConnectionLoss:
+                    continue
+                await changes.wait()
+
+        def told(event: WatchEvent) -> None:
+            changes.set()
+
+        following = asyncio.create_task(follow())
+        for number in range(1, 101):
+            await other.set("/n", b"%d" % number)
+            await other.multi([Delete(f"/n/{number - 1}"), Create(f"/n/{number}")])
+            if number % 10 == 0:
+                way.cut()
+            if number % 25 == 0:
+                await until(lambda: states and states[-1] is SessionState.CONNECTED)
+        await until(lambda: known[-1] == 100 and names[-1] == ["100"])
+        following.cancel()
+        assert known == sorted(known)
+        assert states.count(SessionState.SUSPENDED) >= 4
+
+
 CHECKS: list[Contract] = [
     nodes_live_and_die,
     refusals_have_names,
@@ -314,4 +360,6 @@ CHECKS: list[Contract] = [
     lost_answers_are_not_guessed,
     expired_sessions_stay_expired,
     transactions_are_numbered,
+    large_nodes,
+    a_follower_over_bad_lines,
 ]
