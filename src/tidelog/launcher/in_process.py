@@ -47,8 +47,7 @@ class InProcessCluster:
         )
         self.runtimes: dict[int, Runtime] = {}
         """The brokers that run, by id."""
-        self.addresses: dict[int, str] = {}
-        """host:port of each broker that was ever started, by id."""
+        self._addresses: dict[int, str] = {}
 
     def _config(self, broker_id: int, port: int) -> BrokerConfig:
         return BrokerConfig.from_mapping(self.plan.settings_of(broker_id, port))
@@ -57,6 +56,11 @@ class InProcessCluster:
     def configs(self) -> dict[int, BrokerConfig]:
         """Each broker's settings as they were at the start."""
         return self._configs
+
+    @property
+    def addresses(self) -> dict[int, str]:
+        """host:port of each broker, by id, whether it runs or not."""
+        return dict(sorted(self._addresses.items()))
 
     async def start(self, *, store_port: int | None = None) -> None:
         """Returns when clients can connect to all brokers. BrokerFailed; nothing is left running then.
@@ -77,14 +81,14 @@ class InProcessCluster:
 
     async def start_broker(self, broker_id: int) -> None:
         """Starts a broker that was stopped: same port, same data. Returns when clients can connect. BrokerFailed."""
-        if broker_id not in self.plan.ids:
-            raise ValueError(f"the cluster has no broker {broker_id}: its brokers are 0 to {self.plan.brokers - 1}")
+        self.plan.require(broker_id)
         if broker_id not in self.runtimes:
             await self._start(broker_id)
             await self._known([broker_id])
 
     async def stop_broker(self, broker_id: int) -> None:
         """Stops one broker cleanly: what it leads is led by others first. Nothing happens to one that does not run."""
+        self.plan.require(broker_id)
         runtime = self.runtimes.pop(broker_id, None)
         if runtime is not None:
             self._watchers.pop(broker_id).cancel()
@@ -109,9 +113,9 @@ class InProcessCluster:
 
     async def _start(self, broker_id: int) -> None:
         held = self._ports.get(broker_id)
-        if held is not None or broker_id in self.addresses:
+        if held is not None or broker_id in self._addresses:
             # With the port that is ours; a new object too, for the old one has the changes of its broker's last life.
-            port = held.number if held is not None else int(self.addresses[broker_id].rpartition(":")[2])
+            port = held.number if held is not None else int(self._addresses[broker_id].rpartition(":")[2])
             self._configs[broker_id] = self._config(broker_id, port)
         runtime = Runtime(
             self._configs[broker_id],
@@ -123,7 +127,7 @@ class InProcessCluster:
         )
         await runtime.start()
         self.runtimes[broker_id] = runtime
-        self.addresses[broker_id] = runtime.addresses[0]
+        self._addresses[broker_id] = runtime.addresses[0]
         self._watchers[broker_id] = asyncio.get_running_loop().create_task(self._watch(broker_id, runtime))
 
     async def _watch(self, broker_id: int, runtime: Runtime) -> None:

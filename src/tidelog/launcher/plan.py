@@ -70,6 +70,11 @@ class Plan:
         """The brokers' ids."""
         return range(self.brokers)
 
+    def require(self, broker_id: int) -> None:
+        """ValueError for the id of a broker that is not planned."""
+        if broker_id not in self.ids:
+            raise ValueError(f"the cluster has no broker {broker_id}: its brokers are 0 to {self.brokers - 1}")
+
     @property
     def store_folder(self) -> str:
         """Where the metadata store is kept."""

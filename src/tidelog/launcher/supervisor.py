@@ -192,8 +192,7 @@ class Supervisor:
         await self._settle(broker)
 
     def _known(self, broker_id: int) -> _Broker:
-        if broker_id not in self._brokers:
-            raise ValueError(f"the cluster has no broker {broker_id}: its brokers are 0 to {self.plan.brokers - 1}")
+        self.plan.require(broker_id)
         return self._brokers[broker_id]
 
     def _process(self, broker_id: int) -> BrokerProcess:

@@ -86,6 +86,11 @@ class Cluster:
         """host:port of the metadata store, which speaks ZooKeeper's protocol; for `zookeeper.connect`."""
         return self._running().store.address
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the cluster is there: started, not stopped, and not ended by a failure of its own."""
+        return self._brokers is not None and self._thread is not None and self._thread.is_alive()
+
     def data_of(self, broker_id: int) -> str:
         """The folder of a broker's logs."""
         return self._running().plan.log_dir(broker_id)
