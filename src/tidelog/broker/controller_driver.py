@@ -20,7 +20,7 @@ from tidelog.broker.controller_term import Deposed, Pending, Term
 from tidelog.broker.membership import ConfigListener, Membership, patiently
 from tidelog.broker.store_results import results
 from tidelog.controller.controller import Controller
-from tidelog.controller.events import LogDirectoryFailed, Request
+from tidelog.controller.events import LogDirectoryFailed, Request, UncleanElectionAllowed
 from tidelog.controller.settings import ControllerSettings
 from tidelog.metadata.image import NO_CONTROLLER_EPOCH, BrokerRegistration, ClusterImage, ConfigResource
 from tidelog.metadata.operations import Create, SetData
@@ -241,9 +241,11 @@ class ControllerDriver:
 
     def set_settings(self, settings: ControllerSettings) -> None:
         """Replaces what dynamic settings have changed."""
-        self._settings = settings
+        before, self._settings = self._settings, settings
         if self._term is not None:
             self._term.controller.settings = settings
+            if settings.unclean_leader_election_enable and not before.unclean_leader_election_enable:
+                self._term.post(UncleanElectionAllowed())
 
     async def read_configs(self, resources: Iterable[ConfigResource]) -> dict[ConfigResource, Mapping[str, str]]:
         """Settings of topics and brokers as they stand in the store; empty where there are none.

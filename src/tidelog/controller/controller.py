@@ -15,7 +15,7 @@ from typing import Final, assert_never
 from tidelog.controller.balance import FIRST_CHECK_MS, balance_leaders
 from tidelog.controller.configs import adopt_configs, alter_configs
 from tidelog.controller.deletions import Deletions
-from tidelog.controller.elections import elect_leaders, elect_preferred_of_node
+from tidelog.controller.elections import elect_leaders, elect_offline, elect_preferred_of_node
 from tidelog.controller.events import (
     AllocateProducerIds,
     AlterConfigs,
@@ -40,6 +40,7 @@ from tidelog.controller.events import (
     Result,
     Submitted,
     TopicsChanged,
+    UncleanElectionAllowed,
 )
 from tidelog.controller.isr import alter_partition
 from tidelog.controller.leadership import begin, change_brokers, check_broker_epoch, fail_replicas, shut_down
@@ -115,6 +116,8 @@ class Controller:
                     turn.tell.everything_to(broker_id)
             case LeaderBalanceDue():
                 balance_leaders(turn)
+            case UncleanElectionAllowed():
+                elect_offline(turn, self._state.image.partitions())
             case PreferredElectionRequested():
                 elect_preferred_of_node(turn, event)
             case ConfigsChanged():

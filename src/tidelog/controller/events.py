@@ -324,6 +324,11 @@ class LeaderBalanceDue:
 
 
 @dataclass(frozen=True, slots=True)
+class UncleanElectionAllowed:
+    """unclean.leader.election.enable became true for all topics that do not set it themselves."""
+
+
+@dataclass(frozen=True, slots=True)
 class PreferredElectionRequested:
     """/admin/preferred_replica_election, which goes whatever comes of it."""
 
@@ -368,6 +373,7 @@ Event: TypeAlias = (
     | ReplicasFailed
     | LogDirectoryFailed
     | LeaderBalanceDue
+    | UncleanElectionAllowed
     | PreferredElectionRequested
     | DeletionsRequested
     | TopicsChanged

@@ -7,19 +7,22 @@ from dataclasses import replace
 import pytest
 from tests.unit.controller.harness import Cluster, broker
 
-from tidelog.controller.elections import choose_leader
+from tidelog.controller.elections import UNCLEAN_SETTING, choose_leader
 from tidelog.controller.events import (
     AllocateProducerIds,
     AlterPartition,
     ConfigsChanged,
     ControlledShutdown,
+    CreateTopics,
     ElectionType,
     ElectLeaders,
     IsrMember,
     IsrProposal,
     LogDirectoryFailed,
+    NewTopic,
     ProducerIdBlock,
     ReplicasFailed,
+    UncleanElectionAllowed,
 )
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.metadata.operations import SetData
@@ -357,6 +360,20 @@ def test_unclean_elections_are_counted_and_logged(caplog: pytest.LogCaptureFixtu
         "unclean election: broker 2 becomes leader of t-0 without having been in sync; records that only its ISR had "
         "are lost"
     ]
+
+
+@pytest.mark.row("R11")
+def test_unclean_elections_allowed_for_all_topics() -> None:
+    """At run time: what has no leader gets one now, but where the topic itself forbids it."""
+    cluster = three_brokers([1, 2])
+    cluster.ask(CreateTopics([NewTopic("never", assignment=[(0, [1, 2])], configs=[(UNCLEAN_SETTING, "false")])]))
+    for live in ([0, 1], [0], [0, 2]):
+        cluster.live(*map(broker, live))
+    cluster.told()
+    cluster.controller.settings = replace(cluster.settings, unclean_leader_election_enable=True)
+    cluster.run(UncleanElectionAllowed())
+    assert cluster.told() == [state_line(0, 2, 3, "2")]
+    assert cluster.partition("never").leader == -1
 
 
 def test_settings_that_a_tool_wrote() -> None:
