@@ -562,6 +562,25 @@ def test_a_proposal_whose_outcome_is_unknown_is_asked_again(leader: Broker) -> N
     assert len(leader.controller.submitted) == asked
 
 
+def test_an_answer_for_another_leadership_is_not_taken_over(leader: Broker) -> None:
+    """The controller answers with the state of a later leader epoch: LeaderAndIsr will tell; the newcomer counts."""
+    leader.controller.on_submit = lambda event: [
+        IsrOutcome(
+            proposal.topic_partition,
+            proposal.topic_id,
+            leader=BrokerId(1),
+            leader_epoch=LeaderEpoch(proposal.leader_epoch + 1),
+            isr=[BrokerId(1)],
+            partition_epoch=PartitionEpoch(proposal.partition_epoch + 1),
+        )
+        for proposal in event.proposals
+    ]
+    Follower(leader, 2).fetch({("t", 0): 0})
+    leader.shell.advance(500)
+    assert (leader.replica("t").leader.isr, leader.replica("t").leader.maximal_isr) == ((0, 1), (0, 1, 2))
+    assert len(leader.controller.submitted) == 1
+
+
 def test_a_silent_follower_leaves_and_the_producer_is_answered(start_broker: Start) -> None:
     """It is out within 1.5 times replica.lag.time.max.ms; then what waited for it alone is committed."""
     leader = led(start_broker(replica_lag_time_max_ms=1_000))
