@@ -262,6 +262,9 @@ class Wire:
         if waker is not None and waker.ready:
             ready.append(waker)
         if ready and (self in ready or self._sent_since_read < SENDS_BETWEEN_READS):
+            if waker not in ready:
+                # Nothing more to gather; what was asked need not wait for all that was answered.
+                self.flush()
             return ready
         self._sent_since_read = 0
         deadline = None if timeout is None else time.monotonic() + timeout

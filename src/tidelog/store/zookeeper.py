@@ -76,6 +76,9 @@ class ZooKeeperStore:
         self._outstanding: dict[_Outcome, None] = {}
         self._lost_watches: list[_ArmedWatch] = []
         """Watches whose connection broke; touched on the connection's thread alone."""
+        self._event: WatchedEvent | None = None
+        self._told: set[Watch] = set()
+        """Who was told of `_event`; these too."""
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ended = asyncio.Event()
         self._beat: asyncio.TimerHandle | None = None
@@ -89,7 +92,8 @@ class ZooKeeperStore:
         """
         handler = LoopHandler(session_timeout_ms, connection_timeout_ms)
         kazoo_logger = logging.getLogger("tidelog.store.kazoo")
-        kazoo_logger.setLevel(logging.ERROR)  # What it warns of is said here once, as a change of state.
+        if kazoo_logger.level == logging.NOTSET:
+            kazoo_logger.setLevel(logging.ERROR)  # What it warns of is said here once, as a change of state.
         client = KazooClient(
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
@@ -266,8 +270,13 @@ class ZooKeeperStore:
         if type is None:
             self._lost_watches.append(watch)
             return
-        told = WatchEvent(type, event.path)
-        self._handler.deliver(lambda: self._tell(watch.callback, told))
+        if event is not self._event:
+            self._event, self._told = event, set()
+        # The end of a node is one event for its data and for its children.
+        if watch.callback not in self._told:
+            self._told.add(watch.callback)
+            told = WatchEvent(type, event.path)
+            self._handler.deliver(lambda: self._tell(watch.callback, told))
 
     def _tell(self, watch: Watch, event: WatchEvent) -> None:
         if self._refusal() is None:

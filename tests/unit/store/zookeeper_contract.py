@@ -187,13 +187,25 @@ async def watches_fire_once_and_first(hosts: str) -> None:
 
 
 async def deletions_are_told_once(hosts: str) -> None:
-    """Who watches a node's data and its children hears of its end, by each callback once."""
-    async with session(hosts) as store:
-        await store.create("/d")
-        heard: list[WatchEvent] = []
-        await store.get("/d", heard.append)
-        await store.delete("/d")
-        assert heard == [WatchEvent(EventType.NODE_DELETED, "/d")]
+    """Who watches a node's data and its children hears of its end, by each callback once; over a break as well."""
+    async with Proxy(hosts) as way, session(way.hosts) as store, session(hosts, store._root) as other:
+        states: list[SessionState] = []
+        store.add_listener(states.append)
+        for broken in (False, True):
+            await store.create("/d")
+            heard: list[WatchEvent] = []
+            heard_too: list[WatchEvent] = []
+            await store.get("/d", heard.append)
+            await store.children("/d", heard.append)
+            await store.children("/d", heard_too.append)
+            if broken:
+                way.open = False
+                way.cut()
+                await until(lambda: states)
+            await other.delete("/d")
+            way.open = True
+            assert await store.exists("/d") is None
+            assert heard == heard_too == [WatchEvent(EventType.NODE_DELETED, "/d")]
 
 
 async def watches_outlive_connections(hosts: str) -> None:
