@@ -360,7 +360,7 @@ class Term:
         wanted = list(paths)
         found = await results([self._store.get(path, watch) for path in wanted], NoNode)
         return [
-            NodeRead(path, node[0], node[1].version)
+            NodeRead(path, node[0], node[1].version, node[1].mzxid)
             for path, node in zip(wanted, found, strict=True)
             if node is not None
         ]

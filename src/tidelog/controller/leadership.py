@@ -6,7 +6,7 @@ several brokers go at once, a partition is written once for all of them; Kafka w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tidelog.controller.elections import (
     choose_leader,
@@ -56,14 +56,30 @@ def begin(turn: Turn) -> None:
         if not image.has_state or topic_partition.topic in state.deleting:
             continue
         gone = [id for id in image.isr if id not in image.replicas or not state.is_online(id, topic_partition)]
+        gone += _bounced(turn, topic_partition, [id for id in image.isr if id not in gone])
         if gone:
             isr = [id for id in image.isr if id not in gone] or image.isr[-1:]
             leader = NO_LEADER if image.leader in gone else image.leader
             turn.write_state(topic_partition, leader, isr)
             turn.tell.partition(topic_partition)
+    state.written.clear()
     elect_offline(turn, state.image.partitions())
     for broker_id in state.image.brokers:
         turn.tell.everything_to(broker_id)
+
+
+def _bounced(turn: Turn, topic_partition: TopicPartition, isr: Sequence[BrokerId]) -> list[BrokerId]:
+    """Live members of an ISR that registered after its state was written: they were away, and no controller saw it.
+
+    They may have lost what was not flushed, so whoever stayed is before them (as in `change_brokers`). Where nobody
+    stayed, as when the whole cluster was restarted, nobody is.
+    """
+    written = turn.state.written.get(topic_partition)
+    if written is None:
+        return []
+    brokers = turn.state.image.brokers
+    away = [id for id in isr if brokers[id].epoch > written]
+    return away if len(away) < len(isr) else []
 
 
 def remove_replicas(

@@ -54,6 +54,8 @@ class NodeRead:
     path: str
     data: bytes | None
     version: int
+    mzxid: int = -1
+    """Transaction that wrote it; -1 where that does not matter."""
 
 
 Record: TypeAlias = NodeRead | Operation | BrokerChanged | BrokerGone
@@ -80,6 +82,8 @@ class State:
         self.shutting_down: dict[BrokerId, None] = {}
         """Brokers that asked to leave: until they register anew they are neither elected nor let into an ISR
         (KIP-841); transient."""
+        self.written: dict[TopicPartition, int] = {}
+        """The transaction that wrote each state, as the store had it at loading; of use to a new controller only."""
         self.unclean_elections = 0
         """How often this controller made a leader of a replica that was not in sync; transient."""
         self._replicas: dict[BrokerId, dict[TopicPartition, None]] = {}
@@ -88,8 +92,8 @@ class State:
     def replay(self, record: Record) -> None:
         """Brings one record in: the only mutator of what the store holds."""
         match record:
-            case NodeRead(path, data, version):
-                self._put(path, data, version)
+            case NodeRead(path, data, version, mzxid):
+                self._put(path, data, version, mzxid)
             case Create(path, data):
                 self._put(path, data, 0)
             case SetData(path, data, version):
@@ -134,12 +138,12 @@ class State:
         self.shutting_down.pop(broker_id, None)
         self.failed_replicas.pop(broker_id, None)
 
-    def _put(self, path: str, data: bytes | None, version: int) -> None:
+    def _put(self, path: str, data: bytes | None, version: int, mzxid: int = -1) -> None:
         self.malformed.pop(path, None)
         try:
             match path.split("/"):
                 case ["", "brokers", "topics", topic, "partitions", partition, "state"] if partition.isdecimal():
-                    self._put_state(topic, int(partition), data, version)
+                    self._put_state(topic, int(partition), data, version, mzxid)
                 case ["", "brokers", "topics", _, "partitions", *_]:
                     self.bare_nodes[path] = None
                 case ["", "brokers", "topics", topic]:
@@ -220,7 +224,7 @@ class State:
             if broker_id not in before:
                 self._replicas.setdefault(broker_id, {})[topic_partition] = None
 
-    def _put_state(self, topic: str, partition: int, data: bytes | None, version: int) -> None:
+    def _put_state(self, topic: str, partition: int, data: bytes | None, version: int, mzxid: int) -> None:
         old = self.image.partition(TopicPartition(topic, partition))
         folder = f"/brokers/topics/{topic}/partitions"
         self.bare_nodes.pop(folder, None)
@@ -240,6 +244,8 @@ class State:
             old.removing,
         )
         self.image.apply(PartitionChanged(topic, partition, new))
+        if mzxid >= 0:
+            self.written[TopicPartition(topic, partition)] = mzxid
 
     def _remove_state(self, topic: str, partition: int) -> None:
         old = self.image.partition(TopicPartition(topic, partition))

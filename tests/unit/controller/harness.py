@@ -80,7 +80,7 @@ class Cluster:
         records: list[Record] = [BrokerChanged(registration) for registration in self.brokers.values()]
         for path in self.tree.paths():
             data, stat = self.tree.get(path)
-            records.append(NodeRead(path, data, stat.version))
+            records.append(NodeRead(path, data, stat.version, stat.mzxid))
         controller.load(records)
         return controller
 
