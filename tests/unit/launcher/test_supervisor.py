@@ -196,6 +196,7 @@ def test_a_store_port_in_use_is_told(tmp_path: Path, capsys: pytest.CaptureFixtu
             assert f"127.0.0.1:{port}: something listens there" in capsys.readouterr().err
 
 
+@pytest.mark.row("R12")
 def test_a_broker_joins_with_a_copied_file(tmp_path: Path) -> None:
     """Another id, listener and directory in a copy of broker 0's properties: the cluster has a broker more."""
     with tidelog("start", "--data", str(tmp_path / "one"), "--brokers", "2", "--port", "0", "--store-port", "0") as one:
