@@ -232,6 +232,7 @@ class Connection(asyncio.BufferedProtocol):
         "_frame_filled",
         "_frame_size",
         "_frame_started_ms",
+        "_late",
         "_outbox",
         "_outgoing",
         "_paused_reading",
@@ -267,6 +268,8 @@ class Connection(asyncio.BufferedProtocol):
         """Answers that can't go out yet, and those behind them; empty as a rule."""
         self._outgoing: list[Any] | None = None
         """Answers collected while `_take` runs."""
+        self._late: list[Any] | None = None
+        """Answers that came later, collected until the next turn of the loop."""
         self._outbox: Outbox | None = None
         self._write_paused = False
         self._paused_reading = False
@@ -307,6 +310,8 @@ class Connection(asyncio.BufferedProtocol):
                 slot.waits_for.abandon()
             _release(slot.answer)
         self._slots.clear()
+        _release(self._late)
+        self._late = None
         self._backlog = None
         self._give_back_frame()
         if self._outbox is not None:
@@ -458,7 +463,7 @@ class Connection(asyncio.BufferedProtocol):
             _append(outgoing, self._slots.popleft().answer)
         if self._outgoing is None:
             if outgoing:
-                self._write(outgoing)
+                self._write_soon(outgoing)
             if self._paused_reading:
                 self._continue()
 
@@ -548,7 +553,21 @@ class Connection(asyncio.BufferedProtocol):
 
     # Answers.
 
+    def _write_soon(self, chunks: list[Any]) -> None:
+        """Late answers of one turn of the loop, as of all produce requests that one commit sets free, are one write."""
+        if self._late is None:
+            self._late = chunks
+            self._server.shell.soon(self._write_late)
+        else:
+            self._late += chunks
+
+    def _write_late(self) -> None:
+        if self._late is not None and not self._closed:
+            self._write([])
+
     def _write(self, chunks: list[Any]) -> None:
+        if self._late is not None:
+            chunks, self._late = self._late + chunks, None
         outbox = self._outbox
         if outbox is None:
             for chunk in chunks:
@@ -590,6 +609,8 @@ class Connection(asyncio.BufferedProtocol):
             if abort:
                 self._transport.abort()
             return
+        if self._late is not None and not abort:
+            self._write([])
         self._closed = True
         logger.log(
             logging.DEBUG if quiet or self._server._stopping else logging.WARNING,
