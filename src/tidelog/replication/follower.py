@@ -158,7 +158,8 @@ class PartitionFollower:
             case Truncated(log_end, log_start):
                 self.phase = Phase.FETCHING
                 self.log_end, self.log_start = log_end, log_start
-                self.flushed_end = min(self.flushed_end, log_end)
+                # A log that begins anew, at its end, has nothing to flush.
+                self.flushed_end = log_end if log_start == log_end else min(self.flushed_end, log_end)
                 self.high_watermark = max(min(self.high_watermark, log_end), log_start)
                 return []
             case LeaderRange(log_start, log_end):

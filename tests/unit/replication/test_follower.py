@@ -170,6 +170,17 @@ def test_an_empty_log_beyond_the_leaders_end_begins_anew() -> None:
     assert one.step(LeaderRange(Offset(2), Offset(5))) == [NewBeginning(Offset(2))]
 
 
+def test_a_log_that_begins_anew_has_nothing_to_flush() -> None:
+    """With flush.messages=1 too, fetching goes on from the new beginning at once."""
+    one = follower((1, 0), log_end=5, flushed_end=5, flush_before_fetch=True)
+    one.step(Answered(ErrorCode.OFFSET_OUT_OF_RANGE))
+    one.step(LeaderRange(Offset(50), Offset(90)))
+    one.step(Truncated(Offset(50), Offset(50)))
+    position = one.position()
+    assert position is not None
+    assert position.offset == 50
+
+
 def test_a_log_with_a_common_part_is_never_thrown_away() -> None:
     """The range has moved on, or the epochs will tell: the follower asks again after a rest."""
     one = follower((3, 0), log_end=10, high_watermark=10)
