@@ -6,10 +6,14 @@ import argparse
 import logging
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from sim.invariants import InvariantBrokenError
+from sim.jobs import Job, made
 from sim.log_scenario import LogScenario, count_changes
-from sim.run import RunFailedError, run
+
+if TYPE_CHECKING:
+    from sim.run import Outcome
 
 
 def main() -> int:
@@ -18,6 +22,8 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1, help="how many runs")
     parser.add_argument("--seconds", type=float, default=30.0, help="simulated seconds of load and faults in each")
     parser.add_argument("--brokers", type=int, help="how many; drawn by the seed where it is not given")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at the same time, in processes of their own")
+    parser.add_argument("--keep-going", action="store_true", help="make all runs, whatever fails")
     parser.add_argument("--trace", type=argparse.FileType("w"), help="a file for everything that happens, a line each")
     parser.add_argument("--log", help="level from which the broker's own log is shown on stderr, such as WARNING")
     parser.add_argument("--crash-log", action="store_true", help="instead, crash one log at every write and sync")
@@ -26,23 +32,37 @@ def main() -> int:
         logging.disable()
     else:
         logging.basicConfig(level=arguments.log.upper())
-    for seed in range(arguments.seed, arguments.seed + arguments.seeds):
-        start = time.monotonic()
-        if arguments.crash_log:
-            if not crash_log(seed):
+    seeds = range(arguments.seed, arguments.seed + arguments.seeds)
+    if arguments.crash_log:
+        return 0 if all(map(crash_log, seeds)) else 1
+    start = time.monotonic()
+    failed: list[int] = []
+    simulated = 0.0
+    jobs = [Job(seed, arguments.seconds, arguments.brokers) for seed in seeds]
+    for job in made(jobs, arguments.jobs, arguments.trace):
+        if job.outcome is None:
+            print(job.failure, file=sys.stderr, flush=True)
+            failed.append(job.seed)
+            if not arguments.keep_going:
                 return 1
-            continue
-        try:
-            outcome = run(seed, arguments.seconds, brokers=arguments.brokers, trace_file=arguments.trace)
-        except RunFailedError as failure:
-            print(failure, file=sys.stderr)
-            return 1
-        print(
-            f"seed {seed}: {outcome.brokers} brokers, {outcome.acknowledged} records acknowledged, {outcome.read} read,"
-            f" {outcome.faults} faults, {', '.join(f'{count} {name}' for name, count in outcome.counts.items())};"
-            f" {outcome.events} events in {time.monotonic() - start:.1f} s, digest {outcome.digest[:16]}"
-        )
-    return 0
+        else:
+            simulated += arguments.seconds
+            print(_summary(job, job.outcome), flush=True)
+    took_s = time.monotonic() - start
+    if len(seeds) > 1:
+        print(f"{len(seeds)} runs in {took_s:.0f} s, {simulated / took_s:.0f} simulated seconds a second")
+    if failed:
+        print(f"{len(failed)} failed: {failed}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _summary(job: Job, outcome: Outcome) -> str:
+    counts = ", ".join(f"{count} {name}" for name, count in outcome.counts.items() if count)
+    return (
+        f"seed {job.seed}: {outcome.brokers} brokers, {outcome.acknowledged} records acknowledged, {outcome.read} read,"
+        f" {outcome.faults} faults, {counts}; {outcome.events} events in {job.took_s:.1f} s,"
+        f" digest {outcome.digest[:16]}"
+    )
 
 
 def crash_log(seed: int) -> bool:

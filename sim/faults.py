@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 CONCURRENT_MAX: Final = 3
 """Faults under way at once."""
+CLOCK_JUMP_MS_MAX: Final = 3_000_000
+"""How far a wall clock goes wrong: less than an hour, from which on brokers refuse timestamps (KIP-937)."""
 NOTICE_S_MAX: Final = 30.0
 """How long the cluster may take to notice that a broker is gone."""
 
@@ -247,8 +249,7 @@ class Trouble:
         self._broker().flip_next_read()
 
     async def _clock_jump(self) -> None:
-        clock = self._broker().clock
-        clock.skew_ms += (1, -1)[self._random.below(2)] * self._random.below(3_600_000)
+        self._broker().clock.skew_ms = (1, -1)[self._random.below(2)] * self._random.below(CLOCK_JUMP_MS_MAX)
 
     # The store.
 

@@ -17,7 +17,7 @@ from sim.invariants import require
 from sim.log_checks import Batch
 from tidelog.model.identifiers import TopicPartition
 
-DELETIONS_SURVIVE_CRASHES: Final = False
+DELETIONS_SURVIVE_CRASHES: Final = True
 """Whether a DeleteRecords answered holds after kill -9: the checkpoint of log starts is written now and then."""
 
 

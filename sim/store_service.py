@@ -7,14 +7,16 @@ connection of the moment, or wait for the next one. The run's `StoreHistory` is 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from sim.store_protocol import MessageProtocol
-from tidelog.metadata.operations import Check, Operation
+from tidelog.metadata.operations import Check, Create, Operation
 from tidelog.store.client import WatchEvent
 from tidelog.store.embedded import EmbeddedStore
 from tidelog.store.errors import StoreError
+from tidelog.store.tree import Tree, parent_of
 
 if TYPE_CHECKING:
     from sim.store_history import StoreHistory
@@ -150,9 +152,10 @@ class StoreService:
         operations: Sequence[Operation] = arguments[0] if method == "transact" else [arguments[0]]
         tree = self.store.tree
         zxid = tree.zxid
+        paths = _touched(tree, operations)
         outcome = getattr(self.store, method)(session.id, *arguments)
         if tree.zxid > zxid:
-            self._history.applied(tree, [each.path for each in operations if not isinstance(each, Check)])
+            self._history.applied(tree, paths)
         return outcome
 
     def _answer(self, connection: _Connection, xid: int, done: asyncio.Future[Any]) -> None:
@@ -163,6 +166,23 @@ class StoreService:
             raise error
         else:
             connection.send("result", xid, done.result())
+
+
+def _touched(tree: Tree, operations: Sequence[Operation]) -> list[str]:
+    """The paths that a transaction will change, the numbers of sequential nodes filled in."""
+    numbers: Counter[str] = Counter()
+    paths = []
+    for operation in operations:
+        if isinstance(operation, Create) and operation.sequential:
+            parent = parent_of(operation.path)
+            stat = tree.exists(parent)
+            # A node's cversion counts its children's creations and deletions.
+            created = 0 if stat is None else (stat.cversion + stat.num_children) // 2
+            paths.append(f"{operation.path}{created + numbers[parent]:010d}")
+            numbers[parent] += 1
+        elif not isinstance(operation, Check):
+            paths.append(operation.path)
+    return paths
 
 
 class _Connection(MessageProtocol):
