@@ -90,7 +90,17 @@ class BrokerProcess:
             os.close(pipe)
         self.send(signal.SIGCONT)
 
-    def last_words(self) -> str:
+    @property
+    def ending(self) -> str:
+        """How and why the process ended, in words for operators."""
+        code = self.exited.result()
+        if code == 0:
+            return "was stopped"
+        if code < 0:
+            return f"was killed by {signal.Signals(-code).name}; its log is {self._log_path}"
+        return f"ended with exit code {code}: {self._last_words()}"
+
+    def _last_words(self) -> str:
         """Why the process ended, as its log of this life tells it; one line."""
         try:
             with open(self._log_path, "rb") as log:
@@ -127,10 +137,5 @@ class BrokerProcess:
             os.close(pipe)
         self.exited.set_result(code)
         if not self._ready.done():
-            self._ready.set_exception(BrokerFailed(self.last_words()))
+            self._ready.set_exception(BrokerFailed(self._last_words() if code > 0 else f"it {self.ending}"))
             self._ready.exception()  # Marks it as seen: nobody may be waiting.
-
-
-def how_it_ended(code: int) -> str:
-    """An exit code in words."""
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"

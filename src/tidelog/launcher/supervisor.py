@@ -25,7 +25,7 @@ from tidelog.client.connection import Connection
 from tidelog.client.errors import ClientError
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.config.properties import render
-from tidelog.launcher.broker_process import BrokerProcess, how_it_ended
+from tidelog.launcher.broker_process import BrokerProcess
 from tidelog.launcher.foreground import run_all
 from tidelog.launcher.metadata_store import MetadataStore
 from tidelog.launcher.plan import HOST, Plan
@@ -217,7 +217,7 @@ class Supervisor:
     async def _watch(self, broker: _Broker, process: BrokerProcess) -> None:
         """Waits for the end of a process, tells the store, and starts another one where that is wanted."""
         began = self._loop.time()
-        code = await asyncio.shield(process.exited)
+        await asyncio.shield(process.exited)
         # A store that failed ends everything; there is nothing to add here.
         with contextlib.suppress(StoreError):
             await self.store.end_broker_session(broker.id)
@@ -225,7 +225,7 @@ class Supervisor:
         broker.settled.set()
         if not broker.wanted or not self._started:
             return
-        reason = f"broker {broker.id} {how_it_ended(code)}: {process.last_words()}"
+        reason = f"broker {broker.id} {process.ending}"
         self.deaths.append(reason)
         if not self._restart:
             logger.error("%s", reason)

@@ -108,11 +108,32 @@ def test_a_broker_that_dies_is_started_again_with_back_off(tmp_path: Path, caplo
 
     with caplog.at_level(logging.ERROR, "tidelog.launcher"):
         uvloop.run(asyncio.wait_for(main(), 60))
-    told = [re.sub(r"SIGKILL: .*; it", "SIGKILL: ...; it", record.getMessage()) for record in caplog.records]
-    assert told == [
-        "broker 1 was killed by SIGKILL: ...; it is started again in 0.1 s",
-        "broker 1 was killed by SIGKILL: ...; it is started again in 0.2 s",
+    death = f"broker 1 was killed by SIGKILL; its log is {tmp_path}/broker-1.log"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{death}; it is started again in 0.1 s",
+        f"{death}; it is started again in 0.2 s",
     ]
+
+
+def test_a_broker_that_cannot_come_back_is_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its own words are told each time, until what hinders it is gone."""
+
+    async def main() -> None:
+        async with supervising(Plan(str(tmp_path), (0, 0))) as supervisor:
+            pid = supervisor.pid(1)
+            hindrance = tmp_path / "broker-1" / "nonsense"
+            hindrance.mkdir()
+            os.kill(pid, signal.SIGTERM)
+            await asyncio.to_thread(until, lambda: len(supervisor.deaths) >= 2, "it fails to start")
+            hindrance.rmdir()
+            both = partial(lambda: registered(supervisor.store.address) == ["0", "1"])
+            await asyncio.to_thread(until, both, "it is back")
+
+    with caplog.at_level(logging.ERROR, "tidelog.launcher"):
+        uvloop.run(asyncio.wait_for(main(), 60))
+    told = [record.getMessage() for record in caplog.records]
+    assert told[0] == "broker 1 was stopped; it is started again in 0.1 s"
+    assert re.fullmatch(r"broker 1 ended with exit code 1: .*'nonsense'.*; it is started again in 0\.2 s", told[1])
 
 
 def test_a_dead_brokers_session_ends_at_once(tmp_path: Path) -> None:
