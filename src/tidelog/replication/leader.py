@@ -211,6 +211,8 @@ class PartitionLeader:
                     progress.left()
             case LagCheckDue():
                 self._propose_without_laggards(now_ms, effects)
+                # Nor does the high watermark wait any more for one that was on its way into the ISR, and is not now.
+                self._advance(now_ms, effects)
             case IsrCommitted():
                 if event.partition_epoch > self.partition_epoch:
                     if event.replicas:
@@ -223,6 +225,8 @@ class PartitionLeader:
                 if event.proposal is self.proposal and event.error in _BACK_TO_COMMITTED:
                     self.proposal = None
                     self._rest_until_ms = now_ms + REFUSED_REST_MS
+                    # It may be the very member that was proposed for which the high watermark has waited.
+                    self._advance(now_ms, effects)
                 # After any other answer the state may be another one already, of which LeaderAndIsr will tell. Until
                 # then the proposal counts, which is the cautious side.
             case _:

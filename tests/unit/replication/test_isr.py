@@ -251,6 +251,33 @@ def test_a_refusal_leaves_the_committed_state(code: ErrorCode) -> None:
     assert led.proposed == [0, 1]
 
 
+def test_a_refused_member_holds_the_high_watermark_no_longer() -> None:
+    """What waited for a member that was proposed is committed when the proposal is refused, without another fetch."""
+    led = Led((0, 1, 2), (0, 1))
+    led.append(3)
+    led.fetch(1, 3)
+    led.fetch(2, 3)
+    assert led.proposed == [0, 1, 2]
+    led.append(4)
+    assert led.fetch(1, 4) == []
+    led.dead = {2}
+    refused = ProposalRefused(led.leader.proposal, ErrorCode.INELIGIBLE_REPLICA)
+    assert led.step(refused) == [HighWatermarkAdvanced(Offset(4))]
+
+
+def test_a_dead_follower_holds_the_high_watermark_until_the_next_check_at_most() -> None:
+    """One that had caught up outside of the ISR counts while it lives; when it is gone no fetch of its will say so."""
+    led = Led((0, 1, 2), (0, 1))
+    led.append(3)
+    led.fetch(2, 3)
+    led.commit([0, 1])
+    led.fetch(1, 3)
+    led.append(4)
+    assert led.fetch(1, 4) == []
+    led.dead = {2}
+    assert led.step(LagCheckDue()) == [HighWatermarkAdvanced(Offset(4))]
+
+
 @pytest.mark.parametrize(
     "code", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 )
