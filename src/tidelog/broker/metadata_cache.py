@@ -58,7 +58,7 @@ class MetadataCache:
 
     def __init__(self, cluster_id: str) -> None:
         self.image = ClusterImage(cluster_id=cluster_id)
-        self.on_brokers_changed: Callable[[], object] = lambda: None
+        self.on_brokers_changed: list[Callable[[], object]] = []
         """Called after an update in which brokers came, went or moved."""
         self.strangers: dict[str, None] = {}
         """Addresses that gave orders as if they were the controller: each is logged once."""
@@ -74,7 +74,8 @@ class MetadataCache:
         self.check_controller_epoch(request.controller_epoch)
         image.apply(ControllerChanged(BrokerId(request.controller_id), ControllerEpoch(request.controller_epoch)))
         if self._update_brokers(request):
-            self.on_brokers_changed()
+            for tell in self.on_brokers_changed:
+                tell()
         gone: list[TopicPartition] = []
         for topic in request.topic_states:
             for state in topic.partition_states:

@@ -139,6 +139,7 @@ class Node:
         """Every partition that this broker leads or follows; appends and reads go through it."""
         self.fetchers = Fetchers(self)
         """What this broker follows, and the way from its leaders."""
+        self.metadata.on_brokers_changed.append(self.replicas.live_brokers_changed)
         self.leadership = Leadership(self)
         self.fetch_sessions = FetchSessions(random=random, slots_max=config.max_incremental_fetch_session_cache_slots)
         self.replica_sessions = ReplicaSessions(random=random, is_live=self._is_live)

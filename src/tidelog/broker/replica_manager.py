@@ -37,6 +37,7 @@ from tidelog.replication.events import (
     IsrCommitted,
     IsrProposed,
     LagCheckDue,
+    LiveBrokersChanged,
     MinIsrChanged,
     ProposalCommitted,
     ProposalRefused,
@@ -304,6 +305,18 @@ class ReplicaManager:
             leader = replica.leader
             if leader is not None and leader.followers:
                 self._carry_out(replica, leader.step(now_ms, LagCheckDue()))
+
+    def live_brokers_changed(self) -> None:
+        """Who has died is not waited for any more."""
+        now_ms = self._clock.monotonic_ms()
+        for replica in list(self):
+            leader = replica.leader
+            if leader is not None and leader.followers:
+                effects = leader.step(now_ms, LiveBrokersChanged())
+                if effects:
+                    self._carry_out(replica, effects)
+                # DeleteRecords waits for live followers only.
+                self._purgatory.check(replica)
 
     # Followers.
 

@@ -249,7 +249,7 @@ class Runtime:
             settings=settings,
         )
         forwarding.attach(self._node)
-        self._node.metadata.on_brokers_changed = self._brokers_changed
+        self._node.metadata.on_brokers_changed.append(self._brokers_changed)
         for changed, values in self._stored.items():
             self._node.settings_changed(changed, values)
         self._dispatcher = Dispatcher(self._node, self._node.handlers, forwarding)

@@ -73,6 +73,11 @@ class LagCheckDue:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveBrokersChanged:
+    """The metadata cache knows other brokers as live than before."""
+
+
+@dataclass(frozen=True, slots=True)
 class IsrCommitted:
     """The controller's word, by LeaderAndIsr of this leader epoch: who is in sync, and the version of that state."""
 
@@ -129,6 +134,7 @@ Event: TypeAlias = (
     | FollowerFetched
     | FollowerLeft
     | LagCheckDue
+    | LiveBrokersChanged
     | IsrCommitted
     | ProposalCommitted
     | ProposalRefused

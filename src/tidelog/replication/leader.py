@@ -8,6 +8,9 @@ it (`_advance` is called there and nowhere else):
     3. the leader's own log grows, or is flushed      Appended, Flushed; settings: FlushPolicyChanged, MinIsrChanged
     4. a follower's fetch tells its log end           FollowerFetched, after the log was read, before the answer goes
 
+Who was waited for outside the ISR, and is waited for no longer, counts as the second (LagCheckDue, LiveBrokersChanged,
+ProposalRefused).
+
 What a replica reports as its log end is, with flush.messages=1, the flushed end: a record counts as held by a replica
 when it is on its device.
 
@@ -47,6 +50,7 @@ from tidelog.replication.events import (
     IsrMember,
     IsrProposed,
     LagCheckDue,
+    LiveBrokersChanged,
     MinIsrChanged,
     ProposalCommitted,
     ProposalRefused,
@@ -212,6 +216,8 @@ class PartitionLeader:
             case LagCheckDue():
                 self._propose_without_laggards(now_ms, effects)
                 # Nor does the high watermark wait any more for one that was on its way into the ISR, and is not now.
+                self._advance(now_ms, effects)
+            case LiveBrokersChanged():
                 self._advance(now_ms, effects)
             case IsrCommitted():
                 if event.partition_epoch > self.partition_epoch:

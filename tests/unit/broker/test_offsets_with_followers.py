@@ -123,6 +123,12 @@ class TestDeleteRecords:
         assert not answer.done
         one.fetch({("t", 0): 3}, log_start=2)
         assert self.result(leader, answer) == (0, 2)
+        leader.tell_brokers(live=(0, 1, 2))
+        later = self.delete(leader, 3)
+        one.fetch({("t", 0): 3}, log_start=3)
+        assert not later.done
+        leader.tell_brokers(live=(0, 1))
+        assert self.result(leader, later) == (0, 3)
 
     def test_followers_that_don_t_follow_in_time(self, leader: Broker) -> None:
         """REQUEST_TIMED_OUT; the leader's records are gone nevertheless."""

@@ -11,7 +11,9 @@ from tidelog.replication.events import (
     FlushWanted,
     HighWatermarkAdvanced,
     LagCheckDue,
+    LiveBrokersChanged,
     MinIsrChanged,
+    ProposalRefused,
 )
 
 FLUSH = FlushWanted(LeaderEpoch(3))
@@ -142,6 +144,26 @@ def test_waiting_for_a_replica_to_join_ends_when_it_lags() -> None:
     assert led.append(6) == []
     led.now_ms += 1
     assert led.append(7) == to(7)
+
+
+def test_waiting_for_a_replica_to_join_ends_when_nothing_else_happens() -> None:
+    """It lags, it dies, or the controller will not have it: whoever waits for the high watermark is told by that."""
+    for end in ("lag", "death", "refusal"):
+        led = Led((0, 1), (0,))
+        led.append(3)
+        led.fetch(1, 3, epoch=5 if end == "refusal" else -1)
+        assert led.append(5) == []
+        if end == "lag":
+            led.now_ms += LAG_MS + 1
+            assert led.step(LagCheckDue()) == to(5)
+        elif end == "death":
+            led.dead = {1}
+            assert led.step(LiveBrokersChanged()) == to(5)
+        else:
+            led.now_ms += LAG_MS + 1
+            assert led.append(6) == [], "It is proposed, and counts."
+            refused = ProposalRefused(led.leader.proposal, ErrorCode.INELIGIBLE_REPLICA)
+            assert led.step(refused) == to(6)
 
 
 def test_nothing_is_committed_below_the_effective_min_isr() -> None:
