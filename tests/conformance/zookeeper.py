@@ -14,7 +14,7 @@ from typing import NamedTuple
 DEADLINE_S = 60.0
 TICK_MS = 500
 """Sessions last between two and twenty of them."""
-_JAVA = ("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp")
+JAVA = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp")
 _CLASS_PATH = "/etc/zookeeper/conf:/usr/share/java/zookeeper.jar"
 _NOISE = re.compile(r"SLF4J: |Connecting to |Welcome to |JLine ")
 _CHANGING = re.compile(
@@ -22,12 +22,16 @@ _CHANGING = re.compile(
 )
 
 
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
 @contextmanager
 def server(folder: Path) -> Iterator[str]:
     """A server alone on a free port, its data in `folder`; its address."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    port = free_port()
     settings = folder / "zoo.cfg"
     settings.write_text(
         f"tickTime={TICK_MS}\ndataDir={folder}\nclientPort={port}\nclientPortAddress=127.0.0.1\n"
@@ -36,7 +40,7 @@ def server(folder: Path) -> Iterator[str]:
     log = folder / "server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [*_JAVA, _CLASS_PATH, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(settings)],
+            [*JAVA, _CLASS_PATH, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(settings)],
             stdout=output,
             stderr=output,
         )
@@ -72,7 +76,7 @@ class Session(NamedTuple):
 def shell(hosts: str, commands: Sequence[str]) -> Session:
     """ZooKeeper's shell with some commands typed in."""
     done = subprocess.run(
-        [*_JAVA, _CLASS_PATH, "org.apache.zookeeper.ZooKeeperMain", "-server", hosts],
+        [*JAVA, _CLASS_PATH, "org.apache.zookeeper.ZooKeeperMain", "-server", hosts],
         input="".join(f"{command}\n" for command in [*commands, "quit"]),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -95,7 +99,7 @@ class Terminal:
 
     def __init__(self, hosts: str) -> None:
         self._process = subprocess.Popen(
-            [*_JAVA, _CLASS_PATH, "org.apache.zookeeper.ZooKeeperMain", "-server", hosts],
+            [*JAVA, _CLASS_PATH, "org.apache.zookeeper.ZooKeeperMain", "-server", hosts],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
