@@ -350,9 +350,8 @@ class Runtime:
     # The other brokers, and the controller.
 
     def _brokers_changed(self) -> None:
-        """The controller told who is alive: connections to all others end, and no high watermark waits for them."""
+        """The controller told who is alive: connections to all others end."""
         self._peers.retain(self.node.metadata.image.brokers)
-        self.node.replicas.check_lag()
 
     def _registered_anew(self, broker_epoch: BrokerEpoch) -> None:
         """A later session of this broker: its epoch is another, and notifications of settings may have been missed."""
