@@ -62,6 +62,8 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
         """As agreed with the server, once connected."""
         self.turned_at = time.monotonic()
         """When the event loop was last seen to turn."""
+        self.before_send: Callable[[], None] = lambda: None
+        """Called on the connection's thread whenever it is about to take a request from its queue."""
         self.over = False
         """No connection is to be made any more: the session was ended, or is known to have ended."""
 
@@ -132,7 +134,10 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
         waker = rlist[1] if len(rlist) > 1 else None
         assert not isinstance(waker, Wire)
         self._watch_the_loop(wire)
-        return wire.wait_readable(waker, timeout), [], []
+        ready = wire.wait_readable(waker, timeout)
+        if waker in ready:
+            self.before_send()
+        return ready, [], []
 
     def _watch_the_loop(self, wire: Wire) -> None:
         if (time.monotonic() - self.turned_at) * 1000 > self.session_timeout_ms:

@@ -11,7 +11,8 @@ kazoo keeps the connection: hosts, reconnecting, pings, the queue of requests. W
   all but their times, which are 0.
 
 Calls made while there is no connection wait for the next one, as long as the session may live. A request that was under
-way when the connection broke fails with ConnectionLoss: whether it was carried out, only reading tells.
+way when the connection broke fails with ConnectionLoss: whether it was carried out, only reading tells. So does one
+that was made before the event loop heard of the break, since it may build on what was lost; it is not carried out.
 
 Importing this module loads kazoo; whoever has no need of it imports it late.
 """
@@ -29,6 +30,7 @@ from typing import Any, Final
 
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import ConnectionClosedError, KazooException
+from kazoo.exceptions import ConnectionLoss as KazooConnectionLoss
 from kazoo.protocol.serialization import Create2, Delete, Exists, GetChildren2, GetData, SetData
 from kazoo.protocol.states import EventType as KazooEvent
 from kazoo.protocol.states import WatchedEvent
@@ -76,6 +78,10 @@ class ZooKeeperStore:
         self._outstanding: dict[_Outcome, None] = {}
         self._lost_watches: list[_ArmedWatch] = []
         """Watches whose connection broke; touched on the connection's thread alone."""
+        self._breaks = 0
+        """How often the connection broke; as its thread knows."""
+        self.breaks_told = 0
+        """How often, as the event loop knows."""
         self._event: WatchedEvent | None = None
         self._told: set[Watch] = set()
         """Who was told of `_event`; these too."""
@@ -108,6 +114,7 @@ class ZooKeeperStore:
         )
         store = cls(client, handler)
         client.add_listener(store._changed)
+        handler.before_send = store._drop_what_builds_on_lost_requests
         store._keep_turning()
         client.start_async()
         try:
@@ -302,6 +309,13 @@ class ZooKeeperStore:
             client._queue.appendleft((_SetWatches(again), None))
             client._connection._write_sock.send(b"\0")
 
+    def _drop_what_builds_on_lost_requests(self) -> None:
+        """On the connection's thread, before a request leaves the queue."""
+        queue = self._client._queue
+        while queue and queue[0][1] is not None and queue[0][1].breaks_told != self._breaks:
+            _, outcome = queue.popleft()
+            outcome.set_exception(KazooConnectionLoss())
+
     # The session.
 
     def _changed(self, state: str) -> None:
@@ -311,10 +325,16 @@ class ZooKeeperStore:
             session_id = self._client.client_id[0]
             self._handler.deliver(lambda: self._established(session_id))
         elif state == KazooState.SUSPENDED:
-            self._handler.deliver(lambda: self._enter(SessionState.SUSPENDED))
+            self._breaks += 1
+            breaks = self._breaks
+            self._handler.deliver(lambda: self._suspended(breaks))
         else:
             self._handler.over = True
             self._handler.deliver(self._lost)
+
+    def _suspended(self, breaks: int) -> None:
+        self.breaks_told = breaks
+        self._enter(SessionState.SUSPENDED)
 
     def _established(self, session_id: int) -> None:
         self._session_id = session_id
@@ -383,7 +403,7 @@ _CHILD: Final = "child"
 class _Outcome:
     """What kazoo takes for its AsyncResult: the way of one result to the event loop."""
 
-    __slots__ = ("_store", "convert", "future", "path", "watch")
+    __slots__ = ("_store", "breaks_told", "convert", "future", "path", "watch")
 
     def __init__(
         self, store: ZooKeeperStore, path: str, convert: Callable[[Any], Any], watch: _ArmedWatch | None
@@ -392,6 +412,7 @@ class _Outcome:
         self.path = path
         self.convert = convert
         self.watch = watch
+        self.breaks_told = store.breaks_told
         self.future: asyncio.Future[Any] = store._handler.loop.create_future()
 
     def set(self, value: Any = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from tests.unit.store.serving import Served, run, until
@@ -62,6 +62,36 @@ def test_a_server_that_starts_anew_keeps_sessions(served: Served) -> None:
             assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]
 
     run(scenario)
+
+
+def test_nothing_builds_on_lost_requests(served: Served) -> None:
+    """A call made before the loop heard of a break is not carried out behind it: what it builds on may be lost."""
+
+    async def scenario() -> None:
+        async with session(served.hosts) as store:
+            await store.create("/a")
+            # The loop stands still meanwhile: a controller that makes thousands of calls in one turn.
+            served.stop()
+            block_until(lambda: not store._client.connected)
+            first = store.create("/first")
+            served.start()
+            block_until(lambda: store._client.connected)
+            second = store.create("/second")
+            for call in (first, second):
+                with pytest.raises(ConnectionLoss):
+                    await call
+            await store.create("/third")
+            assert (await store.children("/"))[0] == ["a", "third"]
+
+    run(scenario)
+
+
+def block_until(condition: Callable[[], bool]) -> None:
+    """Waits for another thread, and keeps the loop from turning."""
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
 
 
 def test_a_session_ended_for_its_owner(served: Served) -> None:
