@@ -64,6 +64,8 @@ class Cluster:
         self.transcript: list[str] = []
         """Every write, one line each."""
         self.last = Result()
+        self.fence = 0
+        """Version of /controller_epoch at this controller's election."""
         for path in self._containers():
             self.tree.transact(SESSION, [Create(path)], 0)
         self.tree.transact(SESSION, [Create(znodes.CONTROLLER_EPOCH, b"1")], 0)
@@ -88,7 +90,7 @@ class Cluster:
         """Handles an event and writes what it wants written."""
         self.last = self.controller.handle(0, event)
         for write in self.last.writes:
-            fence = [Check(znodes.CONTROLLER_EPOCH, 0)] if write.fence is Fence.CONTROLLER_EPOCH else []
+            fence = [Check(znodes.CONTROLLER_EPOCH, self.fence)] if write.fence is Fence.CONTROLLER_EPOCH else []
             self.tree.transact(SESSION, [*fence, write.operation], 0)
             self.transcript.append(describe(write.operation, fenced=bool(fence)))
         return self.last

@@ -1,0 +1,63 @@
+"""The algorithms of before, each to be put in the place of today's for the length of a test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tidelog.model.identifiers import NO_LEADER_EPOCH, Offset
+from tidelog.replication.follower import PartitionFollower
+from tidelog.replication.follower_events import EpochEnd, FetchPosition
+from tidelog.storage.log import Log
+
+
+def truncation_by_high_watermark(patch: pytest.MonkeyPatch) -> None:
+    """Before KIP-101: who begins to follow cuts its log to its own high watermark, and compares nothing."""
+    begin = Log.begin_following
+
+    def cut(log: Log) -> None:
+        begin(log)
+        if log.high_watermark < log.log_end_offset:
+            log.truncate_to(log.high_watermark)
+
+    patch.setattr(Log, "begin_following", cut)
+    _never_name_an_epoch_after(patch, lambda follower: True)
+
+
+def one_question_without_an_epoch_in_the_answer(patch: pytest.MonkeyPatch) -> None:
+    """KIP-101 before KIP-279: asked where an epoch ends that it does not know, a leader names an offset, no epoch.
+
+    The follower believes it, cuts there, and asks no more.
+    """
+    asked: list[PartitionFollower] = []
+
+    def believe(follower: PartitionFollower, leader: EpochEnd) -> Offset:
+        asked.append(follower)
+        return leader.end_offset
+
+    patch.setattr(PartitionFollower, "_truncation_point", believe)
+    _never_name_an_epoch_after(patch, lambda follower: any(follower is one for one in asked))
+
+
+def producers_go_with_their_records(patch: pytest.MonkeyPatch) -> None:
+    """Before KIP-360: when the last record of a producer is deleted, the broker forgets the producer."""
+    set_start = Log._set_start
+
+    def forget(log: Log, offset: int) -> None:
+        set_start(log, offset)
+        for producer_id, entry in list(log.producers.entries.items()):
+            if all(batch.last_offset < offset for batch in entry.batches):
+                del log.producers.entries[producer_id]
+
+    patch.setattr(Log, "_set_start", forget)
+
+
+def _never_name_an_epoch_after(patch: pytest.MonkeyPatch, is_blind: Any) -> None:
+    position = PartitionFollower.position
+
+    def without_epoch(follower: PartitionFollower) -> FetchPosition | None:
+        found = position(follower)
+        return found._replace(last_fetched_epoch=NO_LEADER_EPOCH) if found is not None and is_blind(follower) else found
+
+    patch.setattr(PartitionFollower, "position", without_epoch)
