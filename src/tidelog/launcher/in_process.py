@@ -9,16 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.runtime import BrokerFailed, Runtime
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.launcher.foreground import first_failure, run_all
+from tidelog.launcher.last_life import end_last_life
 from tidelog.launcher.metadata_store import MetadataStore
 from tidelog.launcher.plan import HOST, Plan
 from tidelog.launcher.ports import ReservedPort
 from tidelog.model.identifiers import BrokerId
 from tidelog.ports.real import SystemClock, SystemDisk, SystemNetwork, SystemRandom
+
+if TYPE_CHECKING:
+    from tidelog.store.client import StoreClient
 
 logger: Final = logging.getLogger(__name__)
 
@@ -45,6 +49,8 @@ class InProcessCluster:
         self.store = MetadataStore(
             plan.store_folder, clock=self._clock, random=self._random, disk=self._disk, network=self._network
         )
+        self._store_port: int | None = None
+        self._opening = asyncio.Lock()
         self.runtimes: dict[int, Runtime] = {}
         """The brokers that run, by id."""
         self._addresses: dict[int, str] = {}
@@ -72,8 +78,8 @@ class InProcessCluster:
                 for broker_id in self.plan.ids:
                     advice = f"--port, of the first of {self.plan.brokers} brokers"
                     self._ports[broker_id] = ReservedPort(HOST, self.plan.ports[broker_id], advice)
+            self._store_port = store_port
             await run_all(self._start(broker_id) for broker_id in self.plan.ids)
-            await self.store.serve(store_port)
             await self._known(self.plan.ids)
         except BaseException:
             await self.stop()
@@ -119,7 +125,7 @@ class InProcessCluster:
             self._configs[broker_id] = self._config(broker_id, port)
         runtime = Runtime(
             self._configs[broker_id],
-            self.store.session,
+            self._session,
             clock=self._clock,
             random=self._random,
             disk=self._disk,
@@ -129,6 +135,16 @@ class InProcessCluster:
         self.runtimes[broker_id] = runtime
         self._addresses[broker_id] = runtime.addresses[0]
         self._watchers[broker_id] = asyncio.get_running_loop().create_task(self._watch(broker_id, runtime))
+
+    async def _session(self) -> StoreClient:
+        """A session with the store; the first one opens it: brokers look for their ports before they touch a disk."""
+        async with self._opening:
+            if not self.store.address:
+                self.store.open()
+                await end_last_life(self._configs, self.store, self._disk)
+                # Before a broker registers: the controller may be one that joined this cluster, and comes back now.
+                await self.store.serve(self._store_port)
+        return await self.store.session()
 
     async def _watch(self, broker_id: int, runtime: Runtime) -> None:
         reason = await runtime.failed()

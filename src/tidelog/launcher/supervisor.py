@@ -27,12 +27,12 @@ from tidelog.config.broker_config import BrokerConfig
 from tidelog.config.properties import render
 from tidelog.launcher.broker_process import BrokerProcess
 from tidelog.launcher.foreground import run_all
+from tidelog.launcher.last_life import end_last_life
 from tidelog.launcher.metadata_store import MetadataStore
 from tidelog.launcher.plan import HOST, Plan
 from tidelog.launcher.ports import ReservedPort
 from tidelog.ports.real import SystemClock, SystemDisk, SystemNetwork, SystemRandom
 from tidelog.protocol import messages
-from tidelog.storage.file_names import LOCK
 from tidelog.store.errors import StoreError
 
 logger: Final = logging.getLogger(__name__)
@@ -45,8 +45,6 @@ RESTART_DELAY_S_MIN: Final = 0.1
 RESTART_DELAY_S_MAX: Final = 10.0
 """Before a broker that ended is started again; doubled each time it ends before it has lived for STEADY_S."""
 STEADY_S: Final = 30.0
-LAST_LIFE_S_MAX: Final = 30.0
-"""Seconds that brokers of a supervisor that was killed have to end, before new ones take their place."""
 KNOWN_S_MAX: Final = 60.0
 """Seconds until every broker must know of every other."""
 LOOK_INTERVAL_S: Final = 0.01
@@ -92,8 +90,9 @@ class Supervisor:
         self._log_level = log_level
         self._brokers: dict[int, _Broker] = {}
         self._started = False
+        self._disk = SystemDisk()
         self.store = MetadataStore(
-            plan.store_folder, clock=SystemClock(), random=SystemRandom(), disk=SystemDisk(), network=SystemNetwork()
+            plan.store_folder, clock=SystemClock(), random=SystemRandom(), disk=self._disk, network=SystemNetwork()
         )
         self.deaths: list[str] = []
         """What is known of each broker that ended by itself, in the order of their ends."""
@@ -116,7 +115,7 @@ class Supervisor:
         try:
             os.makedirs(self.plan.data, exist_ok=True)
             self.store.open()
-            await self._end_last_life()
+            await end_last_life(self._configs, self.store, self._disk)
             for broker_id in self.plan.ids:
                 advice = f"--port, of the first of {self.plan.brokers} brokers"
                 port = ReservedPort(HOST, self.plan.ports[broker_id], advice)
@@ -279,29 +278,6 @@ class Supervisor:
         finally:
             connection.close()
 
-    async def _end_last_life(self) -> None:
-        """Waits for the brokers of a supervisor that was killed, who are ending, and ends their sessions."""
-        deadline = self._loop.time() + LAST_LIFE_S_MAX
-        for broker_id in self.plan.ids:
-            for log_dir in self._configs[broker_id].log_dirs:
-                while _is_used(log_dir):
-                    if self._loop.time() > deadline:
-                        raise BrokerFailed(f"{log_dir} is used by another running broker: stop that one first")
-                    await asyncio.sleep(LOOK_INTERVAL_S)
-            await self.store.end_broker_session(broker_id)
-
 
 def _is_missing(broker: _Broker) -> bool:
     return broker.wanted and broker.process is None
-
-
-def _is_used(log_dir: str) -> bool:
-    """Whether a process has locked a log directory."""
-    try:
-        SystemDisk().lock(f"{log_dir}/{LOCK}").release()
-    except BlockingIOError:
-        return True
-    except OSError:
-        # It is not there yet, or cannot be used: its broker says so in better words.
-        return False
-    return False

@@ -238,6 +238,42 @@ def test_a_broker_joins_with_a_copied_file(tmp_path: Path) -> None:
         one.end()
 
 
+def test_one_broker_after_several_waits_for_nobodys_session(tmp_path: Path) -> None:
+    """What a killed supervisor's brokers left in the store is cleared away, whoever comes after; and one that joined,
+    and controls the cluster now, is back before anybody waits for it.
+    """
+    port = free_ports(1)
+    command = ["start", "--data", str(tmp_path), "--port", "0", "--store-port", str(port), "--brokers"]
+    with tidelog(*command, "2") as two:
+        two.line("store: ")
+        two.line("ready: ")
+        text = (tmp_path / "broker-0.properties").read_text()
+        joining = tmp_path / "joining.properties"
+        text = re.sub(r"(?<=127\.0\.0\.1:)\d+(?=\n)", "0", text, count=1)
+        joining.write_text(text.replace("broker.id=0", "broker.id=5").replace("/broker-0\n", "/broker-5\n"))
+        with tidelog("broker", str(joining)) as joined:
+            address = joined.line("ready: ")
+            two.end(signal.SIGKILL)
+            with tidelog(*command, "1") as one:
+                one.line("store: ")
+                bootstrap = one.line("ready: ")
+                until(lambda: broker_ids(bootstrap) == broker_ids(address) == [0, 5], "both know each other")
+                assert one.end()[0] == 0
+            assert joined.end()[0] == 0
+
+
+def test_a_start_that_is_ended_leaves_nothing_behind(tmp_path: Path) -> None:
+    """SIGTERM before it is ready: exit code 0, no word, no process."""
+    for brokers in ("1", "3"):
+        command = ["start", "--data", str(tmp_path / brokers), "--port", "0", "--store-port", "0", "--brokers", brokers]
+        with tidelog(*command) as started:
+            until(lambda: (tmp_path / brokers / "store" / "store.db").exists(), "it has begun")  # noqa: B023
+            begun = children(started.process.pid)
+            code, error = started.end()
+            assert (code, error) == (0, "")
+            assert not any(runs(pid) for pid in begun)
+
+
 def test_a_store_that_does_not_answer_is_waited_for_and_named(tmp_path: Path) -> None:
     """For as long as the settings say, then the start ends with what to look at."""
     properties = tmp_path / "server.properties"
