@@ -184,11 +184,12 @@ class LeaderFetcher:
             followed.told, followed.told_in = position, self._request_number
             self._in_session[followed.key] = None
         for key in forgotten:
-            del self._in_session[key]
+            self._in_session.pop(key, None)
             left = self._partitions.get(key)
             if left is not None:
                 left.told = None
-        self._send(self._request(named, forgotten))
+        # A leader that keeps no session for us has nothing to forget.
+        self._send(self._request(named, [] if is_full else forgotten))
 
     def _request(
         self, named: list[tuple[Followed, FetchPosition]], forgotten: list[PartitionKey]
