@@ -239,11 +239,12 @@ class Trouble:
         else:
             code = (errno.ENOSPC, errno.EIO)[self._random.below(2)]
             machine.fail_at(1 + self._random.below(30), "write", code)
-        await self._rest(1, 4)
-        if machine.disk.fault is not None:
-            machine.disk.fault = None
-        elif sync_fails:
-            await self._down([machine], power_cut=True)
+        with self._cluster.kept_down(machine):
+            await self._rest(1, 4)
+            if machine.disk.fault is not None:
+                machine.disk.fault = None
+            elif sync_fails:
+                machine.power_cut()
 
     async def _flipped_read(self) -> None:
         self._broker().flip_next_read()
