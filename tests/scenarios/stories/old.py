@@ -9,6 +9,7 @@ import pytest
 from tidelog.model.identifiers import NO_LEADER_EPOCH, Offset
 from tidelog.replication.follower import PartitionFollower
 from tidelog.replication.follower_events import EpochEnd, FetchPosition
+from tidelog.replication.leader import PartitionLeader
 from tidelog.storage.log import Log
 
 
@@ -51,6 +52,11 @@ def producers_go_with_their_records(patch: pytest.MonkeyPatch) -> None:
                 del log.producers.entries[producer_id]
 
     patch.setattr(Log, "_set_start", forget)
+
+
+def commits_below_min_insync_replicas(patch: pytest.MonkeyPatch) -> None:
+    """Before Kafka 3.7: the high watermark follows the ISR, however small it is."""
+    patch.setattr(PartitionLeader, "has_enough_replicas", property(lambda leader: True))
 
 
 def _never_name_an_epoch_after(patch: pytest.MonkeyPatch, is_blind: Any) -> None:
