@@ -273,9 +273,7 @@ class ControllerDriver:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._membership.close()
-        # A store that is gone cannot be told; the session ends by itself then.
-        with contextlib.suppress(TimeoutError, StoreError, OSError):
-            await asyncio.wait_for(self._store.close(), CLOSE_MS_MAX / 1000)
+        await _end_session(self._store)
 
     def _config_changed(self, resource: ConfigResource, values: Mapping[str, str]) -> None:
         self._tell_config(resource, values)
@@ -322,6 +320,7 @@ class ControllerDriver:
 
     async def _begin_anew(self, store: StoreClient) -> None:
         await self._membership.close()
+        self.spawn(_end_session(self._store))
         self._store = store
         self._membership = self._member()
         try:
@@ -507,6 +506,12 @@ class ControllerDriver:
             log.error("the broker's part in controlling the cluster ended", exc_info=error)
             self._end_term()
             self._on_failure(error)
+
+
+async def _end_session(store: StoreClient) -> None:
+    """A store that is gone cannot be told; the session ends by itself then."""
+    with contextlib.suppress(TimeoutError, StoreError, OSError):
+        await asyncio.wait_for(store.close(), CLOSE_MS_MAX / 1000)
 
 
 def _expire(answer: asyncio.Future[Any]) -> None:

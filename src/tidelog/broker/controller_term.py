@@ -129,6 +129,8 @@ class Term:
         self._watched_topics: set[str] = set()
         self._wake = asyncio.Event()
         self._pending: dict[int, Pending] = {}
+        self._decided: dict[int, Any] = {}
+        """Answers that wait for brokers to take in what they are about, by request."""
         self._channels: dict[BrokerId, Channel] = {}
         self._timers: dict[Event, asyncio.TimerHandle] = {}
         self._failures = 0
@@ -152,9 +154,11 @@ class Term:
         self._wake.set()
 
     def end(self) -> None:
-        """Answers what is unanswered with NOT_CONTROLLER and lets nothing more happen."""
+        """Answers what is undecided with NOT_CONTROLLER and lets nothing more happen."""
         self._ended = True
         self._wake.set()
+        # What is durable holds under the next controller too.
+        self._answer(list(self._decided.items()))
         for pending in list(self._pending.values()):
             if not pending.answer.done():
                 pending.answer.set_exception(
@@ -244,6 +248,7 @@ class Term:
             self._set_timer(timer)
         if result.replies:
             if announced:
+                self._decided.update(result.replies)
                 self._spawn(self._answer_when(announced, result.replies))
             else:
                 self._answer(result.replies)
@@ -303,6 +308,7 @@ class Term:
 
     def _answer(self, replies: Iterable[tuple[int, Any]]) -> None:
         for request_id, answer in replies:
+            self._decided.pop(request_id, None)
             pending = self._pending.get(request_id)
             if pending is None or pending.answer.done():
                 continue

@@ -152,10 +152,7 @@ class Forwarding:
 
         def attempt() -> Deferred[Any]:
             if self._local.is_controller:
-                try:
-                    response = locally()
-                except Exception as error:
-                    return _failed(error)
+                response = locally()
                 return response if isinstance(response, Deferred) else Deferred.of(response)
             return self._envelop(context, data, deadline_ms)
 
@@ -173,7 +170,11 @@ class Forwarding:
         outcome: Deferred[T] = Deferred()
 
         def start() -> None:
-            attempt().on_complete(settle)
+            try:
+                attempted = attempt()
+            except Exception as error:
+                attempted = _failed(error)
+            attempted.on_complete(settle)
 
         def settle(settled: Deferred[T]) -> None:
             try:

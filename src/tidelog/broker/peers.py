@@ -154,10 +154,10 @@ class _Link:
 
     def moved(self, address: tuple[str, int]) -> None:
         """The broker is elsewhere now: what was asked of its former place has failed."""
-        self._break(ConnectionResetError(f"{self._name} moved to {address[0]}:{address[1]}"))
         self.address = address
         self._failures = 0
         self._next_attempt_ms = 0
+        self._break(ConnectionResetError(f"{self._name} moved to {address[0]}:{address[1]}"))
 
     def close(self, reason: str) -> None:
         self._break(ConnectionResetError(f"the connection to {self._name} was closed: {reason}"))
@@ -176,14 +176,14 @@ class _Link:
         except asyncio.CancelledError:
             connection.abort()
             raise
-        except OSError as error:
-            # A TimeoutError is one too.
+        except (OSError, ValueError, OverflowError) as error:
+            # A TimeoutError is an OSError too; the others are addresses that cannot be: a broken registration.
             connection.abort()
             self._connecting = None
             self._failures += 1
             backoff_ms = min(BACKOFF_MS_MIN << min(self._failures - 1, 10), BACKOFF_MS_MAX)
             self._next_attempt_ms = self.peers.clock.monotonic_ms() + backoff_ms
-            reason = error.strerror or str(error) or f"no connection after {CONNECT_MS_MAX} ms"
+            reason = getattr(error, "strerror", None) or str(error) or f"no connection after {CONNECT_MS_MAX} ms"
             self._fail_all(ConnectionRefusedError(f"cannot connect to {self._name} at {host}:{port}: {reason}"))
             return
         self._connecting = None

@@ -253,10 +253,11 @@ class Runtime:
         for changed, values in self._stored.items():
             self._node.settings_changed(changed, values)
         self._dispatcher = Dispatcher(self._node, self._node.handlers, forwarding)
+        # Before it knows its epoch, a broker would obey orders that were meant for its former life.
+        self._node.broker_epoch = await self._driver.register()
         # The controller's requests come by a listener like any others; whatever else comes waits until it has spoken.
         starting = StartingDispatcher(self._node, self._node.handlers, forwarding)
         self._server.start(starting)
-        self._node.broker_epoch = await self._driver.register()
         await self._told_of(broker_id)
         self._node.tick()
         self._server.dispatcher = self._dispatcher
