@@ -122,7 +122,7 @@ class Node:
         self.metadata = MetadataCache(cluster_id)
         """The cluster as UpdateMetadata told it: `metadata.image` is a ClusterImage; never the controller's own."""
         self.purgatory = Purgatory(shell)
-        """Operations that wait: long polls, produce requests that wait for the high watermark."""
+        """Operations that wait: consumers' long polls, DeleteRecords."""
         self.isr_updates = IsrUpdates(self)
         """What the leaders here want of the controller: changes of their ISRs."""
         self.replicas = ReplicaManager(

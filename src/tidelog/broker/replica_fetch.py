@@ -97,7 +97,6 @@ class _ReplicaFetch:
         "_is_full",
         "_is_woken",
         "_node",
-        "_records",
         "_request",
         "_session",
         "_timer",
@@ -159,7 +158,7 @@ class _ReplicaFetch:
 
     def _try(self) -> None:
         self._is_woken = False
-        if self.answer.done or self._cold:
+        if self.answer.done or self._cold or self._session.waiting is not self:
             return
         readings = self._look(learn=False)
         if readings is None:
@@ -208,8 +207,8 @@ class _ReplicaFetch:
                 readings.append(reading)
                 try:
                     self._check(reading)
-                    if remaining or nothing_yet:
-                        self._read(reading, remaining, nothing_yet, blocking=False)
+                    if self._compare(reading) and (remaining or nothing_yet):
+                        self._read(reading, remaining, nothing_yet)
                     if learn:
                         self._learn(reading)
                 except WouldBlock:
@@ -277,24 +276,35 @@ class _ReplicaFetch:
         partition.watch(replica)
         return replica
 
-    def _read(self, reading: _Reading, remaining: int, nothing_yet: bool, *, blocking: bool) -> None:
-        """Adds the records; KafkaError OFFSET_OUT_OF_RANGE, or a `data` with where the logs part."""
+    def _compare(self, reading: _Reading) -> bool:
+        """Whether the follower's log is a part of ours, as far as it goes; if not, `data` says where they part.
+
+        KafkaError OFFSET_OUT_OF_RANGE. Asked of every partition, also where the answer has no room for records: what
+        is learnt of a follower rests on it.
+        """
         partition, replica = reading.partition, reading.replica
         assert replica is not None
         log = replica.log
-        diverging = None
         if partition.last_fetched_epoch >= 0 and self._context.api_version >= _DIVERGING_EPOCH_SINCE:
             diverging = diverging_epoch(log, partition.fetch_offset, partition.last_fetched_epoch)
-        if diverging is not None:
-            reading.data = self._data(reading)
-            reading.data.diverging_epoch.epoch, reading.data.diverging_epoch.end_offset = diverging
-            return
-        result = log.read(
+            if diverging is not None:
+                reading.data = self._data(reading)
+                reading.data.diverging_epoch.epoch, reading.data.diverging_epoch.end_offset = diverging
+                return False
+        if not log.log_start_offset <= partition.fetch_offset <= log.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return True
+
+    def _read(self, reading: _Reading, remaining: int, nothing_yet: bool) -> None:
+        """Adds the records that are in memory; WouldBlock."""
+        partition, replica = reading.partition, reading.replica
+        assert replica is not None
+        result = replica.log.read(
             partition.fetch_offset,
             min(max(partition.max_bytes, 0), remaining),
             up_to_offset=reading.limit,
             min_one_batch=nothing_yet,
-            blocking=blocking,
+            blocking=False,
         )
         self._take(reading, result)
 

@@ -1,7 +1,9 @@
 """The partitions on this broker: which it leads, how they are appended to and read, and who waits for them.
 
-    Produce --> append --> Log.append --> PartitionLeader.step --> effects --> purgatory.check --> who waits
-    Fetch ----> read ----> Log.read, up to the high watermark or the last stable offset
+    Produce ------------> append --> Log.append --+                                     +--> producers: waits
+    a follower's Fetch ----> follower_fetched ----+--> PartitionLeader.step --> effects +--> consumers: purgatory
+    LeaderAndIsr, answers of the controller ------+                                     +--> followers: watchers
+                                                                                        +--> the controller: on_proposal
 
 Leadership comes from the controller only, by LeaderAndIsr and StopReplica (`leadership`).
 """

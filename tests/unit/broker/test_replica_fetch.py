@@ -429,6 +429,24 @@ def test_what_has_no_room_teaches_nevertheless(start_broker: Start) -> None:
     assert leader.replica("t", 1).high_watermark == 1
 
 
+@pytest.mark.parametrize(("offset", "last_fetched_epoch"), [(4, 2), (5, 3)])
+def test_what_is_wrong_teaches_nothing_where_it_has_no_room_either(
+    start_broker: Start, offset: int, last_fetched_epoch: int
+) -> None:
+    """A log that parts from ours, or is longer, is no log end that counts, though the answer is full already."""
+    leader = led(start_broker(), count=2)
+    leader.produce("t", [b"a", b"b"], partition=1, acks=1)
+    led(leader, count=2, leader_epoch=3)
+    leader.produce("t", [b"c", b"d"], partition=1, acks=1)
+    leader.produce("t", [bytes(5_000)], partition=0, acks=1)
+    request = Follower(leader).request({("t", 0): 0, ("t", 1): offset}, leader_epoch=3, max_wait_ms=0, max_bytes=100)
+    request.topics[1].partitions[0].last_fetched_epoch = last_fetched_epoch
+    response = leader.ask(ApiKey.FETCH, 17, request)
+    (wrong,) = [data for data in partitions(response).values() if data.partition_index == 1]
+    assert wrong.error_code == ErrorCode.OFFSET_OUT_OF_RANGE or wrong.diverging_epoch.end_offset >= 0
+    assert leader.replica("t", 1).high_watermark == 0
+
+
 def test_a_partition_that_is_forgotten_is_not_named_any_more(start_broker: Start) -> None:
     """The follower rests with one: neither its records nor its errors come."""
     leader, follower = many(start_broker, 2)
