@@ -1,6 +1,6 @@
 """Operations that wait for something to happen to a partition, and no longer than their deadline.
 
-A fetch with too little to give waits for the high watermark, a DeleteRecords for the followers. (Appends that wait to be
+A fetch with too little to give waits for the high watermark, a DeleteRecords for the followers. (Appends to be
 acknowledged stand in line by offset, `acks`; followers' fetches wait in their sessions, `replica_fetch`.) Each is
 registered under the partitions that may complete it. Whoever changes a partition calls `check` with its key; the
 deadline is a timer of the operation's own. Nothing polls.
