@@ -51,7 +51,7 @@ class ProcessBroker:
             self.data = tempfile.mkdtemp(prefix="tidelog-")
         os.makedirs(self.data, exist_ok=True)
         command = [sys.executable, "-c", "import sys, tidelog.cli; sys.exit(tidelog.cli.run(sys.argv[1:]))", "start"]
-        command += ["--data", self.data, "--port", str(self._port), "--log-level", "info"]
+        command += ["--data", self.data, "--port", str(self._port), "--store-port", "0", "--log-level", "info"]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
         with open(self.log_path, "ab") as log:

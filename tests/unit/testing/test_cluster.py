@@ -19,6 +19,8 @@ from kazoo.client import KazooClient
 from tests.unit.launcher.processes import ended, free, runs, until
 
 from tidelog.broker.runtime import BrokerFailed
+from tidelog.store.persistence import PersistenceFailed
+from tidelog.store.sqlite import SqlitePersistence
 from tidelog.testing import Cluster
 
 BROKERS = 3
@@ -275,3 +277,22 @@ def test_a_broker_that_fails_leaves_the_others(caplog: pytest.LogCaptureFixture)
     until(lambda: not alone.is_running, "the cluster has ended")
     with pytest.raises(BrokerFailed, match="every log directory has failed"):
         alone.stop()
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_a_store_that_fails_ends_the_cluster(processes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody can make durable is not promised: the stop says why the cluster ended, and nothing is left of it."""
+    cluster = Cluster(brokers=2, processes=processes)
+    cluster.start()
+    addresses = cluster.bootstrap.split(",")
+
+    async def fail(self: SqlitePersistence, changes: object) -> None:
+        raise PersistenceFailed("No space left on device")
+
+    monkeypatch.setattr(SqlitePersistence, "commit", fail)
+    client = admin(cluster)
+    client.create_topics([NewTopic("t", 1, 1)])
+    until(lambda: not cluster.is_running, "the cluster has ended")
+    with pytest.raises(BrokerFailed, match="the metadata store failed: No space left on device"):
+        cluster.stop()
+    assert all(free(address) for address in addresses)
