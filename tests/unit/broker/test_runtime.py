@@ -93,6 +93,39 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
         assert read(broker.bootstrap, "t", COUNT + 1) == [*values, b"more"]
 
 
+def test_clients_see_no_failure_while_a_broker_stops_and_comes_back() -> None:
+    """Leaderships are handed over first: producers with acks=all go on, and nothing they sent is missing or doubled."""
+    settings = {"default.replication.factor": "3", "min.insync.replicas": "2"}
+    with Cluster(settings, brokers=3) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin.create_topics([NewTopic("t", 3, 3)])["t"].result(10)
+        errors: list[object] = []
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "enable.idempotence": True})
+        sent = 0
+
+        def send_some() -> None:
+            nonlocal sent
+            for _ in range(100):
+                producer.produce("t", str(sent).encode(), partition=0, on_delivery=note)
+                sent += 1
+            assert producer.flush(20) == 0
+
+        def note(error: object, _: object) -> None:
+            if error is not None:
+                errors.append(error)
+
+        for broker_id in range(3):
+            send_some()
+            stopping = threading.Thread(target=cluster.stop, args=(broker_id,))
+            stopping.start()
+            while stopping.is_alive():
+                send_some()
+            stopping.join()
+            cluster.start(broker_id)
+        assert errors == []
+        assert read(cluster.bootstrap, "t", sent) == [str(index).encode() for index in range(sent)]
+
+
 def test_a_port_in_use_is_a_clear_error(cluster: Cluster) -> None:
     """The second broker on a port says which, and what to do; the first goes on."""
     port = int(cluster.bootstrap.rpartition(":")[2])

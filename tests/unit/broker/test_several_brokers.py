@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 
 import pytest
+from tests.unit.broker.harness import make_batch
 from tests.unit.broker.several import Brokers, brokers_of, run, until
 
 from tidelog.broker.runtime import BrokerFailed
@@ -416,19 +417,62 @@ def test_broken_nodes_are_left_out_and_named(tmp_path: Path, caplog: pytest.LogC
         assert any(path in record.getMessage() for record in caplog.records), path
 
 
-def test_an_unreadable_controller_epoch_is_mended(tmp_path: Path) -> None:
-    """The next controller counts on from what is known, and the brokers obey it."""
+@pytest.mark.parametrize("found", [b"?", b"0"])
+def test_a_controller_epoch_that_is_unreadable_or_of_older_data_is_mended(
+    tmp_path: Path, found: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next controller says so, counts on from what is known, and the brokers obey it."""
 
     async def check() -> None:
         async with brokers_of(str(tmp_path), 2) as brokers:
             first = brokers.controller
             tool = await LocalStore.connect(brokers.store)
             known = brokers.running[1 - first].node.metadata.image.controller_epoch
-            await tool.set(znodes.CONTROLLER_EPOCH, b"?")
+            await tool.set(znodes.CONTROLLER_EPOCH, found)
             await tool.delete(znodes.CONTROLLER)
-            await until(lambda: brokers.controller >= 0 and brokers.store.tree.get(znodes.CONTROLLER_EPOCH)[0] != b"?")
+            await until(lambda: brokers.controller >= 0 and brokers.store.tree.get(znodes.CONTROLLER_EPOCH)[0] != found)
             assert (await brokers.create(1 - first, "t", [[0, 1]])).error_code == ErrorCode.NONE
             assert brokers.running[first].node.metadata.image.controller_epoch > known
+
+    with caplog.at_level(logging.ERROR):
+        run(check())
+    assert any(
+        "older data" in record.getMessage() or znodes.CONTROLLER_EPOCH in record.getMessage()
+        for record in caplog.records
+    )
+
+
+def test_a_store_that_is_away_stops_no_client(tmp_path: Path) -> None:
+    """Records are written and read, metadata told; what needs the store waits, and is done when it is back."""
+
+    async def check() -> None:
+        async with brokers_of(str(tmp_path), 2) as brokers:
+            await brokers.create(0, "t", [[0, 1]])
+            for session in brokers.sessions.values():
+                session.suspend()
+            connection = await brokers.connect(0)
+            produce = messages.ProduceRequest
+            response = await connection.request(
+                produce(
+                    acks=-1,
+                    timeout_ms=5_000,
+                    topic_data=[
+                        produce.TopicProduceData(
+                            name="t",
+                            partition_data=[produce.PartitionProduceData(index=0, records=make_batch([b"value"]))],
+                        )
+                    ],
+                ),
+                9,
+            )
+            assert response.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+            assert (await metadata(connection, "t")).partitions[0].leader_id == 0
+            creating = asyncio.create_task(brokers.create(0, "u", [[0, 1]]))
+            await metadata(connection, "t")
+            assert not creating.done()
+            for session in brokers.sessions.values():
+                session.resume()
+            assert (await creating).error_code == ErrorCode.NONE
 
     run(check())
 
