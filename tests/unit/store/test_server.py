@@ -6,7 +6,7 @@ import asyncio
 import struct
 
 import pytest
-from tests.unit.store.serving import RawClient, ServedInMemory, run
+from tests.unit.store.serving import RawClient, ServedInMemory, run, until
 
 from tidelog.metadata.operations import Check, Create, Delete, SetData
 from tidelog.store import connection as connection_module
@@ -629,6 +629,20 @@ def test_connections_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
             first.hang_up()
             await asyncio.sleep(0)
             assert not served.dial().closed
+
+    run(scenario)
+
+
+def test_a_connection_that_wants_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a session it is closed after a while; with one it may be silent as long as the session lives."""
+    monkeypatch.setattr("tidelog.store.server.CONNECT_WAIT_MS", 1)
+
+    async def scenario() -> None:
+        async with ServedInMemory() as served:
+            client, mute = served.dial(), served.dial()
+            await client.connect()
+            await until(lambda: mute.closed)
+            assert not client.closed
 
     run(scenario)
 
