@@ -21,7 +21,7 @@ from tests.chaos.faults import All, Failing, Fault, Full, FullDisk, Kill, Pause,
 from tests.chaos.run import Plan, Run, summary
 from tests.chaos.targets import Kafka, StartedCluster, Target, TestingCluster
 
-SESSION_MS: Final = 2000
+SESSION_MS: Final = 4000
 SETTINGS: Final[dict[str, Any]] = {
     "default.replication.factor": 3,
     "min.insync.replicas": 2,
@@ -83,6 +83,8 @@ def main() -> int:
     print("\n".join(summary(result, run.ledger)))
     for reason, count in run.ledger.failures.most_common(5):
         print(f"  not delivered, {count} times: {reason}")
+    for reason in result.given_up[:5]:
+        print(f"  gave up: {reason}")
     wrong = run.ledger.findings + result.failures
     if not wrong:
         shutil.rmtree(data, ignore_errors=True)

@@ -149,18 +149,18 @@ class Failing(Kill):
     creeps = True
 
     def strike(self, target: Target, victim: int) -> None:
-        folder = target.log_dirs(victim)[-1]
+        folder = target.log_dirs(victim)[0]
         folder.rename(_away(folder))
 
     def mend(self, target: Target, victim: int) -> None:
-        folder = target.log_dirs(victim)[-1]
+        folder = target.log_dirs(victim)[0]
         if folder.exists():
             raise RuntimeError(f"broker {victim} made {folder} anew, which was gone: a disk that is not mounted")
         _away(folder).rename(folder)
         target.restart(victim)
 
     def hits(self, target: Target, victim: int, partition: str) -> bool:
-        folder = target.log_dirs(victim)[-1]
+        folder = target.log_dirs(victim)[0]
         return (folder / partition).exists() or (_away(folder) / partition).exists()
 
 

@@ -8,6 +8,7 @@ returner    goes back some thousand offsets again and again: what was read once 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -85,6 +86,16 @@ class Awaited:
         return [partition for partition in self._from if partition not in self._seconds]
 
 
+def _drop(client: Producer) -> None:
+    """Ends a producer that has had a fatal error; what it still had is reported as failed."""
+    deadline = time.monotonic() + FINAL_S_MAX
+    client.purge()
+    while len(client) and time.monotonic() < deadline:
+        # It repeats its fatal error at every opportunity.
+        with contextlib.suppress(KafkaException, KafkaError):
+            client.flush(0.1)
+
+
 class Load:
     """Producers and readers, from `start` to `finish`."""
 
@@ -111,6 +122,8 @@ class Load:
         self._at_end = threading.Event()
         self._threads: list[threading.Thread] = []
         self._ends: list[int] = []
+        self.given_up: list[str] = []
+        """Fatal errors of clients; another one took the place of each."""
         self.error: BaseException | None = None
         """What ended a thread of the load: a fault of the harness, or a client's fatal error."""
 
@@ -178,7 +191,31 @@ class Load:
             if self._awaited is not None:
                 self._awaited.acknowledged(partition, producer, number)
 
-        client = Producer(
+        client = self._producer()
+        started, count = time.monotonic(), 0
+        while not self._stopping.is_set():
+            due = int((time.monotonic() - started) * rate)
+            while count < due and len(client) < OUTSTANDING_MAX:
+                partition = count % partitions
+                number = ledger.send(partition, producer)
+                value = value_of(partition, producer, number, self._value_size)
+                try:
+                    client.produce(self._topic, value, partition=partition, on_delivery=delivered)
+                except (KafkaException, KafkaError) as error:
+                    # A client that gives itself up: what it had sent is of unknown outcome, another one goes on.
+                    ledger.fail(partition, producer, number, "the client had given up")
+                    self.given_up.append(f"producer {producer}: {error}")
+                    _drop(client)
+                    client = self._producer()
+                count += 1
+            # What could not be sent meanwhile is not made up for: an outage is followed by the usual load, not by more.
+            started = max(started, time.monotonic() - (count + 1) / rate - TURN_S)
+            with contextlib.suppress(KafkaException, KafkaError):
+                client.poll(TURN_S)
+        client.flush(0 if self._abandoned else FINAL_S_MAX)
+
+    def _producer(self) -> Producer:
+        return Producer(
             {
                 **CLIENT,
                 "bootstrap.servers": self._bootstrap,
@@ -191,23 +228,6 @@ class Load:
                 "queue.buffering.max.messages": 2 * OUTSTANDING_MAX,
             }
         )
-        started, count = time.monotonic(), 0
-        while not self._stopping.is_set():
-            due = int((time.monotonic() - started) * rate)
-            while count < due and len(client) < OUTSTANDING_MAX:
-                partition = count % partitions
-                number = ledger.send(partition, producer)
-                client.produce(
-                    self._topic,
-                    value_of(partition, producer, number, self._value_size),
-                    partition=partition,
-                    on_delivery=delivered,
-                )
-                count += 1
-            # What could not be sent meanwhile is not made up for: an outage is followed by the usual load, not by more.
-            started = max(started, time.monotonic() - (count + 1) / rate - TURN_S)
-            client.poll(TURN_S)
-        client.flush(0 if self._abandoned else FINAL_S_MAX)
 
     # The readers
 

@@ -58,6 +58,8 @@ class Result:
     """Seconds until the broker served again."""
     syncing: list[float] = field(default_factory=list)
     """Seconds from then on until all replicas were in sync."""
+    given_up: list[str] = field(default_factory=list)
+    """Fatal errors of producers, which had to begin anew."""
     failures: list[str] = field(default_factory=list)
     """What kept the run from its end, or replicas from being equal."""
     skipped: dict[str, str] = field(default_factory=dict)
@@ -155,6 +157,7 @@ class Run:
             if load is not None and load.error is None:
                 load.abandon()
         self.result.seconds = time.monotonic() - began
+        self.result.given_up = load.given_up if load is not None else []
         ledger = self.ledger
         self.result.sent, self.result.acknowledged = ledger.total_sent, ledger.total_acknowledged
         self.result.unknown = ledger.total_unknown
@@ -192,11 +195,17 @@ class Run:
         awaited = load.expect(hit)
         fault.strike(self._target, victim)
         if fault.everything:
+            # Brokers that stop by and by acknowledge some more.
+            awaited.again(self.ledger)
             fault.mend(self._target, victim)
         if fault.creeps and hit:
             self._until_led_elsewhere(watch, victim, hit, kind)
             awaited.again(self.ledger)
-        seconds = awaited.wait(RECOVERS_S_MAX)
+        deadline = time.monotonic() + RECOVERS_S_MAX
+        while (seconds := awaited.wait(0.5)) is None and time.monotonic() < deadline and not self._dead.is_set():
+            pass
+        if self._dead.is_set():
+            raise RuntimeError(f"the load ended: {load.error!r}")
         if seconds is None:
             raise TimeoutError(
                 f"cycle {self.result.cycles}: {kind} of broker {victim}: partitions {awaited.missing}"
@@ -268,6 +277,7 @@ def summary(result: Result, ledger: Ledger) -> list[str]:
         f"{result.cycles:,} cycles in {result.seconds:,.0f} s ({result.seconds / max(result.cycles, 1):.2f} s each);"
         f" {result.sent:,} records sent, {result.acknowledged:,} acknowledged, {result.unknown:,} unknown",
         f"acknowledged as a retry's duplicate, without an offset: {result.somewhere:,}",
+        f"producers that gave up and began anew: {len(result.given_up)}",
         f"lost {counts['lost']}, duplicated {counts['duplicated']}, inconsistent {counts['changed']},"
         f" reordered {counts['reordered']}, readers misled {counts['moved']}, foreign {counts['foreign']};"
         f" peak memory {result.resident_mib:.0f} MiB",

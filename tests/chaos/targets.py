@@ -112,15 +112,17 @@ class StartedCluster:
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         self.data.mkdir(parents=True, exist_ok=True)
-        with (self.data / "supervisor.log").open("ab") as log:
+        path = self.data / "supervisor.log"
+        with path.open("ab") as log:
+            size = log.seek(0, os.SEEK_END)
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        until(self._ready, f"the cluster starts; its log is {self.data / 'supervisor.log'}")
+        until(lambda: self._is_ready(path, size), f"the cluster starts; its log is {path}")
 
-    def _ready(self) -> bool:
+    def _is_ready(self, path: Path, size: int) -> bool:
         assert self._process is not None
         if self._process.poll() is not None:
-            raise RuntimeError(f"the supervisor ended with {self._process.returncode}; see {self.data}")
-        return all(serves(address) for address in self.bootstrap.split(","))
+            raise RuntimeError(f"the supervisor ended with {self._process.returncode}; see {path}")
+        return b"\nready: " in b"\n" + path.read_bytes()[size:]
 
     def stop(self) -> None:
         assert self._process is not None
