@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -268,3 +269,31 @@ def test_groups_show_their_lag(broker: Cluster) -> None:
     assert "laggards" in run(*tool, "--list").splitlines()
     described = run(*tool, "--describe", "--group", "laggards")
     assert re.search(r"laggards\s+lagging\s+0\s+4\s+10\s+6\s+-", described), described
+
+
+@pytest.mark.row("R29")
+def test_leaders_are_elected() -> None:
+    """kafka-leader-election on three brokers, of which one was away: by partition, of all, unclean; its refusals."""
+    with Cluster({"auto.leader.rebalance.enable": False}, brokers=3, processes=True) as cluster:
+        topics(cluster, "--create", "--topic", "led", "--replica-assignment", "0:1:2,1:2:0")
+        cluster.stop(1)
+        of_one = ("--topic", "led", "--partition", "1")
+        text = elect(cluster, "preferred", *of_one, fails=True)
+        assert "Error completing leader election (PREFERRED) for partition: led-1: " in text
+        assert "PreferredLeaderNotAvailableException" in text
+        cluster.restart(1)
+        deadline = time.monotonic() + 60
+        while "Isr: 2,0,1" not in (described := topics(cluster, "--describe", "--topic", "led")):
+            assert time.monotonic() < deadline, described
+        assert re.search(r"Partition: 1\s+Leader: 2\s+Replicas: 1,2,0", described), described
+        text = elect(cluster, "preferred", "--all-topic-partitions")
+        assert "Successfully completed leader election (PREFERRED) for partitions led-1" in text
+        assert "Valid replica already elected for partitions led-1" in elect(cluster, "preferred", *of_one)
+        assert "Valid replica already elected for partitions led-1" in elect(cluster, "unclean", *of_one)
+        text = elect(cluster, "preferred", "--topic", "led", "--partition", "7", fails=True)
+        assert "UnknownTopicOrPartitionException" in text
+
+
+def elect(cluster: Cluster, kind: str, *arguments: str, fails: bool = False) -> str:
+    command = f"{TOOLS}.LeaderElectionCommand"
+    return run(command, "--bootstrap-server", cluster.bootstrap, "--election-type", kind, *arguments, fails=fails)
