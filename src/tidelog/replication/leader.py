@@ -154,11 +154,16 @@ class PartitionLeader:
 
     @property
     def low_watermark(self) -> Offset | None:
-        """The latest first offset among the live followers' logs that all of them have reached; None without any.
+        """The latest first offset that the logs of all live and of all in-sync followers have reached; None without any.
 
-        Of a live follower that has not fetched yet it is -1.
+        Of one that has not fetched yet it is -1. A dead one counts while it is in sync, since it may be the next
+        leader: else a deposed leader that was not told yet would say that records are gone which come back with it.
         """
-        return min((known.log_start for id, known in self.followers.items() if self._is_live(id)), default=None)
+        counted = self.maximal_isr
+        return min(
+            (known.log_start for id, known in self.followers.items() if id in counted or self._is_live(id)),
+            default=None,
+        )
 
     def check_fetch(self, follower: BrokerId, broker_epoch: BrokerEpoch, *, knows_epoch: bool) -> None:
         """Refuses a fetch by somebody who is no follower of this leadership, before anything is read for him.

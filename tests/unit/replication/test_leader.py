@@ -283,8 +283,8 @@ def test_a_fetch_without_broker_epoch_is_heard_and_changes_no_epoch() -> None:
 # Log starts.
 
 
-def test_the_low_watermark_is_the_smallest_first_offset_of_live_followers() -> None:
-    """DeleteRecords is done when every live follower has dropped the records too."""
+def test_the_low_watermark_is_the_smallest_first_offset_of_live_and_in_sync_followers() -> None:
+    """DeleteRecords is done when every live follower has dropped the records too, and all that may lead next."""
     led = Led((0, 1, 2))
     led.append(9)
     led.fetch(1, 9, start=4)
@@ -294,8 +294,11 @@ def test_the_low_watermark_is_the_smallest_first_offset_of_live_followers() -> N
     led.fetch(2, 9, start=2)
     assert not led.start_moved
     led.dead = {2}
+    assert led.leader.low_watermark == 2, "in sync, so it may be the next leader"
+    led.order((0, 2), 1)
     assert led.leader.low_watermark == 4
     led.dead = {1, 2}
+    led.order((0,), 3)
     assert led.leader.low_watermark is None
 
 
