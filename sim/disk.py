@@ -100,8 +100,7 @@ class _Inode:
         self.size_dirty = False
 
     def power_cut(self, random: SeededRandom, *, nothing_survives: bool) -> None:
-        if self.dirty or self.size_dirty:
-            self.rewritten += 1
+        self.rewritten += 1
         if nothing_survives:
             self.content = bytearray(self.durable)
             self.forget_dirt()
