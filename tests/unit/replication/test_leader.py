@@ -295,7 +295,7 @@ def test_the_low_watermark_is_the_smallest_first_offset_of_live_and_in_sync_foll
     assert not led.start_moved
     led.dead = {2}
     assert led.leader.low_watermark == 2, "in sync, so it may be the next leader"
-    led.order((0, 2), 1)
+    led.order((0, 1), 2)
     assert led.leader.low_watermark == 4
     led.dead = {1, 2}
     led.order((0,), 3)
