@@ -33,7 +33,15 @@ def test_one_broker(seed: int) -> None:
     assert outcome.faults > 0
 
 
-@pytest.mark.parametrize(("seed", "brokers"), [(1, 1), (4, 1)])
+@pytest.mark.parametrize("seed", range(1, 13))
+def test_clusters(seed: int) -> None:
+    """Several brokers, and whatever their seed does to them: every invariant holds."""
+    outcome = run(seed, 8)
+    assert outcome.acknowledged > 0
+    assert outcome.faults > 0
+
+
+@pytest.mark.parametrize(("seed", "brokers"), [(1, 1), (4, 1), (1, 3), (7, 3)])
 def test_a_seed_is_one_run(seed: int, brokers: int) -> None:
     """Two processes with different hash seeds agree on every event, to the byte."""
     digests = set()
