@@ -339,7 +339,7 @@ class ReplicaManager:
             replica.leader.step(self._clock.monotonic_ms(), FollowerLeft(session.follower, session.fetch_times))
 
     def low_watermark(self, replica: Replica) -> Offset:
-        """The first offset that this leader and all its live followers have left: what DeleteRecords waits for."""
+        """Where this leader and all its live or in-sync followers begin: what DeleteRecords waits for."""
         own = replica.log.log_start_offset
         others = None if replica.leader is None else replica.leader.low_watermark
         return own if others is None else min(own, others)

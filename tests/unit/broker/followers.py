@@ -109,8 +109,16 @@ def indexes(response: messages.FetchResponse) -> list[int]:
     return [data.partition_index for topic in response.responses for data in topic.partitions]
 
 
-def led(broker: Broker, topic: str = "t", count: int = 1, *, isr: tuple[int, ...] = (0, 1), **fields: Any) -> Broker:
-    """Makes `broker` lead partitions with replicas 0, 1 and 2, all live."""
-    broker.tell_brokers(live=(0, 1, 2))
+def led(
+    broker: Broker,
+    topic: str = "t",
+    count: int = 1,
+    *,
+    isr: tuple[int, ...] = (0, 1),
+    live: tuple[int, ...] = (0, 1, 2),
+    **fields: Any,
+) -> Broker:
+    """Makes `broker` lead partitions with replicas 0, 1 and 2, of which `live` are."""
+    broker.tell_brokers(live=live)
     broker.lead(topic, count, isr=list(isr), replicas=[0, 1, 2], **fields)
     return broker

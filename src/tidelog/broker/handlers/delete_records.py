@@ -2,8 +2,8 @@
 
 Versions 0-2. Offset -1 means the high watermark. The bytes go when whole segments lie before the new start.
 
-The answer comes when all live replicas begin there: followers hear of the leader's first offset in the answers to their
-fetches, and tell of their own in the next. The low watermark is the smallest of them.
+The answer comes when all replicas that are live or in sync begin there: followers hear of the leader's first offset in
+the answers to their fetches, and tell of their own in the next. The low watermark is the smallest of them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class _Pending(NamedTuple):
 
 
 class _Waiting:
-    """An operation of the purgatory: done when every live follower has dropped the records too."""
+    """An operation of the purgatory: done when every live or in-sync follower has dropped the records too."""
 
     def __init__(self, node: Node, pending: list[_Pending], answer: messages.DeleteRecordsResponse) -> None:
         self._node = node
