@@ -255,6 +255,15 @@ class OffsetIndex(_SparseIndex):
         key, position = self._entry(slot, blocking=blocking)
         return IndexEntry(self.base_offset + key, position)
 
+    def lookup_earlier(self, offset: int, entries: int) -> IndexEntry:
+        """The entry that is so many `entries` before that of `lookup`; (base offset, 0) if there is none."""
+        relative = min(offset - self.base_offset, RELATIVE_OFFSET_MAX)
+        slot = (self._floor_slot(relative, blocking=True) if relative >= 0 else -1) - entries
+        if slot < 0:
+            return IndexEntry(self.base_offset, 0)
+        key, position = self._entry(slot, blocking=True)
+        return IndexEntry(self.base_offset + key, position)
+
     def last(self) -> IndexEntry:
         """The newest entry; (base offset, 0) if there is none."""
         return self.lookup(self.base_offset + RELATIVE_OFFSET_MAX)

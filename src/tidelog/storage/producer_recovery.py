@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import logging
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidelog.model.errors import KafkaError
 from tidelog.records.errors import InvalidBatch
 from tidelog.storage.append import end_of_transaction
-from tidelog.storage.errors import CorruptFile
+from tidelog.storage.errors import CorruptFile, CorruptIndex
 from tidelog.storage.file_names import DELETED, SNAPSHOT, parse_segment_file, segment_file
 from tidelog.storage.producer_state import (
+    BATCHES_KEPT,
     AppendOrigin,
+    ProducerBatch,
     ProducerState,
     ProducerUpdate,
     decode_snapshot,
     encode_snapshot,
 )
+from tidelog.storage.segment import floor_index
 from tidelog.storage.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tidelog.records.batch import BatchHeader
     from tidelog.storage.log_folder import LogFolder
     from tidelog.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
+
+RECALLED_ENTRIES: Final = 16
+"""Index entries before a snapshot's offset from which on batches are recalled: so many batches at least, or 64 KiB."""
 
 
 # Snapshot files.
@@ -139,7 +145,7 @@ def rebuild_producers(
             producers.map_end_offset = mark
             take_snapshot(folder, producers)
         return
-    load_snapshot(folder, producers, offsets, log_start_offset, log_end_offset, now_ms)
+    load_snapshot(folder, producers, offsets, segments, log_start_offset, log_end_offset, now_ms)
     if log_end_offset > producers.map_end_offset and not had_none:
         for index, segment in enumerate(segments):
             following = segments[index + 1].base_offset if index + 1 < len(segments) else log_end_offset
@@ -162,7 +168,7 @@ def producers_at(
     producers.clear(log_start_offset)
     producers.snapshot_offset = log_start_offset
     for offset in reversed(snapshot_offsets(folder)):
-        if offset <= log_end_offset and _load(folder, producers, offset, now_ms):
+        if offset <= log_end_offset and _load(folder, producers, offset, segments, now_ms):
             break
     for index, segment in enumerate(segments):
         following = segments[index + 1].base_offset if index + 1 < len(segments) else log_end_offset
@@ -185,7 +191,7 @@ def load_producers_before(
     """The state as of the start of segment `index`; takes no snapshot and removes none."""
     base_offset = segments[index].base_offset
     offsets = [offset for offset in snapshot_offsets(folder) if offset <= base_offset]
-    load_snapshot(folder, producers, offsets, log_start_offset, base_offset, now_ms)
+    load_snapshot(folder, producers, offsets, segments, log_start_offset, base_offset, now_ms)
     for earlier, following in pairwise(segments[: index + 1]):
         if following.base_offset > producers.map_end_offset:
             _scan(producers, earlier, producers.map_end_offset)
@@ -193,18 +199,24 @@ def load_producers_before(
 
 
 def load_snapshot(
-    folder: LogFolder, producers: ProducerState, offsets: list[int], log_start_offset: int, end: int, now_ms: int
+    folder: LogFolder,
+    producers: ProducerState,
+    offsets: list[int],
+    segments: Sequence[Segment],
+    log_start_offset: int,
+    end: int,
+    now_ms: int,
 ) -> None:
     """The state of the newest readable snapshot at or below `end`; later and unreadable ones are removed."""
     producers.clear(log_start_offset)
     producers.snapshot_offset = log_start_offset
     for offset in reversed(offsets):
-        if offset <= end and _load(folder, producers, offset, now_ms):
+        if offset <= end and _load(folder, producers, offset, segments, now_ms):
             return
         folder.disk.unlink(snapshot_path(folder, offset))
 
 
-def _load(folder: LogFolder, producers: ProducerState, offset: int, now_ms: int) -> bool:
+def _load(folder: LogFolder, producers: ProducerState, offset: int, segments: Sequence[Segment], now_ms: int) -> bool:
     """The state of a snapshot; false when the file is damaged."""
     path = snapshot_path(folder, offset)
     try:
@@ -214,7 +226,50 @@ def _load(folder: LogFolder, producers: ProducerState, offset: int, now_ms: int)
         return False
     producers.load(entries, offset, now_ms, folder.environment.producer_expiration_ms)
     producers.snapshot_offset = offset
+    _recall_batches(producers, segments, offset)
     return True
+
+
+def _recall_batches(producers: ProducerState, segments: Sequence[Segment], offset: int) -> None:
+    """Gives producers the batches back that a snapshot as of `offset` leaves out.
+
+    Kafka's format keeps each producer's last one. A client has up to five under way; when brokers stopped before they
+    acknowledged them, it repeats them all. The earlier ones would then be out of order, and a producer of librdkafka
+    gives itself up at that. They stand in the pages before `offset`, unless so much was sent behind them by others
+    that nobody waits for them any more.
+    """
+    if not segments or not any(entry.batches for entry in producers.entries.values()):
+        return
+    recalled: dict[int, list[ProducerBatch]] = {}
+    try:
+        for header in _headers_before(segments, offset):
+            entry = producers.entries.get(header.producer_id)
+            if entry is not None and entry.producer_epoch == header.producer_epoch and not header.is_control:
+                batch = ProducerBatch(
+                    header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp
+                )
+                recalled.setdefault(header.producer_id, []).append(batch)
+    except (CorruptIndex, InvalidBatch) as damage:
+        # What is damaged is repaired by whoever needs it; here the snapshot alone will do.
+        logger.warning("producers_not_recalled log=%s reason=%s", producers.topic_partition, damage)
+        return
+    for producer_id, batches in recalled.items():
+        entry = producers.entries[producer_id]
+        if entry.batches and batches[-1].last_offset == entry.batches[-1].last_offset:
+            entry.batches = tuple(batches[-BATCHES_KEPT:])
+
+
+def _headers_before(segments: Sequence[Segment], offset: int) -> Iterator[BatchHeader]:
+    """The batches of the last pages before `offset`, in its segment and the one before; CorruptIndex, InvalidBatch."""
+    last = floor_index(segments, offset - 1)
+    for segment in segments[max(last - 1, 0) : last + 1]:
+        start = segment.offset_index.lookup_earlier(offset - 1, RECALLED_ENTRIES)
+        for position, header in segment.headers(start.position):
+            if position == start.position and position and header.last_offset != start.offset:
+                raise CorruptIndex(f"{segment.log_file.path}: the index has offset {start.offset} at {position}")
+            if header.base_offset >= offset:
+                return
+            yield header
 
 
 def _scan(producers: ProducerState, segment: Segment, start: int) -> None:

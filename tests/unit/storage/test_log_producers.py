@@ -134,6 +134,42 @@ def test_state_survives_a_restart(tmp_path: Path, clean: bool) -> None:
     assert [tuple(entry) for entry in again.aborted_transactions(0, 20)] == [(6, 12, 13, 11)]
 
 
+@pytest.mark.parametrize("segment_bytes", [1 << 20, 4_000])
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_last_five_batches_survive_a_restart(tmp_path: Path, clean: bool, segment_bytes: int) -> None:
+    """A snapshot names the last one only; a client repeats all that were under way, which are duplicates still."""
+    config = LogConfig(segment_bytes=segment_bytes, index_interval_bytes=300)
+    manager, log = open_log(tmp_path, config=config)
+    for sequence in range(60):
+        send(log, sequence)
+        send(log, sequence, producer=6, count=2) if sequence == 0 else send(log, sequence + 1, producer=6)
+    batches = {id: entry.batches for id, entry in log.producers.entries.items()}
+    manager.close() if clean else manager.abandon()
+    again = open_manager(tmp_path, config=config).get(TP)
+    assert again is not None
+    for sequence in range(55, 60):
+        assert send(again, sequence).duplicate
+        assert send(again, sequence + 1, producer=6).duplicate
+    with pytest.raises(KafkaError) as refused:
+        send(again, 54)
+    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert {id: entry.batches for id, entry in again.producers.entries.items()} == batches
+    assert not send(again, 60).duplicate
+
+
+def test_batches_of_an_earlier_epoch_are_not_recalled(tmp_path: Path) -> None:
+    """Nor anything where the index cannot be read: then the snapshot alone says what is known."""
+    manager, log = open_log(tmp_path)
+    for sequence in range(3):
+        send(log, sequence)
+    send(log, 0, epoch=1)
+    manager.close()
+    again = open_manager(tmp_path).get(TP)
+    assert again is not None
+    assert send(again, 0, epoch=1).duplicate
+    assert [each.last_sequence for each in again.producers.entries[5].batches] == [0]
+
+
 def test_the_last_stable_offset_stops_at_the_first_open_transaction(tmp_path: Path) -> None:
     """It moves on when that one ends and its marker is below the high watermark."""
     _, log = open_log(tmp_path)
