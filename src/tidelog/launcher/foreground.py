@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import logging
 import os
@@ -24,6 +25,8 @@ logger: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+_PR_SET_PDEATHSIG: Final = 1
+"""Of prctl(2): the signal that this process gets when its parent dies."""
 ORPHAN_S_MAX: Final = 30.0
 """Seconds that a process has to stop cleanly after its parent's end; its next start recovers what it did not finish."""
 
@@ -81,6 +84,8 @@ def run(main: Callable[[Stop], Awaitable[None]], *, parent_pipe: int | None = No
             loop.add_signal_handler(number, stop.ask)
         if parent_pipe is not None:
             os.set_inheritable(parent_pipe, False)
+            # A process that is stopped (SIGSTOP) when its parent dies would never see the pipe's end.
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
             loop.add_reader(parent_pipe, _parent_gone, loop, parent_pipe, stop)
         await main(stop)
 

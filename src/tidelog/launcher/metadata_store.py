@@ -37,12 +37,13 @@ class MetadataStore:
         self._network = network
         self._server: StoreServer | None = None
         self._failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._store = EmbeddedStore(
+        self.embedded = EmbeddedStore(
             SqlitePersistence(directory, disk),
             clock,
             random,
             lambda failure: self._failed.set_result(f"the metadata store failed: {failure}"),
         )
+        """The tree and its sessions."""
         self.address = ""
         """host:port where it is served; empty where it is not."""
 
@@ -52,10 +53,10 @@ class MetadataStore:
 
     def open(self) -> None:
         """Loads the tree; may block. Idempotent. BrokerFailed."""
-        if self._store.started:
+        if self.embedded.started:
             return
         try:
-            self._store.start()
+            self.embedded.start()
         except (StoreCorrupt, StoreLocked) as error:
             raise BrokerFailed(str(error)) from error
         except OSError as error:
@@ -64,7 +65,7 @@ class MetadataStore:
     async def session(self) -> StoreClient:
         """A session of this process; opens the store if it is not yet: brokers look for their ports first."""
         self.open()
-        return await LocalStore.connect(self._store)
+        return await LocalStore.connect(self.embedded)
 
     async def serve(self, port: int | None) -> None:
         """Serves the open store in ZooKeeper's protocol; `port` None: ZooKeeper's if it is free, else any; 0: any.
@@ -73,7 +74,7 @@ class MetadataStore:
         """
         from tidelog.store.server import StoreServer
 
-        self._server = StoreServer(self._store, self._clock)
+        self._server = StoreServer(self.embedded, self._clock)
         candidates: Iterable[int] = (DEFAULT_STORE_PORT, 0) if port is None else (port,)
         for candidate in candidates:
             try:
@@ -92,10 +93,10 @@ class MetadataStore:
 
     async def end_broker_session(self, broker_id: int) -> None:
         """Ends the session of a broker that is known to be dead, so that nobody waits for it to time out."""
-        await self._store.end_sessions_of(broker_path(BrokerId(broker_id)))
+        await self.embedded.end_sessions_of(broker_path(BrokerId(broker_id)))
 
     async def close(self) -> None:
         """Idempotent."""
         if self._server is not None:
             await self._server.close()
-        await self._store.close()
+        await self.embedded.close()

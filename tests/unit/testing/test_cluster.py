@@ -243,10 +243,10 @@ def test_a_paused_broker_does_not_hinder_the_end() -> None:
 
 
 def test_brokers_end_with_the_process_that_tests() -> None:
-    """However it ends."""
+    """However it ends, and also those that are paused."""
     code = (
         "from tidelog.testing import Cluster\n"
-        "c = Cluster(brokers=2, processes=True); c.start()\n"
+        "c = Cluster(brokers=2, processes=True); c.start(); c.pause(1)\n"
         "print(c.pid(0), c.pid(1), c.data, flush=True); input()"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as tests:
