@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.fetch_partitions import failed, replica_of, topic_of
 from tidelog.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, TOPIC_IDS_SINCE
 from tidelog.broker.replica_manager import check_leader_epoch, diverging_epoch
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import BrokerEpoch, BrokerId, Offset, TopicPartition
+from tidelog.model.identifiers import BrokerEpoch, BrokerId, Offset
 from tidelog.ports.disk import FileRange
 from tidelog.protocol import messages
 from tidelog.replication.events import FollowerFetched
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 WATERMARK_DELAY_MS: Final = 50
 """How long a follower may go without the news of a high watermark, when there is nothing else to tell."""
 _UNKNOWN: Final = -1
-_CURRENT_LEADER_SINCE: Final = 16
 _DIVERGING_EPOCH_SINCE: Final = 12
 
 Data = messages.FetchResponse.PartitionData
@@ -258,21 +258,7 @@ class _ReplicaFetch:
         if replica is not None and not replica.removed:
             return replica
         partition.unwatch()
-        node = self._node
-        topic = partition.topic
-        if not topic:
-            found = node.metadata.topic_name(partition.topic_id)
-            if found is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-            topic = found
-        topic_partition = TopicPartition(topic, partition.partition)
-        replica = node.replicas.get(topic_partition)
-        if replica is None:
-            if node.metadata.image.partition(topic_partition) is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if not partition.topic and partition.topic_id != replica.topic_id:
-            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        replica = replica_of(self._node, topic_of(self._node, partition), partition)
         partition.watch(replica)
         return replica
 
@@ -476,26 +462,7 @@ class _ReplicaFetch:
         data.log_start_offset = replica.log.log_start_offset
 
     def _failure(self, partition: FollowedPartition, error: KafkaError) -> messages.FetchResponse.PartitionData:
-        data = Data(
-            partition_index=partition.partition,
-            error_code=error.code,
-            high_watermark=_UNKNOWN,
-            last_stable_offset=_UNKNOWN,
-            log_start_offset=_UNKNOWN,
-            aborted_transactions=None,
-            preferred_read_replica=_UNKNOWN,
-            records=b"",
-        )
-        if self._context.api_version >= _CURRENT_LEADER_SINCE and error.code in (
-            ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            ErrorCode.FENCED_LEADER_EPOCH,
-        ):
-            topic = partition.topic or self._node.metadata.topic_name(partition.topic_id) or ""
-            known = self._node.metadata.image.partition(TopicPartition(topic, partition.partition))
-            if known is not None:
-                data.current_leader.leader_id = known.leader
-                data.current_leader.leader_epoch = known.leader_epoch
-        return data
+        return failed(self._node, self._context.api_version, partition, error)
 
 
 def _discard(readings: list[_Reading]) -> None:

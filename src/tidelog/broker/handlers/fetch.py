@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker import replica_fetch, replica_selector
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.fetch_partitions import failed, replica_of, topic_of
 from tidelog.broker.fetch_sessions import FetchContext, FetchPartition
 from tidelog.broker.handlers import Versions
 from tidelog.broker.replica_manager import Replica, check_leader_epoch, diverging_epoch
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicPartition
+from tidelog.model.identifiers import BrokerEpoch, BrokerId
 from tidelog.ports.disk import FileRange
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -43,7 +44,6 @@ _DIVERGING_EPOCH_SINCE: Final = 12
 _RACKS_SINCE: Final = 11
 _TOPIC_IDS_SINCE: Final = 13
 _REPLICA_STATE_SINCE: Final = 15
-_CURRENT_LEADER_SINCE: Final = 16
 
 Data = messages.FetchResponse.PartitionData
 
@@ -226,7 +226,7 @@ class _Fetch:
                     blocking=blocking,
                 )
         except KafkaError as error:
-            return _Reading(wanted, self._failure(wanted, error))
+            return _Reading(wanted, failed(self._node, self._context.api_version, wanted, error))
         data = Data(
             partition_index=wanted.partition,
             high_watermark=replica.high_watermark,
@@ -260,23 +260,10 @@ class _Fetch:
 
     def _replica(self, wanted: FetchPartition) -> Replica:
         """The replica to read from; KafkaError where there is none, or no right to."""
-        node = self._node
-        topic = wanted.topic
-        if not topic:
-            found = node.metadata.topic_name(wanted.topic_id)
-            if found is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-            topic = found
+        topic = topic_of(self._node, wanted)
         if not authorize(self._context, Operation.READ, ResourceType.TOPIC, topic):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        topic_partition = TopicPartition(topic, wanted.partition)
-        replica = node.replicas.get(topic_partition)
-        if replica is None:
-            if node.metadata.image.partition(topic_partition) is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if wanted.topic_id != replica.topic_id and not wanted.topic:
-            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        replica = replica_of(self._node, topic, wanted)
         check_leader_epoch(replica, wanted.current_leader_epoch)
         if replica.leader is None and not self._from_followers:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -296,28 +283,6 @@ class _Fetch:
 
     def _limit(self, replica: Replica) -> int:
         return replica.last_stable_offset if self._committed_only else replica.high_watermark
-
-    def _failure(self, wanted: FetchPartition, error: KafkaError) -> messages.FetchResponse.PartitionData:
-        data = Data(
-            partition_index=wanted.partition,
-            error_code=error.code,
-            high_watermark=_UNKNOWN,
-            last_stable_offset=_UNKNOWN,
-            log_start_offset=_UNKNOWN,
-            aborted_transactions=None,
-            preferred_read_replica=_UNKNOWN,
-            records=b"",
-        )
-        if self._context.api_version >= _CURRENT_LEADER_SINCE and error.code in (
-            ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            ErrorCode.FENCED_LEADER_EPOCH,
-        ):
-            topic = wanted.topic or self._node.metadata.topic_name(wanted.topic_id) or ""
-            known = self._node.metadata.image.partition(TopicPartition(topic, wanted.partition))
-            if known is not None:
-                data.current_leader.leader_id = known.leader
-                data.current_leader.leader_epoch = known.leader_epoch
-        return data
 
     # Answering.
 
