@@ -257,7 +257,8 @@ class Node:
         if self._stopped:
             return
         for truncation in self.logs.truncation_tasks():
-            self.run_disk_task(truncation)
+            # Flushes have waited for it.
+            self.run_disk_task(truncation).on_complete(self._flush_if_wanted)
         if self._flushing:
             return
         tasks = self.logs.flush_tasks()
@@ -267,6 +268,9 @@ class Node:
 
     def _flush_done(self, _: Deferred[None]) -> None:
         self._flushing -= 1
+        self._flush_if_wanted(_)
+
+    def _flush_if_wanted(self, _: Deferred[None]) -> None:
         if not self._flushing and any(directory.flush_requests for directory in self.logs.directories):
             self.disk_work()
 
