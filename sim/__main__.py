@@ -8,6 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from sim.follower_scenario import FollowerScenario
 from sim.invariants import InvariantBrokenError
 from sim.jobs import Job, made
 from sim.log_scenario import LogScenario, count_changes
@@ -66,11 +67,16 @@ def _summary(job: Job, outcome: Outcome) -> str:
 
 
 def crash_log(seed: int) -> bool:
-    """A log's scenario, cut off by a kill and by a power cut at each change of the disk; says where it did not hold."""
-    changes = count_changes(seed)
+    """A leader's log and a follower's, cut off by a kill and by a power cut at each change of the disk; says where a
+    promise was not kept."""
+    return all(_crash_everywhere(seed, kind) for kind in (LogScenario, FollowerScenario))
+
+
+def _crash_everywhere(seed: int, kind: type[LogScenario]) -> bool:
+    changes = count_changes(seed, kind)
     for number in range(1, changes + 1):
         for power_cut in (False, True):
-            scenario = LogScenario(seed)
+            scenario = kind(seed)
             scenario.crash_at(number, power_cut=power_cut)
             try:
                 scenario.check_recovery(power_cut=power_cut)
@@ -79,7 +85,7 @@ def crash_log(seed: int) -> bool:
                 print(f"{broken}\nafter {what} at change {number}", file=sys.stderr)
                 print(f"replay: python -m sim --crash-log --seed {seed}", file=sys.stderr)
                 return False
-    print(f"seed {seed}: {changes} changes of the disk, a kill and a power cut at each")
+    print(f"seed {seed}, {kind.__name__}: {changes} changes of the disk, a kill and a power cut at each")
     return True
 
 

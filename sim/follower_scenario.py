@@ -155,10 +155,3 @@ class FollowerScenario(LogScenario):
         lineage.values = {offset: value for offset, value in lineage.values.items() if offset < log.log_end_offset}
         lineage.starts = [header.base_offset for header, _, _ in batches]
         log.begin_following()
-
-
-def count_changes(seed: int | str) -> int:
-    """How many changes of the disk the scenario makes from beginning to end: as many places to crash."""
-    scenario = FollowerScenario(seed)
-    scenario.run()
-    return scenario.disk.operations

@@ -267,8 +267,8 @@ def _at(number: int, error: BaseException, done: int) -> FaultPlan:
     return plan
 
 
-def count_changes(seed: int | str) -> int:
+def count_changes(seed: int | str, kind: type[LogScenario] = LogScenario) -> int:
     """How many changes of the disk the scenario makes from beginning to end: as many places to crash."""
-    scenario = LogScenario(seed)
+    scenario = kind(seed)
     scenario.run()
     return scenario.disk.operations

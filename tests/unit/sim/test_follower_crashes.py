@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from sim.follower_scenario import FollowerScenario, count_changes
+from sim.follower_scenario import FollowerScenario
+from sim.log_scenario import count_changes
 
 SEED = 1
-CHANGES = count_changes(SEED)
+CHANGES = count_changes(SEED, FollowerScenario)
 WHOLE = 1 << 20
 """More bytes than any write has."""
 
@@ -30,7 +31,7 @@ def test_a_crash_at_every_change(power_cut: bool, done: int) -> None:
 @pytest.mark.parametrize("seed", range(2, 14))
 def test_power_cuts_of_many_seeds(seed: int) -> None:
     """Other truncations, and other choices of what survives of the page cache."""
-    for number in range(seed, count_changes(seed), 7):
+    for number in range(seed, count_changes(seed, FollowerScenario), 7):
         scenario = FollowerScenario(seed)
         scenario.crash_at(number, power_cut=True)
         scenario.check_recovery(power_cut=True)
