@@ -10,7 +10,10 @@ import pytest
 from tests.unit.broker.harness import make_batch
 from tests.unit.broker.several import Brokers, brokers_of, run, until
 
+from tidelog.broker.controller_term import ANNOUNCEMENT_WAIT_MS_MAX
+from tidelog.broker.deferred import Deferred
 from tidelog.broker.runtime import BrokerFailed
+from tidelog.broker.starting import StartingDispatcher
 from tidelog.client.connection import Connection
 from tidelog.metadata import znodes
 from tidelog.metadata.image import ConfigResourceType
@@ -36,6 +39,24 @@ async def metadata(connection: Connection, topic: str) -> messages.MetadataRespo
     topics = [messages.MetadataRequest.MetadataRequestTopic(name=topic)]
     response = await connection.request(messages.MetadataRequest(topics=topics, allow_auto_topic_creation=True), 12)
     return response.topics[0]
+
+
+async def alter(brokers: Brokers, asked: int, topic: str, name: str, value: str) -> None:
+    """IncrementalAlterConfigs of one setting of a topic."""
+    request = messages.IncrementalAlterConfigsRequest
+    connection = await brokers.connect(asked)
+    response = await connection.request(
+        request(
+            resources=[
+                request.AlterConfigsResource(
+                    resource_type=ConfigResourceType.TOPIC,
+                    resource_name=topic,
+                    configs=[request.AlterableConfig(name=name, value=value)],
+                )
+            ]
+        )
+    )
+    assert response.responses[0].error_code == ErrorCode.NONE
 
 
 def test_any_broker_creates_topics_and_tells_of_them(tmp_path: Path) -> None:
@@ -85,19 +106,7 @@ def test_partitions_and_settings_changed_by_any_broker_are_in_force_there(tmp_pa
             )
             assert response.results[0].error_code == ErrorCode.NONE
             assert len(brokers.leaders(asked, "t")) == 4
-            alter = messages.IncrementalAlterConfigsRequest
-            response = await connection.request(
-                alter(
-                    resources=[
-                        alter.AlterConfigsResource(
-                            resource_type=ConfigResourceType.TOPIC,
-                            resource_name="t",
-                            configs=[alter.AlterableConfig(name="retention.ms", value="12345")],
-                        )
-                    ]
-                )
-            )
-            assert response.responses[0].error_code == ErrorCode.NONE
+            await alter(brokers, asked, "t", "retention.ms", "12345")
             (first, *_) = [log for log in node.logs.logs() if log.topic_partition.topic == "t"]
             assert first.config.retention_ms == 12_345
             delete = messages.DeleteTopicsRequest
@@ -212,6 +221,68 @@ def test_a_suspected_controller_resigns_until_its_connection_is_back(tmp_path: P
             assert (await asked).error_code == ErrorCode.NONE
             assert brokers.controller == first
             await until(lambda: brokers.leaders(1 - first, "old") == [0])
+
+    run(check())
+
+
+def test_settings_altered_while_a_broker_had_no_connection_are_in_force_there_afterwards(tmp_path: Path) -> None:
+    """Its watch was lost with the connection: it looks for notifications when that is back."""
+
+    async def check() -> None:
+        async with brokers_of(str(tmp_path), 2) as brokers:
+            suspended = 1 - brokers.controller
+            await brokers.create(suspended, "t", [[suspended]])
+            (log,) = brokers.running[suspended].node.logs.logs()
+            brokers.sessions[suspended].suspend()
+            await alter(brokers, brokers.controller, "t", "retention.ms", "12345")
+            assert log.config.retention_ms != 12_345
+            brokers.sessions[suspended].resume()
+            await until(lambda: log.config.retention_ms == 12_345)
+
+    run(check())
+
+
+def silence(brokers: Brokers, number: int) -> None:
+    """The broker answers nothing any more, but its connections stand: as if it were paused."""
+    server = brokers.running[number]._server
+    mute = StartingDispatcher(server.dispatcher._node, {})
+    mute.request = lambda *_: Deferred()  # type: ignore[method-assign,assignment]
+    server.dispatcher = mute
+
+
+def test_a_controller_that_hangs_is_left_when_another_is_elected(tmp_path: Path) -> None:
+    """What was asked of it is asked of the next one at once, not when its time is over."""
+
+    async def check() -> None:
+        async with brokers_of(str(tmp_path), 3) as brokers:
+            hung = brokers.controller
+            asked = (hung + 1) % 3
+            silence(brokers, hung)
+            creating = asyncio.create_task(brokers.create(asked, "t", [[asked]]))
+            # In that order: the request is on its way, and the broker that hangs does not come back.
+            await brokers.connect(asked)
+            brokers.store_away = asyncio.Event()
+            await brokers.sessions[hung].expire()
+            result = await asyncio.wait_for(creating, ANNOUNCEMENT_WAIT_MS_MAX / 1000 * 0.9)
+            assert result.error_code == ErrorCode.NONE
+
+    run(check())
+
+
+def test_a_broker_that_hangs_is_waited_for_only_while_it_is_registered(tmp_path: Path) -> None:
+    """An answer waits for those who have to be told; whoever is gone need not be."""
+
+    async def check() -> None:
+        async with brokers_of(str(tmp_path), 3) as brokers:
+            asked = brokers.controller
+            hung = (asked + 1) % 3
+            silence(brokers, hung)
+            creating = asyncio.create_task(brokers.create(asked, "t", [[asked]]))
+            await until(lambda: brokers.leaders(asked, "t") == [asked])
+            assert not creating.done()
+            await brokers.store.close_session(brokers.sessions[hung].session_id)
+            result = await asyncio.wait_for(creating, ANNOUNCEMENT_WAIT_MS_MAX / 1000 * 0.9)
+            assert result.error_code == ErrorCode.NONE
 
     run(check())
 
