@@ -343,6 +343,15 @@ def test_a_leadership_that_ended_while_a_thread_read_gives_no_records(
     assert (data.error_code, len(data.records)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
 
 
+def test_a_leader_that_is_elected_again_keeps_its_high_watermark(leader: Broker) -> None:
+    """Another replica died, the epoch is a new one: what is committed stays so before any follower fetches again."""
+    leader.produce("t", [b"a", b"b"], acks=1)
+    Follower(leader).one(offset=2)
+    led(leader, leader_epoch=1)
+    replica = leader.replica("t")
+    assert (replica.high_watermark, replica.log.high_watermark, len(values(leader.fetch("t")))) == (2, 2, 2)
+
+
 # Sessions: a request costs what has changed.
 
 
