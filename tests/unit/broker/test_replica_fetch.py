@@ -8,6 +8,7 @@ from tests.unit.broker.harness import Broker, make_batch, whole
 from tests.unit.broker.test_fetch import values
 from tests.unit.broker.test_server import FakeTransport, feed
 
+from tidelog.broker import replica_fetch
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.replica_fetch import WATERMARK_DELAY_MS
 from tidelog.broker.server import Server
@@ -15,6 +16,7 @@ from tidelog.controller.events import AlterPartition, IsrOutcome
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import BrokerId, LeaderEpoch, PartitionEpoch
 from tidelog.protocol.apis import ApiKey
+from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
 from tidelog.storage.errors import WouldBlock
 
 Start = Callable[..., Broker]
@@ -117,6 +119,21 @@ def test_an_earlier_life_of_a_follower_is_refused(leader: Broker) -> None:
     leader.produce("t", [b"m"], acks=1)
     Follower(leader, epoch=51).one()
     assert Follower(leader, epoch=50).fetch({("t", 0): 1}).error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert leader.replica("t").high_watermark == 0
+
+
+def test_who_may_not_act_for_the_cluster_is_refused(leader: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica fetch reads what is not committed, and moves the high watermark: it takes CLUSTER_ACTION."""
+    asked: list[object] = []
+
+    def deny(context: object, operation: object, resource_type: object, name: str) -> bool:
+        asked.append((operation, resource_type, name))
+        return False
+
+    monkeypatch.setattr(replica_fetch, "authorize", deny)
+    leader.produce("t", [b"m"], acks=1)
+    assert Follower(leader).fetch({("t", 0): 1}).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert asked == [(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)]
     assert leader.replica("t").high_watermark == 0
 
 
@@ -365,8 +382,6 @@ def many(start_broker: Start, count: int = 50) -> tuple[Broker, Follower]:
 
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The partitions that requests look at from now on."""
-    from tidelog.broker import replica_fetch
-
     looked: list[int] = []
     check = replica_fetch._ReplicaFetch._check
 
