@@ -206,6 +206,10 @@ class ReplicaSessions:
         dropped += session.update(request)
         if session.id != NO_SESSION:
             self._partitions += len(session.partitions) - before
+            if self._partitions > PARTITIONS_MAX:
+                for partition in self.close(session):
+                    partition.unwatch()
+                raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.fetch_times.latest_ms = max(now_ms, session.fetch_times.latest_ms)
         return session, dropped
 

@@ -8,7 +8,7 @@ from tests.unit.broker.harness import Broker, make_batch, whole
 from tests.unit.broker.test_fetch import values
 from tests.unit.broker.test_server import FakeTransport, feed
 
-from tidelog.broker import replica_fetch
+from tidelog.broker import replica_fetch, replica_sessions
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.replica_fetch import WATERMARK_DELAY_MS
 from tidelog.broker.server import Server
@@ -512,6 +512,19 @@ def test_sessions_of_one_follower_are_bounded(start_broker: Start) -> None:
     assert len(leader.replica("t").watchers) == 17
     assert other.fetch().error_code == 0
     assert follower.fetch().error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_partitions_in_sessions_are_bounded(start_broker: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that grows past the bound ends, and a new one that is too large is none: everything is named then."""
+    leader, follower = many(start_broker, 3)
+    monkeypatch.setattr(replica_sessions, "PARTITIONS_MAX", 4)
+    grown = follower.fetch({("unknown", index): 0 for index in range(5)})
+    assert grown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    sessions = leader.node.replica_sessions
+    assert (len(sessions), sessions.partitions) == (0, 0)
+    assert [leader.replica("t", index).watchers for index in range(3)] == [[], [], []]
+    large = Follower(leader).fetch({("t", 0): 0, **{("unknown", index): 0 for index in range(5)}})
+    assert (large.session_id, len(indexes(large)), len(sessions)) == (0, 6, 0)
 
 
 def test_a_fetch_without_a_session_leaves_none(leader: Broker) -> None:
