@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sim.plan import Plan
     from sim.randomness import SeededRandom
     from sim.trace import Trace
+    from tidelog.model.identifiers import TopicPartition
 
 RESTART_S: Final = (0.05, 1.0)
 """How long a process that died by itself stays dead, as with a supervisor."""
@@ -51,7 +52,7 @@ class Cluster:
             self.brokers: list[BrokerMachine] = [lone]
         else:
             self.store = StoreMachine(surroundings, random.stream("store"))
-            self.states = PartitionStates(self.store_history)
+            self.states = PartitionStates(self.store_history, loop.time)
             self.states.may_be_unclean |= {topic.name for topic in plan.topics if topic.unclean}
             self.brokers = [
                 BrokerMachine(
@@ -64,6 +65,10 @@ class Cluster:
                 for id in range(1, plan.brokers + 1)
             ]
         self.checker = ReplicaChecker(self.brokers, self.states)
+        if self.states is not None:
+            self.states.on_joined = self.checker.joined
+            history.largest_isr = self.states.largest_isr
+            history.min_insync_replicas = plan.min_insync_replicas
         self.checker.lossy |= {topic.name for topic in plan.topics if topic.unclean}
         self.client_names: list[str] = []
 
@@ -90,6 +95,11 @@ class Cluster:
         version = self.store_history.now(CONTROLLER)
         holder = -1 if version.stat is None else decode_controller(version.data)
         return [machine for machine in self.brokers if machine.broker_id == holder]
+
+    def leader(self, partition: TopicPartition) -> BrokerMachine | None:
+        """The machine that leads a partition, as the store has it now."""
+        state = None if self.states is None else self.states.state(partition)
+        return next((machine for machine in self.brokers if state and machine.broker_id == state.leader), None)
 
     def session_of(self, machine: BrokerMachine) -> int | None:
         """The session with which a broker is registered now."""

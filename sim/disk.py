@@ -59,8 +59,8 @@ class Fault:
     """Bytes of a write that happen all the same (whole pages where the process dies); for anything else 1 for "it
     happened", 0 for not.
     """
-    flipped_bit: int | None = None
-    """Of a read: the bit of the result that is wrong, counted from its first; reads at the end may be shorter."""
+    damage: Callable[[bytes], bytes] | None = None
+    """Of a read that raises nothing: what it gives instead of what lies there."""
 
 
 FaultPlan: TypeAlias = Callable[[Operation], Fault | None]
@@ -368,7 +368,7 @@ class SimulatedFile:
             return data
         if fault.error is not None:
             raise self._mount.failed(fault)
-        return _flipped(data, fault.flipped_bit or 0)
+        return data if fault.damage is None else fault.damage(data)
 
     def probe(self, size: int, offset: int) -> bytes | None:
         disk = self._mount.disk
@@ -581,15 +581,6 @@ class Mount:
 
 def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in ("", ".")]
-
-
-def _flipped(data: bytes, bit: int) -> bytes:
-    """With one bit changed, if it has that bit."""
-    if bit // 8 >= len(data):
-        return data
-    damaged = bytearray(data)
-    damaged[bit // 8] ^= 1 << bit % 8
-    return bytes(damaged)
 
 
 def _os_error(code: int, path: str) -> OSError:

@@ -28,6 +28,8 @@ CONCURRENT_MAX: Final = 3
 """Faults under way at once."""
 CLOCK_JUMP_MS_MAX: Final = 3_000_000
 """How far a wall clock goes wrong: less than an hour, from which on brokers refuse timestamps (KIP-937)."""
+LAG_S: Final = 12.0
+"""Three times replica.lag.time.max.ms, and time for the controller to write it down."""
 NOTICE_S_MAX: Final = 30.0
 """How long the cluster may take to notice that a broker is gone."""
 
@@ -43,7 +45,7 @@ class Trouble:
         self._loop = cluster.loop
         self._under_way: list[asyncio.Task[None]] = []
         self._fragile = False
-        """A replica has lost records within the budget, and the cluster has not taken note yet."""
+        """No further fault may come: a replica has lost records within the budget, or something is to be seen alone."""
         self.counts: Counter[FaultKind] = Counter()
         self._handlers: dict[FaultKind, Callable[[], Awaitable[None]]] = {
             FaultKind.RESET: self._reset,
@@ -52,6 +54,7 @@ class Trouble:
             FaultKind.CUT: self._cut,
             FaultKind.CUT_ONE_WAY: self._cut_one_way,
             FaultKind.ISOLATE: self._isolate,
+            FaultKind.LAG: self._lag,
             FaultKind.STORE_CUT: self._store_cut,
             FaultKind.PAUSE: self._pause,
             FaultKind.KILL: self._kill,
@@ -150,6 +153,44 @@ class Trouble:
             others += self._cluster.client_names
         await self._cut_links([link for other in others for link in ((name, other), (other, name))])
 
+    async def _lag(self) -> None:
+        """Followers that have not come along for long enough are out of the ISR, if their leader can say so.
+
+        Seen alone: nothing else goes wrong meanwhile.
+        """
+        states = self._cluster.states
+        if states is None or not self._is_alone or len(self._cluster.brokers) < 3:
+            return
+        machine = self._broker()
+        others = [other for other in self._cluster.brokers if other is not machine]
+        links = [link for other in others for link in ((machine.name, other.name), (other.name, machine.name))]
+        self._fragile = True
+        for source, target in links:
+            self._network.cut(source, target)
+        await asyncio.sleep(1.0)
+        behind = [
+            partition
+            for partition in states.partitions()
+            if (leader := self._cluster.leader(partition)) is not None
+            and leader is not machine
+            and self._cluster.checker.end(machine, partition) < self._cluster.checker.end(leader, partition)
+        ]
+        await asyncio.sleep(LAG_S)
+        if self._cluster.controller() and machine not in self._cluster.controller():
+            for partition in behind:
+                state = states.state(partition)
+                if state is not None and state.leader != machine.broker_id:
+                    complaint = f"{partition}: {machine.name} has been behind for {LAG_S} s, the ISR is {state.isr}"
+                    require(17, machine.broker_id not in state.isr, complaint)
+        for source, target in links:
+            self._network.heal(source, target)
+        self._fragile = False
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether everything runs, and the fault that asks is the only one."""
+        return len([task for task in self._under_way if not task.done()]) <= 1 and self._cluster.all_serve
+
     async def _store_cut(self) -> None:
         if self._cluster.store is None:
             return
@@ -196,8 +237,7 @@ class Trouble:
     async def _power_cut_within_budget(self, machine: BrokerMachine) -> None:
         """One replica loses what it had not flushed; the others, which have it, stay up until it is out of the ISR."""
         states = self._cluster.states
-        others_busy = len([task for task in self._under_way if not task.done()]) > 1
-        if states is None or others_busy or not self._cluster.all_serve:
+        if states is None or not self._is_alone:
             return
         own = [partition for partition in states.partitions() if machine.broker_id in states.replicas(partition)]
         if any((state := states.state(each)) is None or len(state.isr) < 2 for each in own):

@@ -8,7 +8,7 @@ last complete read.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -62,6 +62,9 @@ class History:
         """Topics in which records may be lost: by unclean elections, or past the declared budget."""
         self.retained: set[str] = set()
         """Topics whose records nothing deletes by itself."""
+        self.largest_isr: Callable[[TopicPartition, float], int] | None = None
+        """Members of a partition's largest ISR since a time; None where there is no store to be asked."""
+        self.min_insync_replicas = 1
         self.reads_may_fail = False
         """Whether disks of this run read bits wrong."""
         self.corrupt_count = 0
@@ -117,10 +120,22 @@ class History:
         return self._partitions.setdefault(partition, PartitionHistory())
 
     def acknowledged(
-        self, partition: TopicPartition, base_offset: int, values: Sequence[bytes], guarantee: Guarantee
+        self,
+        partition: TopicPartition,
+        base_offset: int,
+        values: Sequence[bytes],
+        guarantee: Guarantee,
+        sent_at: float = 0.0,
     ) -> None:
-        """A produce request was answered without an error."""
+        """A produce request, first sent at `sent_at`, was answered without an error."""
         history = self.of(partition)
+        if self.largest_isr is not None and guarantee is not Guarantee.LEADER:
+            size = self.largest_isr(partition, sent_at)
+            require(
+                1,
+                size >= self.min_insync_replicas,
+                f"{partition}: offset {base_offset} was acknowledged by all, which were never more than {size}",
+            )
         self.acknowledged_count += len(values)
         for offset, value in enumerate(values, base_offset):
             if guarantee is Guarantee.LEADER:

@@ -23,6 +23,8 @@ from sim.store_service import PORT as STORE_PORT
 from sim.store_service import StoreService
 from tidelog.broker.runtime import Runtime
 from tidelog.config.broker_config import BrokerConfig
+from tidelog.records.batch import CRC_START, iterate_headers
+from tidelog.records.errors import InvalidBatch
 from tidelog.store.embedded import EmbeddedStore
 from tidelog.store.local import LocalStore
 
@@ -211,17 +213,30 @@ class Machine(ABC):
         self.disk.fault = plan
 
     def flip_next_read(self) -> None:
-        """Damages one bit of what is read next from a segment; what lies on the disk is sound.
+        """Damages one bit, under some batch's checksum, of what is read next; what lies on the disk is sound.
 
         Not of what recovery reads: there it would be a loss, as no second replica is asked.
         """
 
         def plan(found: Operation) -> Fault | None:
-            if not self.is_ready or found.kind != "read" or not found.path.endswith(".log") or not found.size:
+            if not self.is_ready or found.kind != "read" or not found.path.endswith(".log"):
                 return None
+            return Fault(None, damage=damage)
+
+        def damage(data: bytes) -> bytes:
+            try:
+                batches = list(iterate_headers(data))
+            except InvalidBatch:
+                return data  # It does not begin where a batch does.
+            if not batches:
+                return data
             self.disk.fault = None
-            self._trace.record("flipped_read", self.name, found.path)
-            return Fault(None, flipped_bit=self._random.below(8 * found.size))
+            position, header = batches[self._random.below(len(batches))]
+            byte = position + CRC_START + self._random.below(header.size - CRC_START)
+            self._trace.record("flipped_read", self.name, byte)
+            damaged = bytearray(data)
+            damaged[byte] ^= 1 << self._random.below(8)
+            return bytes(damaged)
 
         self.disk.fault = plan
 

@@ -8,7 +8,8 @@ before it can be elected.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from sim.invariants import require
 from tidelog.metadata.znodes import (
@@ -28,18 +29,17 @@ if TYPE_CHECKING:
 _STATE_PATH: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/([0-9]+)/state")
 
 
-class Election(NamedTuple):
-    """Who led when."""
-
-    leader: int
-    leader_epoch: int
-
-
 class PartitionStates:
     """See the module; observes a `StoreHistory`."""
 
-    def __init__(self, history: StoreHistory) -> None:
+    def __init__(self, history: StoreHistory, seconds: Callable[[], float]) -> None:
+        """`seconds` is the run's time."""
         self._history = history
+        self._seconds = seconds
+        self._sizes: dict[TopicPartition, list[tuple[float, int]]] = {}
+        """When each partition's ISR came to have how many members."""
+        self.on_joined: Callable[[TopicPartition, PartitionState, int, int | None], None] = lambda *_: None
+        """Told of who came into an ISR, with the broker epoch under which he is registered."""
         self._incarnations: dict[str, dict[int, int]] = {}
         """[state path][broker] -> the broker epoch with which it was last seen in the ISR."""
         self.may_be_unclean: set[str] = set()
@@ -67,6 +67,15 @@ class PartitionStates:
         version = self._history.now(topic_path(topic))
         return ZERO_TOPIC_ID if version.stat is None else decode_topic(topic, version.data).topic_id
 
+    def largest_isr(self, partition: TopicPartition, since: float) -> int:
+        """Members of the largest ISR that the partition had from `since` until now."""
+        largest = 0
+        for time, size in reversed(self._sizes.get(partition, [])):
+            largest = max(largest, size)
+            if time <= since:
+                break
+        return largest
+
     def partitions(self) -> list[TopicPartition]:
         """All that have a state now."""
         found = []
@@ -90,6 +99,7 @@ class PartitionStates:
             return
         topic, partition = match[1], int(match[2])
         new = decode_state(topic, partition, after.data)
+        self._sizes.setdefault(TopicPartition(topic, partition), []).append((self._seconds(), len(new.isr)))
         replicas = self.replicas(TopicPartition(topic, partition))
         where = f"{topic}-{partition}"
         require(8, set(new.isr) <= set(replicas), f"{where}: ISR {new.isr}, replicas {replicas}")
@@ -106,6 +116,10 @@ class PartitionStates:
                 f"{where}: a controller of epoch {new.controller_epoch} writes, the epoch is {epoch}",
             )
             self._check_change(where, topic, old, new, known)
+            if (old.leader, old.leader_epoch) == (new.leader, new.leader_epoch):
+                for broker in new.isr:
+                    if broker not in old.isr:
+                        self.on_joined(TopicPartition(topic, partition), new, broker, self._registered(broker))
         self._incarnations[path] = {
             broker: known.get(broker, -1) if (registered := self._registered(broker)) is None else registered
             for broker in new.isr

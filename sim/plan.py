@@ -21,6 +21,7 @@ class FaultKind(Enum):
     CUT = "two machines don't reach each other"
     CUT_ONE_WAY = "one machine does not reach another, which reaches it"
     ISOLATE = "a machine is cut off from the other brokers and the store, not from clients"
+    LAG = "followers don't reach their leaders for longer than they may lag"
     STORE_CUT = "a broker is cut off from the store only"
     PAUSE = "a machine stands still"
     KILL = "kill -9"

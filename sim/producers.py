@@ -58,6 +58,8 @@ class Pending:
     data: bytes
     generation: int
     """How often brokers had been started when it was first sent."""
+    sent_at: float
+    """When that was."""
 
 
 @dataclass(slots=True)
@@ -132,7 +134,8 @@ class Producer:
     def _next_batch(self, lane: Lane) -> Pending:
         count = 1 + self._random.below(4)
         values = [f"{lane.name}:{lane.sequence + index}".encode() for index in range(count)]
-        timestamp = EPOCH_MS + int(asyncio.get_running_loop().time() * 1000)
+        now = asyncio.get_running_loop().time()
+        timestamp = EPOCH_MS + int(now * 1000)
         records = [
             Record(index, timestamp, b"key" if self._random.chance(0.5) else None, value)
             for index, value in enumerate(values)
@@ -146,7 +149,7 @@ class Producer:
             producer_epoch=self._producer_epoch if idempotent else -1,
             base_sequence=lane.sequence if idempotent else -1,
         )
-        pending = Pending(lane.sequence, values, data, self._history.generation)
+        pending = Pending(lane.sequence, values, data, self._history.generation, now)
         lane.sequence += count
         return pending
 
@@ -241,7 +244,7 @@ class Producer:
     def _acknowledged(self, lane: Lane, base_offset: int) -> None:
         pending = lane.pending.popleft()
         self._trace.record("acknowledged", lane.partition, lane.name, pending.sequence, base_offset)
-        self._history.acknowledged(lane.partition, base_offset, pending.values, self.guarantee)
+        self._history.acknowledged(lane.partition, base_offset, pending.values, self.guarantee, pending.sent_at)
         lane.next_offset = base_offset + len(pending.values)
 
     async def _recall(self, lane: Lane) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sim.invariants import require
 from sim.log_view import BatchId, LogView
 from sim.machine import DATA
-from tidelog.model.identifiers import TopicPartition, format_topic_id
+from tidelog.model.identifiers import BrokerId, TopicPartition, format_topic_id
 from tidelog.storage.errors import InvalidLogFolder
 from tidelog.storage.file_names import parse_marked_folder, parse_partition_folder
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sim.machine import BrokerMachine
     from sim.partition_states import PartitionStates
     from tidelog.broker.replica_manager import Replica
+    from tidelog.metadata.znodes import PartitionState
 
 
 class Presumption(NamedTuple):
@@ -81,6 +82,22 @@ class ReplicaChecker:
         for partition, leaders in presumed.items():
             for presumption in leaders:
                 self._check_leader(partition, presumption)
+
+    def joined(self, partition: TopicPartition, state: PartitionState, broker: int, broker_epoch: int | None) -> None:
+        """`broker` came into the ISR: its leader must know it as the one that is registered now (KIP-903)."""
+        for machine in self._machines:
+            if machine.broker_id != state.leader:
+                continue
+            for replica in replicas_of(machine):
+                leader = replica.leader
+                if replica.topic_partition == partition and leader and leader.leader_epoch == state.leader_epoch:
+                    known = leader.followers.get(BrokerId(broker))
+                    require(
+                        8,
+                        known is not None and known.broker_epoch == broker_epoch,
+                        f"{partition}: {broker} joins with epoch {broker_epoch}, its leader knows it by"
+                        f" {None if known is None else known.broker_epoch}",
+                    )
 
     def _refresh(self, machine: BrokerMachine, partition: TopicPartition) -> LogView:
         place = (machine.name, partition)
