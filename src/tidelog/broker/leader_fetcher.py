@@ -328,7 +328,12 @@ class LeaderFetcher:
         event = Answered(
             error_code(data.error_code), Offset(data.high_watermark), Offset(data.log_start_offset), size, diverging
         )
-        self._step(followed, event, cast("Bytes | None", records))
+        try:
+            self._step(followed, event, cast("Bytes | None", records))
+        except Exception:
+            # One partition's trouble is not the others', as in Kafka: the controller's next order makes a new follower.
+            logger.exception("not fetched any more: partition=%s", followed.replica.topic_partition)
+            self.remove(followed)
         return size
 
 

@@ -16,6 +16,8 @@ from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol.apis import ApiKey
 from tidelog.records.batch import Codec
 from tidelog.replication.follower import Phase
+from tidelog.storage.errors import CorruptIndex
+from tidelog.storage.log import Log
 
 
 @pytest.fixture
@@ -453,3 +455,30 @@ def test_truncation_waits_for_the_disk_and_others_do_not(cluster: ReplicaCluster
     shell.run_pool()
     cluster.advance(1000)
     assert [cluster.values(one, "t") for one in range(3)] == [[b"kept"]] * 3
+
+
+def test_an_unexpected_error_costs_its_partition_only(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is said with its traceback, and the partition is fetched again when the controller orders anew."""
+    cluster.create("t", replicas=[0, 1, 2], partitions=2)
+    cluster.advance(1000)
+    broken = cluster.log(1, "t", 0)
+    append = Log.append_as_follower
+
+    def fail(log: Log, *arguments: Any, **named: Any) -> Any:
+        if log is broken:
+            raise CorruptIndex("a test")
+        return append(log, *arguments, **named)
+
+    monkeypatch.setattr(Log, "append_as_follower", fail)
+    for partition in (0, 1):
+        cluster.produce("t", partition=partition)
+    cluster.advance(1000)
+    assert cluster.log_ends("t", 0) == [1, 0, 1]
+    assert cluster.log_ends("t", 1) == [1, 1, 1]
+    assert "a test" in caplog.text
+    monkeypatch.undo()
+    cluster.elect("t", 0)
+    cluster.advance(1000)
+    assert cluster.log_ends("t", 0) == [1, 1, 1]
