@@ -71,6 +71,8 @@ class Lane:
     sequence: int = 0
     next_offset: int = 0
     """After what was acknowledged last."""
+    acknowledged: bool = False
+    """Whether anything was."""
     pending: deque[Pending] = field(default_factory=deque)
 
 
@@ -161,8 +163,11 @@ class Producer:
             lanes.append(fresh)
         if any(self._leader(lane) < 0 for lane in lanes):
             await self._router.refresh(self._topics)
-        in_flight = IN_FLIGHT if self.guarantee is Guarantee.EXACTLY_ONCE else 1
         for lane in lanes:
+            # A broker takes any first sequence of a producer that it does not know, as Kafka does: if the first of
+            # several batches were refused for a moment, the second would be written. So the first one goes alone.
+            many = self.guarantee is Guarantee.EXACTLY_ONCE and lane.acknowledged
+            in_flight = IN_FLIGHT if many else 1
             while len(lane.pending) < in_flight and not self.stopping and self._leader(lane) >= 0:
                 lane.pending.append(self._next_batch(lane))
                 if self._random.chance(0.6):
@@ -246,6 +251,7 @@ class Producer:
         self._trace.record("acknowledged", lane.partition, lane.name, pending.sequence, base_offset)
         self._history.acknowledged(lane.partition, base_offset, pending.values, self.guarantee, pending.sent_at)
         lane.next_offset = base_offset + len(pending.values)
+        lane.acknowledged = True
 
     async def _recall(self, lane: Lane) -> None:
         """Looks in the log for what is pending.
