@@ -1,0 +1,188 @@
+"""The steps of a truncation, what waits for them, and what recovery makes of what a power cut has left."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.unit.storage.support import NOW_MS, TP, FaultyDisk, batch, fill, open_log, open_manager, read_all
+
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.records.batch import patch
+from tidelog.storage.file_names import RECOVERY_POINT_CHECKPOINT
+from tidelog.storage.log import Log
+from tidelog.storage.log_config import LogConfig
+from tidelog.storage.log_manager import LogManager
+from tidelog.storage.tasks import run_now
+
+SIZE = len(batch(b"." * 100))
+CONFIG = LogConfig(segment_bytes=5 * SIZE, index_interval_bytes=SIZE, segment_index_bytes=1200)
+
+
+def settle(manager: LogManager) -> None:
+    for task in manager.truncation_tasks():
+        run_now(task)
+
+
+def sent(offset: int, epoch: int, value: bytes = b"sent", count: int = 1) -> bytearray:
+    """A batch as a leader sends it."""
+    made = batch(*[value] * count)
+    patch(made, 0, base_offset=offset, leader_epoch=epoch)
+    return made
+
+
+def recovery_point(folder: Path) -> int:
+    return int((folder / RECOVERY_POINT_CHECKPOINT).read_text().split()[-1])
+
+
+def test_the_recovery_point_goes_down_before_the_log_is_cut(tmp_path: Path) -> None:
+    """In its file, too: a crash at any moment of the cut must find a recovery that looks at all of it."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 12)
+    task = log.flush_task()
+    assert task is not None
+    run_now(task)
+    manager.run_due(10**7)
+    assert recovery_point(tmp_path) == 12
+    log.announce_truncation(7)
+    assert log.truncation_is_pending
+    assert log.log_end_offset == 12, "It is only announced."
+    settle(manager)
+    assert not log.truncation_is_pending
+    assert recovery_point(tmp_path) == 7
+
+
+def test_no_flush_ends_before_the_cut_is_durable(tmp_path: Path) -> None:
+    """What is appended behind it would otherwise count as durable while the cut is not; then flushes go on."""
+    config = LogConfig(segment_bytes=5 * SIZE, index_interval_bytes=SIZE, segment_index_bytes=1200, flush_messages=1)
+    disk = FaultyDisk()
+    manager, log = open_log(tmp_path, config=config, disk=disk)
+    fill(log, 12)
+    manager.run_due(0)
+    log.truncate_to(7)
+    fill(log, 1)
+    assert log.flush_task() is None
+    assert log.flushed_offset == 7
+    disk.operations.clear()
+    settle(manager)
+    assert ("fsync", log.active.path(".log")) in disk.operations
+    assert ("fsync_directory", log.directory) in disk.operations
+    for task in manager.flush_tasks():
+        run_now(task)
+    assert log.flushed_offset == 8
+
+
+def test_a_flush_from_before_the_cut_says_nothing(tmp_path: Path) -> None:
+    """It may end later, and its files may be gone: neither moves the recovery point, nor is it the disk's failure."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 12)
+    flush = log.flush_task()
+    assert flush is not None
+    log.truncate_fully(100)
+    run_now(flush)
+    settle(manager)
+    assert not log.is_offline
+    assert log.flushed_offset == 100
+
+
+def test_a_truncation_that_is_cut_again_settles_once(tmp_path: Path) -> None:
+    """The first task comes too late to say that the second cut is durable."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 12)
+    log.truncate_to(9)
+    (first,) = manager.truncation_tasks()
+    first.run()
+    log.truncate_to(4)
+    first.finish(None)
+    assert log.truncation_is_pending
+    settle(manager)
+    assert not log.truncation_is_pending
+
+
+def lose_power(log: Log, manager: LogManager, came_back: dict[Path, bytes]) -> Log:
+    """The process ends, and some files are as they were before."""
+    manager.abandon()
+    for path, content in came_back.items():
+        path.write_bytes(content)
+    again = open_manager(log.directory.rpartition("/")[0], config=CONFIG).get(TP)
+    assert again is not None
+    return again
+
+
+def test_a_removed_segment_that_comes_back_is_removed_again(tmp_path: Path) -> None:
+    """Its records overlap with those that came instead: the newer ones are kept."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 8, leader_epoch=1)
+    old = Path(log.active.path(".log"))
+    content = old.read_bytes()[: log.active.size]
+    assert log.active.base_offset == 5
+    log.truncate_to(3)
+    log.append(batch(*[b"x"] * 4), leader_epoch=2, now_ms=NOW_MS)
+    again = lose_power(log, manager, {old: content})
+    assert again.log_end_offset == 7
+    assert [record.value for record in read_all(again, 3)] == [b"x"] * 4
+
+
+def test_an_old_epoch_behind_a_newer_one_ends_the_log(tmp_path: Path) -> None:
+    """A page of the old tail that came back behind a new batch of the same size is nothing that a leader wrote."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    for offset in range(4):
+        log.append_as_follower(sent(offset, 1))
+    path = Path(log.active.path(".log"))
+    content = path.read_bytes()[: log.active.size]
+    log.truncate_to(2)
+    log.append_as_follower(sent(2, 2, b"SENT"))
+    new = path.read_bytes()[: log.active.size]
+    again = lose_power(log, manager, {path: new + content[len(new) :]})
+    assert again.log_end_offset == 3
+    assert again.epochs.entries == [(1, 0), (2, 2)]
+
+
+def test_so_does_a_segment_of_an_old_epoch(tmp_path: Path) -> None:
+    """That comes back just where the new records end."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 8, leader_epoch=1)
+    old = Path(log.active.path(".log"))
+    content = old.read_bytes()[: log.active.size]
+    log.truncate_to(3)
+    log.append(batch(b"x", b"x"), leader_epoch=2, now_ms=NOW_MS)
+    again = lose_power(log, manager, {old: content})
+    assert again.log_end_offset == 5
+    assert again.epochs.latest == 2
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (sent(5, 3), "where 4 is next"),
+        (sent(3, 3), "where 4 is next"),
+        (sent(4, 1), "after records of epoch 2"),
+        (sent(4, 7), "from a leader of epoch 6"),
+    ],
+)
+def test_what_no_leader_can_have_sent_is_refused(tmp_path: Path, made: bytearray, why: str) -> None:
+    """Gaps, repetitions, epochs that go back or are of the future: CORRUPT_MESSAGE, and nothing is appended."""
+    _, log = open_log(tmp_path, config=CONFIG)
+    for offset in range(4):
+        log.append_as_follower(sent(offset, 2), leader_epoch=6)
+    with pytest.raises(KafkaError, match=why) as refused:
+        log.append_as_follower(made, leader_epoch=6)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert log.log_end_offset == 4
+
+
+def test_a_log_may_begin_inside_a_batch(tmp_path: Path) -> None:
+    """As the leader's does after DeleteRecords: the batch is kept whole, its first records are not shown."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    log.truncate_fully(12)
+    settle(manager)
+    log.append_as_follower(sent(10, 1, count=5), leader_epoch=1)
+    assert (log.log_start_offset, log.log_end_offset) == (12, 15)
+    assert [record.offset for record in read_all(log)] == [12, 13, 14]
+    settle(manager)
+    manager.abandon()
+    again = open_manager(tmp_path, config=CONFIG).get(TP)
+    assert again is not None
+    assert (again.log_start_offset, again.log_end_offset) == (12, 15)
+    assert os.path.exists(f"{again.directory}/{10:020d}.log")
