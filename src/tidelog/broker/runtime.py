@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from tidelog.broker.controller_driver import ControllerDriver
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.dispatch import CloseConnection, Dispatcher, Peer
+from tidelog.broker.failure import BrokerFailed, disk_refused
 from tidelog.broker.forwarding import Forwarding
 from tidelog.broker.membership import Membership, generate_broker_id, patiently
 from tidelog.broker.node import Node
@@ -68,26 +69,6 @@ REFUSING_MS: Final = 200
 """How long a broker that leads nothing any more tells clients so, before it closes their connections."""
 STOP_IO_MS_MAX: Final = 30_000
 """How long a stopping broker waits for its I/O threads."""
-
-
-class BrokerFailed(Exception):
-    """The broker cannot start, or had to stop; the message says why and what to do."""
-
-
-def disk_refused(error: OSError) -> str:
-    """What a file system's refusal means to whoever starts a broker."""
-    reason = error.strerror or str(error)
-    if error.filename is None:
-        return reason
-    advice = {
-        errno.EROFS: "mount it writable, or choose another directory",
-        errno.EACCES: "let this user write there, or choose another directory",
-        errno.EPERM: "let this user write there, or choose another directory",
-        errno.ENOTDIR: "part of that path is a file: move it away, or choose another directory",
-        errno.EEXIST: "a file is where a directory should be: move it away, or choose another directory",
-        errno.ENOSPC: "make room there, or choose another directory",
-    }.get(error.errno or 0, "put that right, or choose another directory")
-    return f"{error.filename}: {reason}; {advice}"
 
 
 class Runtime:

@@ -34,7 +34,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def broker(properties: str, overrides: dict[str, str], log_level: str = "info", parent_pipe: int | None = None) -> int:
     """Runs the broker that the file `properties` describes, until told to stop."""
-    from tidelog.broker.runtime import BrokerFailed
+    from tidelog.broker.failure import BrokerFailed
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.config.properties import ConfigError
     from tidelog.launcher.foreground import log_to_stderr

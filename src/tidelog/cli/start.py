@@ -89,7 +89,7 @@ def start(
     log_level: str | None = None,
 ) -> int:
     """Runs a broker for each of `ports` (0: any) with everything it keeps in the folder `data`, until told to stop."""
-    from tidelog.broker.runtime import BrokerFailed
+    from tidelog.broker.failure import BrokerFailed
     from tidelog.config.properties import ConfigError
     from tidelog.launcher.foreground import log_to_stderr
     from tidelog.launcher.foreground import run as run_in_foreground
@@ -114,7 +114,7 @@ def start(
 
 
 async def _one(plan: Plan, stop: Stop, store_port: int | None) -> None:
-    from tidelog.broker.runtime import BrokerFailed
+    from tidelog.broker.failure import BrokerFailed
     from tidelog.launcher.foreground import log_warnings, settle_memory
     from tidelog.launcher.in_process import InProcessCluster
 
@@ -135,7 +135,7 @@ async def _one(plan: Plan, stop: Stop, store_port: int | None) -> None:
 
 
 async def _several(plan: Plan, stop: Stop, store_port: int | None, restart: bool, log_level: str) -> None:
-    from tidelog.broker.runtime import BrokerFailed
+    from tidelog.broker.failure import BrokerFailed
     from tidelog.launcher.supervisor import Supervisor
 
     cluster = Supervisor(plan, restart=restart, log_level=log_level)

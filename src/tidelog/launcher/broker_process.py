@@ -19,7 +19,7 @@ import subprocess
 import sys
 from typing import Final
 
-from tidelog.broker.runtime import BrokerFailed
+from tidelog.broker.failure import BrokerFailed
 
 READY_PREFIX: Final = b"ready: "
 FAILURE_PREFIX: Final = "tidelog: "

@@ -11,7 +11,8 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.runtime import BrokerFailed, Runtime
+from tidelog.broker.failure import BrokerFailed
+from tidelog.broker.runtime import Runtime
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.launcher.foreground import first_failure, run_all
 from tidelog.launcher.last_life import end_last_life

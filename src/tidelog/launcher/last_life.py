@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from tidelog.broker.runtime import BrokerFailed
+from tidelog.broker.failure import BrokerFailed
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.launcher.metadata_store import MetadataStore
 from tidelog.ports.disk import Disk

@@ -6,7 +6,7 @@ import asyncio
 import errno
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.runtime import BrokerFailed, disk_refused
+from tidelog.broker.failure import BrokerFailed, disk_refused
 from tidelog.launcher.plan import HOST
 from tidelog.metadata.znodes import broker_path
 from tidelog.model.identifiers import BrokerId

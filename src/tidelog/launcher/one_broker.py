@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.runtime import BrokerFailed, Runtime
+from tidelog.broker.failure import BrokerFailed
+from tidelog.broker.runtime import Runtime
 from tidelog.launcher.foreground import Stop, first_failure, log_warnings, settle_memory
 from tidelog.launcher.metadata_store import MetadataStore
 from tidelog.ports.real import SystemClock, SystemDisk, SystemNetwork, SystemRandom

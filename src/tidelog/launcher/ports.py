@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import socket
 
-from tidelog.broker.runtime import BrokerFailed
+from tidelog.broker.failure import BrokerFailed
 
 
 class ReservedPort:

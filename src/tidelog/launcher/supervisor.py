@@ -19,7 +19,7 @@ import signal
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidelog.broker.runtime import BrokerFailed, disk_refused
+from tidelog.broker.failure import BrokerFailed, disk_refused
 from tidelog.client.addresses import parse_bootstrap
 from tidelog.client.connection import Connection
 from tidelog.client.errors import ClientError

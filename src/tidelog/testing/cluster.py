@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import uvloop
 
-from tidelog.broker.runtime import BrokerFailed
+from tidelog.broker.failure import BrokerFailed
 from tidelog.launcher.foreground import Stop
 from tidelog.launcher.in_process import InProcessCluster
 from tidelog.launcher.plan import Plan

@@ -12,7 +12,7 @@ from tests.unit.broker.several import Brokers, brokers_of, run, until
 
 from tidelog.broker.controller_term import ANNOUNCEMENT_WAIT_MS_MAX
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.runtime import BrokerFailed
+from tidelog.broker.failure import BrokerFailed
 from tidelog.broker.starting import StartingDispatcher
 from tidelog.client.connection import Connection
 from tidelog.metadata import znodes

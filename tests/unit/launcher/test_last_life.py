@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from tidelog.broker.runtime import BrokerFailed
+from tidelog.broker.failure import BrokerFailed
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.launcher import last_life
 from tidelog.launcher.last_life import end_last_life

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tidelog.broker.runtime import BrokerFailed
+from tidelog.broker.failure import BrokerFailed
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.launcher import one_broker
 from tidelog.launcher.foreground import Stop

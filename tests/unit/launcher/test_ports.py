@@ -8,7 +8,7 @@ import socket
 import pytest
 import uvloop
 
-from tidelog.broker.runtime import BrokerFailed
+from tidelog.broker.failure import BrokerFailed
 from tidelog.launcher.ports import ReservedPort
 from tidelog.ports.real import SystemNetwork
 

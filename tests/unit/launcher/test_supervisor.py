@@ -20,7 +20,7 @@ from kazoo.client import KazooClient
 from tests.unit.launcher.processes import children, ended, free, free_ports, runs, tidelog, until
 
 from tidelog import cli
-from tidelog.broker.runtime import BrokerFailed
+from tidelog.broker.failure import BrokerFailed
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.launcher.plan import Plan
 from tidelog.launcher.supervisor import Supervisor

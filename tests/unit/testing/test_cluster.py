@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from tests.unit.launcher.processes import ended, free, runs, until
 
-from tidelog.broker.runtime import BrokerFailed
+from tidelog.broker.failure import BrokerFailed
 from tidelog.store.persistence import PersistenceFailed
 from tidelog.store.sqlite import SqlitePersistence
 from tidelog.testing import Cluster
