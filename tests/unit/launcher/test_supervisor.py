@@ -9,6 +9,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -293,3 +295,10 @@ def test_a_store_that_does_not_answer_is_waited_for_and_named(tmp_path: Path) ->
     (line,) = [line for line in error.decode().splitlines() if line.startswith("tidelog: ")]
     assert f"no metadata store answers at {store} within 300 ms" in line
     assert "zookeeper.connect" in line
+
+
+def test_the_supervisor_loads_no_broker() -> None:
+    """It is small, and its brokers are started before their code would be loaded here."""
+    code = "import sys, tidelog.launcher.supervisor; print('tidelog.broker.runtime' in sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout == "False\n"
