@@ -89,6 +89,10 @@ class Announcements:
         """The requests, metadata first, so that a new leader is known where it is asked for."""
         sends = []
         live = sorted(self._state.image.brokers)
+        # Who is to stop need not be told first whom to follow.
+        for broker_id, stopped in self._stops.items():
+            for topic_partition in stopped:
+                self._leader_and_isr.get(broker_id, {}).pop(topic_partition, None)
         if self._metadata or self._deleted or self._metadata_wanted or self._newcomers:
             # Of thousands of partitions the same description goes to every broker.
             news = self._topic_states(self._metadata)
@@ -101,7 +105,7 @@ class Announcements:
         sends += [
             self._leader_and_isr_request(broker_id, self._leader_and_isr[broker_id])
             for broker_id in live
-            if broker_id in self._leader_and_isr
+            if self._leader_and_isr.get(broker_id)
         ]
         sends += [self._stop_replica(id, self._stops[id]) for id in live if id in self._stops]
         return sends

@@ -168,6 +168,8 @@ def shut_down(turn: Turn, request: ControlledShutdown) -> list[TopicPartition]:
         else:
             turn.write_state(topic_partition, successor, isr)
             turn.tell.partition(topic_partition)
+            # It is not to follow for a moment: the new leader would wish it back into the ISR, and wait for it.
+            turn.tell.stop(leaving, topic_partition, delete=False)
     for topic_partition, image in [item for item in held if item[1].leader != leaving]:
         turn.tell.stop(leaving, topic_partition, delete=False)
         isr = [id for id in image.isr if id != leaving]

@@ -468,7 +468,10 @@ def test_unclean_leaders_by_hand() -> None:
 
 @pytest.mark.row("R24")
 def test_a_clean_shutdown_hands_over() -> None:
-    """Leaderships move, then ISRs shrink and it is told to stop following; what nobody else can lead remains."""
+    """Leaderships move, then ISRs shrink, and it is told to stop, not to follow: a leader would take it in again.
+
+    What nobody else can lead remains.
+    """
     cluster = three_brokers([2, 0], [0, 2], [2], [2, 1])
     proposal = IsrProposal(
         TopicPartition("t", 3), ZERO_TOPIC_ID, LeaderEpoch(0), [IsrMember(BrokerId(2))], PartitionEpoch(0)
@@ -479,7 +482,11 @@ def test_a_clean_shutdown_hands_over() -> None:
     assert remaining == [TopicPartition("t", 3)]
     assert cluster.told() == [state_line(0, 0, 1, "0"), state_line(1, 0, 1, "0")]
     [topic] = cluster.sent("StopReplicaRequest")[2].topic_states
-    assert [(state.partition_index, state.delete_partition) for state in topic.partition_states] == [(1, False)]
+    assert [(state.partition_index, state.delete_partition) for state in topic.partition_states] == [
+        (0, False),
+        (1, False),
+    ]
+    assert sorted(cluster.sent("LeaderAndIsrRequest")) == [0]
 
 
 def test_producer_ids_are_given_away_in_blocks() -> None:
