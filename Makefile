@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 BUILD_INPUTS := pyproject.toml setup.py src/tidelog/records/_kernel.pyx
 
-.PHONY: help venv demo test lint unit vectors fuzz chaos conformance bench reference clean
+.PHONY: help venv demo test lint unit vectors fuzz soak mutants chaos conformance bench reference clean
 
 help: ## List the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -54,6 +54,12 @@ vectors: venv ## Kafka's golden vectors; TIDELOG_VECTORS=DIR judges those in DIR
 
 fuzz: venv ## Mutated bytes into every parser; SECONDS=n sets the time for each parser family.
 	@python -m tests.property.fuzz $(or $(SECONDS),60)
+
+soak: venv ## Simulated clusters under faults; SEEDS=n runs of 30 simulated seconds, ARGS='--seed 1000 --brokers 5'.
+	@python -m sim --seeds $(or $(SEEDS),200) --jobs 2 --keep-going $(ARGS)
+
+mutants: venv ## Bugs put into the protocol on purpose, each until the simulator finds it; prints a table.
+	@python -m sim.mutants $(ARGS)
 
 chaos: venv ## Brokers killed, paused and starved under a verifying load; CYCLES=n, ARGS='--fault mix --seed 7'.
 	@python -m tests.chaos --cycles $(or $(CYCLES),20) $(ARGS)
