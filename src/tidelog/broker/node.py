@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tidelog.broker.deferred import Deferred, gather
+from tidelog.broker.departures import Departures
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.fetchers import Fetchers
 from tidelog.broker.handlers import load_handlers
@@ -121,6 +122,8 @@ class Node:
         """By API key, ascending."""
         self.metadata = MetadataCache(cluster_id)
         """The cluster as UpdateMetadata told it: `metadata.image` is a ClusterImage; never the controller's own."""
+        self.departures = Departures(self.metadata, shell)
+        """Brokers that die or have died: what clients are told meanwhile."""
         self.purgatory = Purgatory(shell)
         """Operations that wait: consumers' long polls, DeleteRecords."""
         self.isr_updates = IsrUpdates(self)
@@ -320,5 +323,6 @@ class Node:
         self._stopped = True
         self.fetchers.stop()
         self.isr_updates.stop()
+        self.departures.stop()
         if self._disk_timer is not None:
             self._disk_timer.cancel()

@@ -47,6 +47,10 @@ BACKOFF_MS_MAX: Final = 500
 _INT: Final = struct.Struct(">i")
 
 
+def _ignore(broker_id: int) -> None:
+    pass
+
+
 class _Asked:
     """A request that waits for its answer."""
 
@@ -71,13 +75,20 @@ class Peers:
         address_of: Callable[[int], tuple[str, int] | None],
         *,
         client_id: str = "broker",
+        on_reached: Callable[[int], object] = _ignore,
+        on_broke: Callable[[int], object] = _ignore,
     ) -> None:
-        """`address_of(broker_id)` is where the other brokers reach one, host and port; None while it is not known."""
+        """`address_of(broker_id)` is where the other brokers reach one, host and port; None while it is not known.
+
+        `on_reached` hears of each connection that stands, `on_broke` of each that its other end has ended.
+        """
         self.network = network
         self.clock = clock
         self.client_id = client_id
         self.view = memoryview(bytearray(RECEIVE_BUFFER_SIZE))
         """What all connections read into: a read and what follows from it are never interleaved with another's."""
+        self.on_reached = on_reached
+        self.on_broke = on_broke
         self._address_of = address_of
         self._links: dict[tuple[int, Purpose], _Link] = {}
         self._closed = False
@@ -127,6 +138,7 @@ class _Link:
     def __init__(self, peers: Peers, broker_id: int, purpose: Purpose, address: tuple[str, int]) -> None:
         self.peers = peers
         self.address = address
+        self._broker_id = broker_id
         self._name = f"broker {broker_id} ({purpose.value})"
         self._client_id = f"{peers.client_id}-{purpose.value}"
         self._waiting: dict[int, _Asked] = {}
@@ -194,6 +206,7 @@ class _Link:
             return
         self._connection = connection
         self._failures = 0
+        self.peers.on_reached(self._broker_id)
         unsent = []
         for asked in self._waiting.values():
             if asked.data is not None:
@@ -205,6 +218,7 @@ class _Link:
         """asyncio, or what was received, says that a connection is over."""
         if connection is not self._connection:
             return
+        self.peers.on_broke(self._broker_id)
         reason = "it was closed by that broker" if error is None else str(error)
         self._break(ConnectionResetError(f"the connection to {self._name} broke: {reason}"))
 

@@ -102,7 +102,14 @@ class Runtime:
         self._failed: asyncio.Future[str] = self._loop.create_future()
         self._server = Server(config, clock, self)
         self._inter_broker_listener = config.inter_broker_listener_name
-        self._peers = Peers(network, clock, self._address_of, client_id=f"broker-{config.broker_id}")
+        self._peers = Peers(
+            network,
+            clock,
+            self._address_of,
+            client_id=f"broker-{config.broker_id}",
+            on_reached=self._peer_reached,
+            on_broke=self._peer_broke,
+        )
         self._driver: ControllerDriver | None = None
         self._logs: LogManager | None = None
         self._node: Node | None = None
@@ -334,6 +341,14 @@ class Runtime:
     def _brokers_changed(self) -> None:
         """The controller told who is alive: connections to all others end."""
         self._peers.retain(self.node.metadata.image.brokers)
+
+    def _peer_reached(self, broker_id: int) -> None:
+        if self._node is not None:
+            self._node.departures.reached(broker_id)
+
+    def _peer_broke(self, broker_id: int) -> None:
+        if self._node is not None:
+            self._node.departures.connection_broke(broker_id)
 
     def _registered_anew(self, broker_epoch: BrokerEpoch) -> None:
         """A later session of this broker: its epoch is another, and notifications of settings may have been missed."""

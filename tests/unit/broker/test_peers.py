@@ -346,3 +346,34 @@ def test_a_mistake_of_one_who_asked_harms_no_other() -> None:
         await broker.stop()
 
     run(check())
+
+
+def test_it_is_told_when_a_connection_stands_and_when_its_other_end_breaks_it() -> None:
+    """A connection that we close ourselves is nobody's news."""
+
+    async def check() -> None:
+        broker = Broker()
+        await broker.start()
+        news: list[tuple[str, int]] = []
+        peers = Peers(
+            SystemNetwork(),
+            SystemClock(),
+            lambda _: broker.address,
+            on_reached=lambda number: news.append(("reached", number)),
+            on_broke=lambda number: news.append(("broke", number)),
+        )
+        await outcome(ask(peers, 3))
+        broker.silent = True
+        waiting = ask(peers, 3)
+        await broker.has_heard(2)
+        broker.reset()
+        with pytest.raises(ConnectionResetError):
+            await outcome(waiting)
+        broker.silent = False
+        await outcome(ask(peers, 3))
+        peers.close()
+        await asyncio.sleep(0)
+        assert news == [("reached", 3), ("broke", 3), ("reached", 3)]
+        await broker.stop()
+
+    run(check())

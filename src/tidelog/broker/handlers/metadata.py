@@ -5,6 +5,8 @@ replicas. v7: leader epochs. v8-10: authorized operations of the cluster. v10: t
 id. v13: an error of the whole answer.
 
 A topic that is created by being asked for is awaited: the answer names its leaders, and the client need not ask again.
+So is the controller's word on a leader whose connection has just broken, and a broker that left stays on the list for a
+while: `tidelog.broker.departures` says why.
 """
 
 from __future__ import annotations
@@ -31,9 +33,11 @@ from tidelog.security.access import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from tidelog.broker.context import RequestContext
     from tidelog.broker.node import Node
-    from tidelog.metadata.image import PartitionImage, TopicImage
+    from tidelog.metadata.image import BrokerRegistration, Endpoint, PartitionImage, TopicImage
 
 KEY: Final = ApiKey.METADATA
 VERSIONS: Final = Versions(0, 13)
@@ -46,7 +50,12 @@ def handle(
 ) -> messages.MetadataResponse | Deferred[messages.MetadataResponse]:
     missing = _to_create(node, context, request)
     if not missing:
-        return _answer(node, context, request)
+        if len(node.metadata.image.brokers) < 2:
+            return _answer(node, context, request)
+        # In the next turn: if a leader dies, its connection to us breaks as the client's does, and that is seen first.
+        turn: Deferred[None] = Deferred()
+        node.shell.soon(turn.complete, None)
+        return turn.and_then(lambda _: _when_settled(node, request)).then(lambda _: _answer(node, context, request))
     answer: Deferred[messages.MetadataResponse] = Deferred()
     # If it could not be created (there is no controller, say), it is simply not there yet: the client asks again.
     creation = node.controller.submit(CreateTopics([NewTopic(name) for name in missing]))
@@ -72,6 +81,29 @@ def _to_create(node: Node, context: RequestContext, request: messages.MetadataRe
     ]
 
 
+def _when_settled(node: Node, request: messages.MetadataRequest) -> Deferred[None]:
+    """Completes when no leader that the answer names may just have died."""
+    departures = node.departures
+    return departures.settled() if departures.has_doubts and _names_doubted(node, request) else Deferred.of(None)
+
+
+def _names_doubted(node: Node, request: messages.MetadataRequest) -> bool:
+    """Whether the answer would name a leader that may just have died."""
+    image = node.metadata.image
+    topics: Iterable[TopicImage | None] = image.topics.values()
+    if request.topics:
+        topics = [
+            image.topic_by_id(topic.topic_id) if topic.name is None else image.topics.get(topic.name)
+            for topic in request.topics
+        ]
+    return any(
+        node.departures.is_doubted(partition.leader)
+        for topic in topics
+        if topic is not None
+        for partition in topic.partitions.values()
+    )
+
+
 def _answer(node: Node, context: RequestContext, request: messages.MetadataRequest) -> messages.MetadataResponse:
     image = node.metadata.image
     operations = AUTHORIZED_OPERATIONS_UNASKED
@@ -94,13 +126,21 @@ def _answer(node: Node, context: RequestContext, request: messages.MetadataReque
             messages.MetadataResponse.MetadataResponseBroker(
                 node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
             )
-            for broker, endpoint in node.metadata.live_endpoints(context.listener)
+            for broker, endpoint in _endpoints(node, context.listener)
         ],
         cluster_id=image.cluster_id,
         controller_id=image.controller_id if image.is_live(image.controller_id) else NO_LEADER,
         topics=topics,
         cluster_authorized_operations=cluster_operations,
     )
+
+
+def _endpoints(node: Node, listener: str) -> Iterator[tuple[BrokerRegistration, Endpoint]]:
+    yield from node.metadata.live_endpoints(listener)
+    for registration in node.departures.lingering():
+        endpoint = registration.endpoint(listener)
+        if endpoint is not None:
+            yield registration, endpoint
 
 
 def _asked_topic(

@@ -1,0 +1,113 @@
+"""What clients are told while a broker dies: nothing that is wrong in a moment, and its address for a while longer.
+
+    its connection breaks ----- doubted -----> UpdateMetadata: it is gone ----- lingers -----> forgotten
+                                  |                       |
+    Metadata that names it waits -+--- answered ----------+        at the latest after DOUBT_MS_MAX
+
+A client whose leader dies asks another broker at once, before the controller has had the time to elect. Told that
+nothing has changed, it has no reason to ask again soon: librdkafka does after a second. So a broker whose own
+connection to that leader has just broken waits for the controller's word.
+
+And librdkafka (2.10 and later) forgets a broker that Metadata does not list; where the same answer moves a partition
+away from it, the partition is lost on the way, and found again a second later. So a broker that is gone stays on the
+list until its partitions' clients have moved.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.deferred import Deferred
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidelog.broker.metadata_cache import MetadataCache
+    from tidelog.broker.shell import Shell, Timer
+    from tidelog.metadata.image import BrokerRegistration
+    from tidelog.model.identifiers import BrokerId
+
+DOUBT_MS_MAX: Final = 500
+"""From a broken connection until the leader on its other end is taken to live: the controller has said nothing."""
+LINGER_MS: Final = 5_000
+"""How long a broker stays on the list that clients are given, after it has gone."""
+
+
+class Departures:
+    """The other brokers that this one doubts, and those that have left not long ago."""
+
+    def __init__(self, metadata: MetadataCache, shell: Shell) -> None:
+        self._metadata = metadata
+        self._shell = shell
+        self._doubts: dict[int, Timer] = {}
+        self._waiting: list[Deferred[None]] = []
+        self._known: dict[BrokerId, BrokerRegistration] = {}
+        """Who was live when that last changed."""
+        self._gone: dict[BrokerId, tuple[BrokerRegistration, Timer]] = {}
+        metadata.on_brokers_changed.append(self._brokers_changed)
+
+    @property
+    def has_doubts(self) -> bool:
+        return bool(self._doubts)
+
+    def connection_broke(self, broker_id: int) -> None:
+        """A connection of ours to a broker was ended, and not by us."""
+        before = self._doubts.pop(broker_id, None)
+        if before is not None:
+            before.cancel()
+        self._doubts[broker_id] = self._shell.after(DOUBT_MS_MAX, self.reached, broker_id)
+
+    def reached(self, broker_id: int) -> None:
+        """A broker took a connection of ours, or was doubted for long enough."""
+        doubt = self._doubts.pop(broker_id, None)
+        if doubt is not None:
+            doubt.cancel()
+            if not self._doubts:
+                self._answer()
+
+    def is_doubted(self, broker_id: int) -> bool:
+        return broker_id in self._doubts
+
+    def settled(self) -> Deferred[None]:
+        """Completes when nobody is doubted any more."""
+        settled: Deferred[None] = Deferred()
+        if self._doubts:
+            self._waiting.append(settled)
+        else:
+            settled.complete(None)
+        return settled
+
+    def lingering(self) -> Iterator[BrokerRegistration]:
+        """Brokers that have left not long ago, by ascending id."""
+        for _, (registration, _timer) in sorted(self._gone.items()):
+            yield registration
+
+    def stop(self) -> None:
+        """Sets no timers any more; who waits is answered."""
+        for timer in [*self._doubts.values(), *(timer for _, timer in self._gone.values())]:
+            timer.cancel()
+        self._doubts.clear()
+        self._answer()
+
+    def _brokers_changed(self) -> None:
+        live = self._metadata.image.brokers
+        for broker_id, registration in self._known.items():
+            if broker_id not in live and broker_id not in self._gone:
+                self._gone[broker_id] = registration, self._shell.after(LINGER_MS, self._forget, broker_id)
+        self._known = dict(live)
+        for broker_id in [back for back in self._gone if back in live]:
+            self._gone.pop(broker_id)[1].cancel()
+        for gone in [doubted for doubted in self._doubts if doubted not in live]:
+            self._doubts.pop(gone).cancel()
+        if self._waiting and not self._doubts:
+            # The rest of what the controller says, who leads instead, is taken in within this turn.
+            self._shell.soon(self._answer)
+
+    def _forget(self, broker_id: BrokerId) -> None:
+        del self._gone[broker_id]
+
+    def _answer(self) -> None:
+        if not self._doubts:
+            waiting, self._waiting = self._waiting, []
+            for settled in waiting:
+                settled.complete(None)

@@ -1,0 +1,146 @@
+"""What clients are told of a broker that dies: its leaderships once the controller has said whose they are now, and its
+address until they have moved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.broker.harness import Broker
+
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.departures import DOUBT_MS_MAX, LINGER_MS
+from tidelog.model.errors import ErrorCode
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+
+LIVE = (0, 1, 2)
+
+
+@pytest.fixture
+def following(broker: Broker) -> Broker:
+    """Broker 0, which knows broker 1 as the leader of `u`'s only partition, and leads `t` itself."""
+    broker.tell_brokers(live=LIVE)
+    broker.lead("u", leader=1, isr=[1, 2, 0])
+    return broker
+
+
+def ask(broker: Broker, *topics: str) -> Any:
+    wanted = [messages.MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+    answer = broker.send(ApiKey.METADATA, 12, messages.MetadataRequest(topics=wanted or None))
+    broker.shell.run_turns()
+    return answer
+
+
+def leader_of_u(broker: Broker, answer: Any) -> int:
+    assert isinstance(answer, Deferred)
+    assert answer.done
+    return next(
+        topic.partitions[0].leader_id
+        for topic in broker.decode(ApiKey.METADATA, 12, answer.result()).topics
+        if topic.name == "u"
+    )
+
+
+def listed(broker: Broker) -> list[int]:
+    answer = broker.decode(ApiKey.METADATA, 12, ask(broker, "t").result())
+    return [node.node_id for node in answer.brokers]
+
+
+def elect(broker: Broker, leader: int, live: tuple[int, ...]) -> None:
+    broker.live = live
+    broker.lead("u", leader=leader, leader_epoch=1, isr=[leader, 0], replicas=[1, 2, 0], partition_epoch=1)
+
+
+def test_a_leader_whose_connection_broke_is_named_when_the_controller_has_spoken(following: Broker) -> None:
+    """A client that asks in between is told of the new leader, not of the dead one."""
+    following.node.departures.connection_broke(1)
+    answer = ask(following, "u")
+    assert not answer.done
+    elect(following, 2, (0, 2))
+    assert leader_of_u(following, answer) == 2
+
+
+def test_all_topics_are_asked_for(following: Broker) -> None:
+    """A request for all topics names the doubted leader too, and waits."""
+    following.node.departures.connection_broke(1)
+    answer = ask(following)
+    assert not answer.done
+    elect(following, 2, (0, 2))
+    assert leader_of_u(following, answer) == 2
+
+
+def test_a_break_in_the_same_turn_is_seen_first(following: Broker) -> None:
+    """The client's request may be read before the end of our own connection, which came with it."""
+    wanted = [messages.MetadataRequest.MetadataRequestTopic(name="u")]
+    answer = following.send(ApiKey.METADATA, 12, messages.MetadataRequest(topics=wanted))
+    following.node.departures.connection_broke(1)
+    following.shell.run_turns()
+    assert not answer.done
+
+
+def test_others_are_answered_at_once(following: Broker) -> None:
+    """A topic that the doubted broker does not lead is not waited for."""
+    following.node.departures.connection_broke(1)
+    assert ask(following, "t").done
+
+
+def test_a_broker_that_is_reached_again_is_not_doubted(following: Broker) -> None:
+    """Only the connection broke: the broker lives, and is named."""
+    following.node.departures.connection_broke(1)
+    answer = ask(following, "u")
+    following.node.departures.reached(1)
+    assert leader_of_u(following, answer) == 1
+    assert ask(following, "u").done
+
+
+def test_a_silent_controller_is_not_waited_for_long(following: Broker) -> None:
+    """After DOUBT_MS_MAX the answer is what this broker knows."""
+    following.node.departures.connection_broke(1)
+    answer = ask(following, "u")
+    following.shell.advance(DOUBT_MS_MAX - 1)
+    assert not answer.done
+    following.shell.advance(1)
+    assert leader_of_u(following, answer) == 1
+
+
+def test_each_break_is_a_doubt_of_its_own(following: Broker) -> None:
+    """A dying broker may still have taken a connection: that it broke as well counts from then."""
+    following.node.departures.connection_broke(1)
+    following.shell.advance(DOUBT_MS_MAX - 1)
+    following.node.departures.connection_broke(1)
+    answer = ask(following, "u")
+    following.shell.advance(DOUBT_MS_MAX - 1)
+    assert not answer.done
+
+
+def test_a_broker_that_left_stays_on_the_list_for_a_while(following: Broker) -> None:
+    """Clients move its partitions first and forget it later; it leads nothing, and DescribeCluster does not list it."""
+    elect(following, -1, (0, 2))
+    assert listed(following) == [0, 2, 1]
+    topic = following.decode(ApiKey.METADATA, 12, ask(following, "u").result()).topics[0]
+    assert topic.partitions[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    described = following.ask(ApiKey.DESCRIBE_CLUSTER, 0, messages.DescribeClusterRequest())
+    assert [node.broker_id for node in described.brokers] == [0, 2]
+    following.shell.advance(LINGER_MS)
+    assert listed(following) == [0, 2]
+
+
+def test_a_broker_that_came_back_is_listed_once(following: Broker) -> None:
+    """And stays, when its former departure would have been forgotten."""
+    following.tell_brokers(live=(0, 2))
+    following.tell_brokers(live=LIVE)
+    assert listed(following) == [0, 1, 2]
+    following.shell.advance(LINGER_MS)
+    assert listed(following) == [0, 1, 2]
+
+
+def test_a_node_that_stops_leaves_no_timer(following: Broker) -> None:
+    """And answers who waited."""
+    following.tell_brokers(live=(0, 1))
+    following.node.departures.connection_broke(1)
+    answer = ask(following, "u")
+    before = following.shell.waiting_timers
+    following.node.departures.stop()
+    assert answer.done
+    assert following.shell.waiting_timers == before - 2
