@@ -135,9 +135,10 @@ def log_warnings(config: BrokerConfig) -> None:
 
 
 def settle_memory() -> None:
-    """What start-up has made stays: the garbage collector need not look at it again."""
+    """What start-up has made stays: the garbage collector need not look at it again, and may begin if it was off."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
