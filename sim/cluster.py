@@ -68,6 +68,7 @@ class Cluster:
         if self.states is not None:
             self.states.on_joined = self.checker.joined
             history.largest_isr = self.states.largest_isr
+            history.holders = self.checker.holders
             history.min_insync_replicas = plan.min_insync_replicas
         self.checker.lossy |= {topic.name for topic in plan.topics if topic.unclean}
         self.client_names: list[str] = []

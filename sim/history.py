@@ -64,6 +64,8 @@ class History:
         """Topics whose records nothing deletes by itself."""
         self.largest_isr: Callable[[TopicPartition, float], int] | None = None
         """Members of a partition's largest ISR since a time; None where there is no store to be asked."""
+        self.holders: Callable[[TopicPartition, int], int] | None = None
+        """How many replicas have an offset."""
         self.min_insync_replicas = 1
         self.reads_may_fail = False
         """Whether disks of this run read bits wrong."""
@@ -131,10 +133,13 @@ class History:
         history = self.of(partition)
         if self.largest_isr is not None and guarantee is not Guarantee.LEADER:
             size = self.largest_isr(partition, sent_at)
+            if size < self.min_insync_replicas and self.holders is not None:
+                # A leader that has not heard yet how small the ISR is waits for all that it knows of.
+                size = self.holders(partition, base_offset)
             require(
                 1,
                 size >= self.min_insync_replicas,
-                f"{partition}: offset {base_offset} was acknowledged by all, which were never more than {size}",
+                f"{partition}: offset {base_offset} was acknowledged by all, and {size} replicas have it",
             )
         self.acknowledged_count += len(values)
         for offset, value in enumerate(values, base_offset):

@@ -67,6 +67,10 @@ class ReplicaChecker:
         """The log end of a machine's replica, by its bytes."""
         return self._refresh(machine, partition).end
 
+    def holders(self, partition: TopicPartition, offset: int) -> int:
+        """How many machines' logs go beyond an offset."""
+        return sum(self.end(machine, partition) > offset for machine in self._machines)
+
     def check(self) -> None:
         """Raises InvariantBrokenError."""
         presumed: dict[TopicPartition, list[Presumption]] = {}
