@@ -15,7 +15,7 @@ from tests.unit.storage.support import NOW_MS, TOPIC_ID, TP, MemoryDisk, batch, 
 
 from tidelog.model.errors import KafkaError
 from tidelog.records.batch import patch
-from tidelog.storage import log as log_module
+from tidelog.storage import truncation
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_manager import LogManager
@@ -123,12 +123,12 @@ def test_a_cut_log_is_as_if_the_rest_had_never_been(
     at_once: bool, before: list[Sent], after: list[Sent], data: st.DataObject
 ) -> None:
     """Whether the producers' state is rebuilt during the truncation or by the task that makes it durable."""
-    original = log_module.REBUILT_AT_ONCE_MAX
-    log_module.REBUILT_AT_ONCE_MAX = original if at_once else -1
+    original = truncation.REBUILT_AT_ONCE_MAX
+    truncation.REBUILT_AT_ONCE_MAX = original if at_once else -1
     try:
         _cut_and_compare(before, after, data)
     finally:
-        log_module.REBUILT_AT_ONCE_MAX = original
+        truncation.REBUILT_AT_ONCE_MAX = original
 
 
 def _cut_and_compare(before: list[Sent], after: list[Sent], data: st.DataObject) -> None:

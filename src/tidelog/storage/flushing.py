@@ -2,22 +2,11 @@
 
     Durability   one log's recovery point, and which of its files a flush has still to take care of
     Flush        the task: what was dirty when it was made; its I/O runs in any thread, beside appends
-    Truncation   what makes a cut durable, before anything behind it is
 
 A flush writes the leader epochs first and moves the recovery point last: below a recovery point the batches are not
 read again after a crash, so their epochs must be in the checkpoint by then. Above it the batches tell them. An epoch
 that has no batch yet may be forgotten: no record was written in it that another log could contradict, and loading a
 log forgets it even after a clean stop, as in Kafka.
-
-**A truncation has three steps**, since a power cut may forget some of what it does to files and keep the rest: a
-shorter segment and the one behind it, say, which is a hole.
-
-    announce   the recovery point goes down to the cut, in its checkpoint too: from there on recovery believes nothing
-    cut        segments are removed, the one with the cut is made shorter; in any order, as far as a crash is concerned
-    settle     the cut segment and the folder are synced; no flush ends before
-
-A crash after the first step leaves a beginning of the old log, as recovery finds it from the cut on; a crash after the
-last leaves the cut log and what was flushed behind it. Either way the leader's epochs tell what is to be cut again.
 """
 
 from __future__ import annotations
@@ -44,15 +33,15 @@ class Durability:
         "_epochs_written",
         "_files",
         "_files_synced",
-        "_is_cut",
         "_is_writing_epochs",
         "_prepared_epochs",
         "_recovery_point",
-        "_truncations",
         "epochs",
         "flushed_offset",
         "folder",
+        "is_cut",
         "truncation_is_pending",
+        "truncations",
         "unflushed_since_ms",
     )
 
@@ -63,8 +52,8 @@ class Durability:
         """Everything below is on the device."""
         self.truncation_is_pending = False
         """Whether the log is to be cut or was, and that is not durable yet: nothing is flushed meanwhile."""
-        self._is_cut = False
-        """Whether it was, and the cut is not durable yet."""
+        self.is_cut = False
+        """Whether it was cut, and the cut is not durable yet."""
         self._recovery_point = Offset(flushed_offset)
         """As far as the epochs in the checkpoint file go, too."""
         self.unflushed_since_ms: int | None = None
@@ -78,8 +67,8 @@ class Durability:
         self._files = 0
         """Counts the segment files created; a flush makes durable their names, too."""
         self._files_synced = 0
-        self._truncations = 0
-        """A flush from before a truncation says nothing of what was appended after it."""
+        self.truncations = 0
+        """Counts them: a flush from before a truncation says nothing of what was appended after it."""
 
     def loaded(self, flushed_offset: int, epochs_file: bytes | None) -> None:
         """What the loader has found."""
@@ -93,25 +82,25 @@ class Durability:
 
     def truncated_to(self, offset: int) -> None:
         """The log was cut to end at `offset`."""
-        self._truncations += 1
-        self._is_cut = self.truncation_is_pending = True
+        self.truncations += 1
+        self.is_cut = self.truncation_is_pending = True
         self.flushed_offset = Offset(min(self.flushed_offset, offset))
         self._recovery_point = min(self._recovery_point, self.flushed_offset)
 
     def truncation_announced(self, offset: int) -> None:
         """The log will be cut to end at `offset`: nothing above counts as durable from now on."""
-        is_cut = self._is_cut
+        is_cut = self.is_cut
         self.truncated_to(offset)
-        self._is_cut = is_cut
+        self.is_cut = is_cut
+
+    def truncation_settled(self) -> None:
+        """The last cut, if there was one, is durable, and so is the recovery point that says so."""
+        self.truncation_is_pending = self.is_cut = False
 
     @property
     def recovery_point(self) -> Offset:
         """What a checkpoint may say: batches below it are on the device, and their epochs in the checkpoint file."""
         return self.flushed_offset if not self.epochs_dirty else min(self._recovery_point, self.flushed_offset)
-
-    def truncation(self, segment: Segment) -> Truncation:
-        """What makes the last cut durable, if there was one; `segment` is the one that the log ends with."""
-        return Truncation(self, segment if self._is_cut else None)
 
     @property
     def epochs_dirty(self) -> bool:
@@ -225,7 +214,7 @@ class Flush:
         """The one that the last roll has taken."""
         self._files = durability._files
         self._syncs_names = durability._files != durability._files_synced
-        self._truncations = durability._truncations
+        self._truncations = durability.truncations
 
     def __repr__(self) -> str:
         return f"Flush({self._durability.folder.topic_partition} to {self.target})"
@@ -247,49 +236,18 @@ class Flush:
         if self._epochs is not None:
             durability._is_writing_epochs = False
         if error is not None:
-            is_gone = isinstance(error, FileNotFoundError) and self._truncations != durability._truncations
+            is_gone = isinstance(error, FileNotFoundError) and self._truncations != durability.truncations
             if not durability.folder.is_deleted and not is_gone:
                 durability.folder.fail(error, "flushing")
             return
         if self._epochs is not None:
             durability._epochs_written = self._epochs
         durability._files_synced = max(self._files, durability._files_synced)
-        if self._truncations == durability._truncations:
+        if self._truncations == durability.truncations:
             durability.flushed_offset = Offset(max(durability.flushed_offset, self.target))
             if self._content == durability._epochs_written:
                 durability._recovery_point = Offset(max(durability._recovery_point, self.target))
         self._settled()
-
-
-class Truncation:
-    """A part of a `DiskTask`: makes durable that the log was cut. Its owner writes the recovery point."""
-
-    __slots__ = ("_durability", "_segment", "_truncations")
-
-    def __init__(self, durability: Durability, segment: Segment | None) -> None:
-        """`segment` is None for a truncation that is announced only."""
-        self._durability = durability
-        self._segment = segment
-        self._truncations = durability._truncations
-
-    def run(self) -> None:
-        """OSError if the disk refuses; a file that a later cut has removed is that one's affair."""
-        if self._segment is None:
-            return
-        try:
-            # With the indexes: a later flush leaves those of the active segment out, since what a crash may leave of
-            # them is a beginning of what was written. Entries from before the cut would be none.
-            self._segment.fsync(indexes=True)
-        except FileNotFoundError:
-            return
-        self._durability.folder.disk.fsync_directory(self._durability.folder.path)
-
-    def finish(self) -> bool:
-        """True unless the log was cut again meanwhile."""
-        if self._truncations != self._durability._truncations:
-            return False
-        self._durability.truncation_is_pending = self._durability._is_cut = False
-        return True
 
 
 def _epochs_path(folder: LogFolder) -> str:

@@ -9,6 +9,7 @@ turns an OSError into the end of its log directory. How the parts do their work 
     append              checks what a producer or the leader sent     log_reader    finds bytes, offsets, transactions
     producer_state      idempotent and transactional producers        retention     which segments may go
     producer_recovery   their snapshots, and the way back from them   flushing      what survives a power cut
+    truncation          cutting at the end, in three steps
 
 Appending happens in one thread, which owns the log. Reads and lookups may run beside it in another thread: they see the
 segments as a list that is replaced, never changed. With `blocking=False` they raise `WouldBlock` when the bytes they
@@ -32,7 +33,7 @@ from tidelog.model.identifiers import (
 )
 from tidelog.records.batch import iterate_headers
 from tidelog.records.epochs import EpochCache
-from tidelog.storage import log_reader
+from tidelog.storage import log_reader, truncation
 from tidelog.storage.append import (
     AppendInfo,
     Prepared,
@@ -42,20 +43,18 @@ from tidelog.storage.append import (
     follower_batches,
     writable,
 )
-from tidelog.storage.flushing import Durability, Truncation
+from tidelog.storage.flushing import Durability
 from tidelog.storage.log_config import LONG_MAX, LogConfig
 from tidelog.storage.log_reader import EMPTY_READ, FoundRecord, ReadResult, read_batches
 from tidelog.storage.producer_recovery import (
     producers_at,
-    rebuild_producers,
-    remove_snapshots,
-    snapshot_offsets,
     take_snapshot,
 )
 from tidelog.storage.producer_state import AppendOrigin, ProducerState, ProducerUpdate
 from tidelog.storage.retention import discard, expired_count
-from tidelog.storage.segment import Segment, floor_index
+from tidelog.storage.segment import Segment
 from tidelog.storage.transaction_index import AbortedTransaction
+from tidelog.storage.truncation import Truncation
 
 if TYPE_CHECKING:
     from tidelog.records.batch import BatchHeader
@@ -69,20 +68,17 @@ logger = logging.getLogger(__name__)
 _POSITIONS_KEPT: Final = 8
 """Places of recent batches remembered, so that readers at the end of the log need no index."""
 _NO_POSITIONS: Final[dict[int, int]] = {}
-REBUILT_AT_ONCE_MAX: Final = 4 << 20
-"""Bytes behind a snapshot that a truncation reads at once to rebuild the producers' state: some milliseconds."""
 
 
 class Log:
     """One partition's log. Create and load it through `LogManager`."""
 
     __slots__ = (
-        "_durability",
         "_is_changed",
         "_jitter_ms",
         "_positions",
-        "_producers_behind",
         "config",
+        "durability",
         "epochs",
         "folder",
         "high_watermark",
@@ -117,13 +113,11 @@ class Log:
         """As last told by `update_high_watermark`: what retention may reach."""
         self.epochs = EpochCache() if epochs is None else epochs
         self.producers = ProducerState(folder.topic_partition)
-        self._durability = Durability(folder, self.epochs, log_start_offset)
+        self.durability = Durability(folder, self.epochs, log_start_offset)
         self._is_changed = False
         """Whether the owner knows that there is something to flush or to checkpoint."""
         self._positions: dict[int, int] | None = None
         """[first offset] -> position in the active segment, of recent batches; None where there are none yet."""
-        self._producers_behind = False
-        """Whether the producers' state has still to be brought to where a truncation has left the log's end."""
         self._jitter_ms = self._draw_jitter()
 
     def loaded(self, log_end_offset: int, flushed_offset: int, epochs_file: bytes | None) -> None:
@@ -131,9 +125,9 @@ class Log:
         self.log_end_offset = Offset(log_end_offset)
         self.epochs.truncate_from_end(self.log_end_offset)
         self.epochs.truncate_from_start(self.log_start_offset)
-        self._durability.loaded(flushed_offset, epochs_file)
+        self.durability.loaded(flushed_offset, epochs_file)
         if not self.is_clean:
-            self._mark_changed()
+            self.mark_changed()
         self._flush_if_due()  # What recovery kept is not served before it is flushed, either.
 
     def __repr__(self) -> str:
@@ -167,17 +161,17 @@ class Log:
     @property
     def flushed_offset(self) -> Offset:
         """Everything below survives a power cut."""
-        return self._durability.flushed_offset
+        return self.durability.flushed_offset
 
     @property
     def recovery_point(self) -> Offset:
         """What the checkpoint may say: batches below need not be read again after a crash."""
-        return self._durability.recovery_point
+        return self.durability.recovery_point
 
     @property
     def truncation_is_pending(self) -> bool:
         """Whether a truncation was announced or has happened, and a task has still to make that durable."""
-        return self._durability.truncation_is_pending
+        return self.durability.truncation_is_pending
 
     @property
     def last_stable_offset(self) -> Offset:
@@ -193,7 +187,8 @@ class Log:
         if config.flush_messages != LONG_MAX:
             self._flush_if_due()
 
-    def _mark_changed(self) -> None:
+    def mark_changed(self) -> None:
+        """Tells the owner, once, that there is something to flush or to checkpoint."""
         if not self._is_changed:
             self._is_changed = True
             self.folder.owner.changed(self.topic_partition)
@@ -253,7 +248,7 @@ class Log:
         self.folder.check_online()
         if now_ms is None:
             now_ms = self.folder.environment.clock.wall_ms()
-        self._catch_up_producers(now_ms)
+        self.catch_up_producers(now_ms)
         start, end = self.log_start_offset, self.log_end_offset
         next_offset: int = end
         if start == end:
@@ -287,7 +282,7 @@ class Log:
         """
         self.folder.check_online()
         if self.epochs.truncate_from_end(self.log_end_offset):
-            self._mark_changed()
+            self.mark_changed()
 
     def _duplicate(self, header: BatchHeader) -> AppendInfo | None:
         entry = self.producers.entries.get(header.producer_id)
@@ -342,11 +337,11 @@ class Log:
         except OSError as error:
             raise self.folder.fail(error, "appending to") from error
         self._remember_position(first_offset, start)
-        durability = self._durability
+        durability = self.durability
         if durability.unflushed_since_ms is None:
             durability.unflushed_since_ms = now_ms
         if not self._is_changed:
-            self._mark_changed()
+            self.mark_changed()
         if last_offset + 1 - durability.flushed_offset >= self.config.flush_messages:
             self.folder.owner.flush_wanted(self.topic_partition)
         return AppendInfo(
@@ -369,6 +364,10 @@ class Log:
             del positions[next(iter(positions))]
         positions[offset] = position
 
+    def forget_positions(self) -> None:
+        """Batches went: what is appended from now on lies elsewhere."""
+        self._positions = None
+
     def _cut_torn(self, segment: Segment, size: int) -> None:
         """Takes back a write that failed half-way, best effort: recovery would cut it as well."""
         try:
@@ -390,12 +389,12 @@ class Log:
     def assign_epoch(self, epoch: int) -> None:
         """Notes that a leader of `epoch` starts at the log's end; made durable with the next flush or checkpoint."""
         self.folder.check_online()
-        self._catch_up_producers(self.folder.environment.clock.wall_ms())
+        self.catch_up_producers(self.folder.environment.clock.wall_ms())
         self._assign_epoch(epoch, self.log_end_offset)
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
         if epoch >= 0 and self.epochs.assign(LeaderEpoch(epoch), Offset(start_offset)):
-            self._mark_changed()
+            self.mark_changed()
 
     # Rolling.
 
@@ -423,7 +422,7 @@ class Log:
             raise self.folder.fail(error, "rolling") from error
 
     def _roll(self, first_offset: int, now_ms: int) -> Segment:
-        self._catch_up_producers(now_ms)
+        self.catch_up_producers(now_ms)
         old = self.active
         base_offset = max(first_offset, self.log_end_offset)
         if base_offset == old.base_offset:
@@ -431,20 +430,20 @@ class Log:
             old.rebuild_indexes()
             return old
         old.become_inactive()
-        new = self._create_segment(base_offset, now_ms)
+        new = self.create_segment(base_offset, now_ms)
         self.segments = [*self.segments, new]
         self._positions = None
         self._jitter_ms = self._draw_jitter()
         self.producers.map_end_offset = base_offset
         take_snapshot(self.folder, self.producers)
-        self._mark_changed()
+        self.mark_changed()
         self.folder.owner.flush_wanted(self.topic_partition)
         return new
 
-    def _create_segment(self, base_offset: int, now_ms: int) -> Segment:
+    def create_segment(self, base_offset: int, now_ms: int) -> Segment:
         folder = self.folder
         segment = Segment.create(folder.environment.pool, folder.path, base_offset, self.config, now_ms=now_ms)
-        self._durability.file_created()
+        self.durability.file_created()
         return segment
 
     def _draw_jitter(self) -> int:
@@ -570,7 +569,7 @@ class Log:
         self.log_start_offset = Offset(offset)
         self.epochs.truncate_from_start(Offset(offset))
         self.producers.replicated_to(offset)
-        self._mark_changed()
+        self.mark_changed()
 
     def delete_old_segments(self, now_ms: int) -> int:
         """Retention: by start offset, and for `cleanup.policy=delete` by size and time; gives the segments removed.
@@ -605,9 +604,7 @@ class Log:
         `truncate_to` without this is for what a crash may undo in part, as tests do.
         """
         self.folder.check_online()
-        self._durability.truncation_announced(offset)
-        self._mark_changed()
-        self.folder.owner.truncated(self.topic_partition)
+        truncation.announce(self, offset)
 
     def truncate_to(self, offset: int) -> bool:
         """Removes `offset` and what follows; true if records went. The recovery point and the high watermark follow."""
@@ -620,41 +617,15 @@ class Log:
         if self.segments[0].base_offset > offset:
             self.truncate_fully(offset)
             return True
-        now_ms = self.folder.environment.clock.wall_ms()
         try:
-            kept = [segment for segment in self.segments if segment.base_offset <= offset]
-            removed = self.segments[len(kept) :]
-            self.segments = kept
-            discard(self.folder, removed, self.config.file_delete_delay_ms)
-            found = kept[-1].truncate_to(offset, now_ms)
-            if found is not None:
-                # A batch is whole or not there: what was asked for lay inside one.
-                offset = min(offset, found.header.base_offset)
-            self.log_start_offset = Offset(min(self.log_start_offset, offset))
-            self._ends_at(offset)
-            self._truncate_producers(now_ms)
+            truncation.cut(self, offset)
         except OSError as error:
             raise self.folder.fail(error, "truncating") from error
         return True
 
-    def _truncate_producers(self, now_ms: int) -> None:
-        """Brings the producers' state back to the log's end, now or, where much is to be read for it, by the task that
-        makes the truncation durable."""
-        end = self.log_end_offset
-        remove_snapshots(self.folder, above=end)
-        offsets = snapshot_offsets(self.folder)
-        self.producers.snapshot_offset = offsets[-1] if offsets else self.log_start_offset
-        if not self._producers_behind and self.producers.knows_nothing_from(end):
-            self.producers.map_end_offset = end
-            return
-        self._producers_behind = True
-        first = floor_index(self.segments, offsets[-1]) if offsets else 0
-        if sum(segment.size for segment in self.segments[first:]) <= REBUILT_AT_ONCE_MAX:
-            self._catch_up_producers(now_ms)
-
-    def _catch_up_producers(self, now_ms: int) -> None:
+    def catch_up_producers(self, now_ms: int) -> None:
         """Rebuilds the producers' state if a truncation has left that to be done. `KafkaError` KAFKA_STORAGE_ERROR."""
-        if self._producers_behind:
+        if self.producers.is_behind:
             try:
                 self.producers_rebuilt(self.producers_at_end(now_ms))
             except OSError as error:
@@ -670,14 +641,8 @@ class Log:
             now_ms=now_ms,
         )
 
-    @property
-    def producers_are_behind(self) -> bool:
-        """Whether a truncation has left it to `truncation_tasks` to rebuild the producers' state."""
-        return self._producers_behind
-
     def producers_rebuilt(self, producers: ProducerState) -> None:
         """Takes over what `producers_at_end` found."""
-        self._producers_behind = False
         self.producers = producers
         producers.replicated_to(self.high_watermark)
 
@@ -685,48 +650,16 @@ class Log:
         """Removes everything; the log goes on at `offset`, where the leader's log begins."""
         self.folder.check_online()
         try:
-            for segment in self.segments:
-                segment.release_files()
-                segment.unlink()  # At once: the new segment may have an old one's name.
-            self.segments = [self._create_segment(offset, self.folder.environment.clock.wall_ms())]
-            self._producers_behind = False
-            remove_snapshots(self.folder)
+            truncation.begin_anew(self, offset, offset if log_start_offset is None else log_start_offset)
         except OSError as error:
             raise self.folder.fail(error, "truncating") from error
-        self.log_start_offset = Offset(offset if log_start_offset is None else log_start_offset)
-        self.epochs.clear()
-        self._ends_at(offset)
-        self._durability.flushed_offset = Offset(offset)
-        self.producers.clear(offset)
-        self.producers.snapshot_offset = offset
-
-    def _ends_at(self, offset: int) -> None:
-        self.log_end_offset = Offset(offset)
-        self.high_watermark = Offset(max(min(self.high_watermark, offset), self.log_start_offset))
-        self.epochs.truncate_from_end(Offset(offset))
-        self._positions = None
-        self._durability.truncated_to(offset)
-        self._mark_changed()
-        self.folder.owner.truncated(self.topic_partition)
-
-    def rebuild_producers(self, now_ms: int, *, clean: bool = False) -> None:
-        """Brings the producers' state to the log's end, from their snapshots; OSError if the disk refuses."""
-        rebuild_producers(
-            self.folder,
-            self.producers,
-            self.segments,
-            log_start_offset=self.log_start_offset,
-            log_end_offset=self.log_end_offset,
-            now_ms=now_ms,
-            clean=clean,
-        )
 
     # Durability.
 
     @property
     def flush_age_ms(self) -> int | None:
         """Wall time of the oldest append that is not flushed; None when all is."""
-        return self._durability.unflushed_since_ms
+        return self.durability.unflushed_since_ms
 
     @property
     def is_clean(self) -> bool:
@@ -736,12 +669,12 @@ class Log:
     @property
     def epochs_dirty(self) -> bool:
         """Whether the epochs differ from their checkpoint file."""
-        return self._durability.epochs_dirty
+        return self.durability.epochs_dirty
 
     @property
     def is_flush_due(self) -> bool:
         """Whether `flush.messages` records are not flushed."""
-        return self.log_end_offset - self._durability.flushed_offset >= self.config.flush_messages
+        return self.log_end_offset - self.durability.flushed_offset >= self.config.flush_messages
 
     def want_flush(self) -> None:
         """Has the owner flush what is not flushed yet, as if `flush.messages` asked for it."""
@@ -750,7 +683,7 @@ class Log:
 
     def truncation(self) -> Truncation:
         """What makes the last truncation durable."""
-        return self._durability.truncation(self.active)
+        return Truncation(self.durability, self.active)
 
     def truncation_is_durable(self) -> None:
         """Flushes that waited for it go on."""
@@ -771,12 +704,12 @@ class Log:
         self.folder.check_online()
         target = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
         try:
-            return self._durability.flush(self.segments, target, self._flushed)
+            return self.durability.flush(self.segments, target, self._flushed)
         except OSError as error:
             raise self.folder.fail(error, "flushing") from error
 
     def _flushed(self) -> None:
-        durability = self._durability
+        durability = self.durability
         if durability.flushed_offset < self.log_end_offset:
             if durability.unflushed_since_ms is None:
                 durability.unflushed_since_ms = self.folder.environment.clock.wall_ms()
@@ -791,26 +724,26 @@ class Log:
 
         OSError if the disk refuses.
         """
-        self._catch_up_producers(self.folder.environment.clock.wall_ms())
+        self.catch_up_producers(self.folder.environment.clock.wall_ms())
         self.producers.map_end_offset = self.log_end_offset
         changed = self.flushed_offset < self.log_end_offset
         changed = take_snapshot(self.folder, self.producers) or changed
-        changed = self._durability.prepare_epochs() or changed
+        changed = self.durability.prepare_epochs() or changed
         for segment in self.segments:
             changed = segment.close() or changed
         return changed
 
     def sync_files(self) -> None:
         """Makes what `close` left durable, file by file."""
-        self._durability.sync(self.segments, self.log_end_offset)
+        self.durability.sync(self.segments, self.log_end_offset)
 
     def install_epochs(self) -> bool:
         """Puts the leader epochs that `close` left, and that are durable by now, in place; true if there were any."""
-        return self._durability.install_epochs()
+        return self.durability.install_epochs()
 
     def synced(self) -> None:
         """All that `close` left is durable."""
-        self._durability.flushed_offset = self.log_end_offset
+        self.durability.flushed_offset = self.log_end_offset
 
     def release_files(self) -> None:
         """Closes descriptors, of a log whose directory has failed or that is being deleted."""

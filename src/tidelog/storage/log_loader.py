@@ -36,6 +36,7 @@ from tidelog.storage.offset_index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from tidelog.storage.producer_recovery import (
     apply_batch,
     load_producers_before,
+    rebuild_producers,
     remove_snapshots,
     snapshot_offsets,
     snapshot_path,
@@ -108,7 +109,15 @@ def load_log(
     if not clean:
         # Those above the recovery point may be of records that a truncation has removed.
         remove_snapshots(folder, above=recovery_point)
-    log.rebuild_producers(now_ms, clean=clean)
+    rebuild_producers(
+        folder,
+        log.producers,
+        log.segments,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        now_ms=now_ms,
+        clean=clean,
+    )
     for segment in log.segments:
         segment.forget_files()
     return log

@@ -430,7 +430,7 @@ class LogManager:
         directory.is_checkpointing = True
         now_ms = self._clock.wall_ms()
         logs = directory.take_truncations()
-        parts = [(log, log.truncation(), log.producers_are_behind) for log in logs]
+        parts = [(log, log.truncation(), log.producers.is_behind) for log in logs]
         writes = directory.checkpoint_writes(high_watermarks=False)
         rebuilt: dict[Log, ProducerState] = {}
 
@@ -450,7 +450,7 @@ class LogManager:
             for log, part, _ in parts:
                 if not part.finish() or log.is_offline:
                     continue
-                if log.producers_are_behind and log in rebuilt:
+                if log.producers.is_behind and log in rebuilt:
                     log.producers_rebuilt(rebuilt[log])
                 log.truncation_is_durable()
 

@@ -141,6 +141,7 @@ class ProducerState:
         "_open",
         "_unreplicated",
         "entries",
+        "is_behind",
         "last_marker_offset",
         "map_end_offset",
         "snapshot_offset",
@@ -153,6 +154,9 @@ class ProducerState:
         """[producer id] -> state"""
         self.map_end_offset = 0
         """The state is that of the log up to here."""
+        self.is_behind = False
+        """Whether a truncation has left the state to be rebuilt from the log's files: it knows what is not there any
+        more."""
         self.snapshot_offset = 0
         """Offset of the newest snapshot file."""
         self.last_marker_offset = -1
@@ -335,6 +339,7 @@ class ProducerState:
         self._open.clear()
         self._unreplicated.clear()
         self.map_end_offset = offset
+        self.is_behind = False
 
     def load(self, entries: Iterable[ProducerEntry], offset: int, now_ms: int, expiration_ms: int) -> None:
         """The state of a snapshot, less what has expired since."""
