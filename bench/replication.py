@@ -64,6 +64,10 @@ QUICK: Final = {
 """A client that looks again soon, so that what it waits for is the brokers."""
 
 
+class Unmeasured(Exception):
+    """A figure that cannot be had, and why; the others can."""
+
+
 class Brokers(Protocol):
     """A running cluster."""
 
@@ -199,7 +203,7 @@ def send(bootstrap: str, topic: str, size: int, seconds: float) -> float:
         sent += client.produce_batch(topic, list(chunk), partition=partition, on_delivery=delivered)
     left = client.flush(60)
     if left or failed:
-        raise SystemExit(f"{left + len(failed)} of {sent} records failed: {failed[:1]}")
+        raise Unmeasured(f"{left + len(failed)} of {sent} records failed: {failed[:1]}")
     return sent / (time.monotonic() - started)
 
 
@@ -226,7 +230,7 @@ class Prober:
         self._thread.start()
         self.mark(range(self._partitions))
         if self.wait() is None:
-            raise SystemExit("nothing is acknowledged, and nothing was broken yet")
+            raise Unmeasured("nothing is acknowledged, and nothing was broken yet")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -310,7 +314,7 @@ def one_at_a_time(name: str, brokers: Brokers, arguments: argparse.Namespace) ->
             client.poll(1)
         latencies.append((time.perf_counter() - started) * 1000)
         if answers[-1] is not None:
-            raise SystemExit(f"a record was not delivered: {answers[-1].str()}")
+            raise Unmeasured(f"a record was not delivered: {answers[-1].str()}")
     latencies = latencies[len(latencies) // 5 :]  # The first ones warm everything up.
     cuts = statistics.quantiles(latencies, n=100)
     say(name, "one at a time, 100 B", f"p50 {cuts[49]:6.2f} ms  p99 {cuts[98]:6.2f} ms  ({len(latencies):,} records)")
@@ -330,7 +334,7 @@ def failover(name: str, brokers: Brokers, arguments: argparse.Namespace) -> None
                 brokers.kill(victim)
                 seconds = prober.wait()
                 if seconds is None:
-                    raise SystemExit(f"{name}: partitions of broker {victim} acknowledge nothing any more")
+                    raise Unmeasured(f"partitions of broker {victim} acknowledge nothing any more")
                 pauses.append(seconds)
                 brokers.restart(victim)
             say(
@@ -357,7 +361,8 @@ def stop(name: str, brokers: Brokers, arguments: argparse.Namespace) -> None:
             prober.forget()
             brokers.stop_one(victim)
             prober.mark(range(PARTITIONS))
-            prober.wait()
+            if prober.wait() is None:
+                raise Unmeasured(f"after the clean stop of broker {victim} something was not acknowledged any more")
             pauses.append(max(prober.longest[partition] for partition in led))
             failed += prober.failed
             brokers.restart(victim)
@@ -443,6 +448,15 @@ FIGURES: Final[dict[str, Callable[[str, Brokers, argparse.Namespace], None]]] = 
 }
 
 
+@contextlib.contextmanager
+def unless_unmeasured(name: str, figure: str) -> Iterator[None]:
+    """Says what kept a figure from being measured, and goes on."""
+    try:
+        yield
+    except (Unmeasured, TimeoutError) as error:
+        say(name, f"{figure}: NOT MEASURED", str(error))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kafka", type=Path, metavar="DIR", help="measure Apache Kafka from DIR as well")
@@ -459,10 +473,10 @@ def main() -> None:
         if figure in wanted:
             # A cluster of its own for each figure: what one leaves behind does not slow the next.
             if not arguments.skip_tidelog:
-                with tidelog() as brokers:
+                with unless_unmeasured("tidelog", figure), tidelog() as brokers:
                     measure("tidelog", brokers, arguments)
             if arguments.kafka is not None:
-                with kafka(arguments.kafka) as brokers:
+                with unless_unmeasured("Apache Kafka", figure), kafka(arguments.kafka) as brokers:
                     measure("Apache Kafka", brokers, arguments)
     if "start" in wanted:
         start(arguments)
