@@ -114,7 +114,7 @@ class Leadership:
             self._create_some(deque(orders), settings, outcomes, made)
 
         def made() -> None:
-            task = self._node.logs.durability_task()
+            task = self._node.logs.upkeep.durability_task()
             if task is None:
                 take_up()
             else:

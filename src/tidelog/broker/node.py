@@ -239,7 +239,7 @@ class Node:
             task.finish(error)
             self.replicas.flushed()
             self.fetchers.flushed()
-            if self.logs.has_truncations:
+            if self.logs.upkeep.has_truncations:
                 # The checkpoint files may have been in use when that was asked for.
                 self.disk_work()
             done.complete(None)
@@ -259,12 +259,12 @@ class Node:
         self._flush_scheduled = False
         if self._stopped:
             return
-        for truncation in self.logs.truncation_tasks():
+        for truncation in self.logs.upkeep.truncation_tasks():
             # Flushes have waited for it.
             self.run_disk_task(truncation).on_complete(self._flush_if_wanted)
         if self._flushing:
             return
-        tasks = self.logs.flush_tasks()
+        tasks = self.logs.upkeep.flush_tasks()
         self._flushing = len(tasks)
         for task in tasks:
             self.run_disk_task(task).on_complete(self._flush_done)
@@ -289,7 +289,7 @@ class Node:
 
     def _write_starts(self) -> None:
         """Writes the checkpoints for who waits for them; what is being written just now may be older."""
-        if not self._awaiting_starts or self.logs.is_checkpointing:
+        if not self._awaiting_starts or self.logs.upkeep.is_checkpointing:
             return
         waiting, self._awaiting_starts = self._awaiting_starts, []
 
@@ -297,7 +297,7 @@ class Node:
             for durable in waiting:
                 durable.complete(None)
 
-        tasks = self.logs.checkpoint_tasks(high_watermarks=False)
+        tasks = self.logs.upkeep.checkpoint_tasks(high_watermarks=False)
         gather([self.run_disk_task(task) for task in tasks]).on_complete(written)
 
     def tick(self) -> None:
@@ -305,10 +305,10 @@ class Node:
         if self._stopped:
             return
         now_ms = self.clock.monotonic_ms()
-        for task in self.logs.due_tasks(now_ms):
+        for task in self.logs.upkeep.due_tasks(now_ms):
             self.run_disk_task(task)
         self.replicas.look_at_starts()
-        delay_ms = max(self.logs.next_due_ms() - self.clock.monotonic_ms(), DISK_TICK_MS_MIN)
+        delay_ms = max(self.logs.upkeep.next_due_ms() - self.clock.monotonic_ms(), DISK_TICK_MS_MIN)
         self._disk_timer = self.shell.after(delay_ms, self.tick)
 
     def directory_failed(self) -> None:

@@ -3,13 +3,12 @@
 A new log goes to the working directory with the fewest logs. A directory that fails goes offline with its logs, the
 others serve on; when the last has failed the manager says so, and the broker stops.
 
-What must be done from time to time (flushes, retention, checkpoints, removing files) is handed out by `due_tasks` as
-`DiskTask`s, because it waits for the disk.
+What must be done from time to time (flushes, retention, checkpoints, removing files) is the affair of `upkeep`, which
+hands it out as `DiskTask`s, because it waits for the disk.
 """
 
 from __future__ import annotations
 
-import heapq
 import logging
 from dataclasses import dataclass
 from itertools import count
@@ -20,7 +19,7 @@ from tidelog.model.identifiers import TopicId, TopicPartition, format_topic_id
 from tidelog.placement import log_directory as placement
 from tidelog.ports.disk import replace_file
 from tidelog.storage.checkpoints import encode_partition_metadata
-from tidelog.storage.errors import CorruptFile, DirectoryOffline, NoLogDirectory, WrongLogDirectory
+from tidelog.storage.errors import DirectoryOffline, NoLogDirectory, WrongLogDirectory
 from tidelog.storage.file_names import (
     DELETE_FOLDER,
     LOG_START_CHECKPOINT,
@@ -32,12 +31,12 @@ from tidelog.storage.file_names import (
 )
 from tidelog.storage.file_pool import DEFAULT_CAPACITY, FilePool
 from tidelog.storage.log import Log
-from tidelog.storage.log_config import LONG_MAX, LogConfig
+from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_directory import LogDirectory
 from tidelog.storage.log_folder import LogEnvironment, LogFolder
 from tidelog.storage.log_loader import load_log
 from tidelog.storage.segment import Segment
-from tidelog.storage.tasks import DiskTask, SimpleTask, run_now
+from tidelog.storage.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from tidelog.ports.clock import Clock
     from tidelog.ports.disk import Disk
     from tidelog.ports.random import Random
-    from tidelog.storage.producer_state import ProducerState
 
 __all__ = ["LogManager", "LogManagerSettings", "NewLog"]
 
@@ -119,14 +117,9 @@ class LogManager:
         self.directories = [LogDirectory(disk, path, on_failure=self._directory_failed) for path in log_dirs]
         self._logs: dict[TopicPartition, Log] = {}
         self._owners: dict[TopicPartition, LogDirectory] = {}
-        self._deletions: list[tuple[int, int, LogDirectory, Callable[[], None]]] = []
-        """Heap of monotonic time, tie-breaker, directory, and what to run."""
+        self.upkeep = Upkeep(disk, clock, self.directories, self._logs, self.settings)
+        """What is done to the logs from time to time, and after changes."""
         self._sequence = count()
-        self._next_retention_ms = 0
-        self._next_checkpoint_ms = 0
-        self._next_high_watermarks_ms = 0
-        self._next_expiration_ms = 0
-        self._retention_running = False
 
     # Start and stop.
 
@@ -146,11 +139,7 @@ class LogManager:
         if not self.online_directories:
             reasons = "; ".join(f"{directory.path}: {directory.failure}" for directory in self.directories)
             raise NoLogDirectory(f"None of the log directories works: {reasons}")
-        now = self._clock.monotonic_ms()
-        self._next_retention_ms = now + self.settings.initial_task_delay_ms
-        self._next_checkpoint_ms = now + self.settings.flush_offset_checkpoint_interval_ms
-        self._next_high_watermarks_ms = now + self.settings.high_watermark_checkpoint_interval_ms
-        self._next_expiration_ms = now + self.settings.producer_expiration_check_interval_ms
+        self.upkeep.start()
 
     def _open_directory(self, directory: LogDirectory) -> None:
         try:
@@ -255,7 +244,7 @@ class LogManager:
         *,
         is_new: bool = True,
     ) -> Log:
-        """The log of a partition, created if absent; durable once `durability_task` has run.
+        """The log of a partition, created if absent; durable once `Upkeep.durability_task` has run.
 
         `is_new=False` says that this broker may have the log already: then nothing is created while a directory is
         offline, since it may lie there. `KafkaError`: INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR, LOG_DIR_NOT_FOUND.
@@ -378,238 +367,6 @@ class LogManager:
         if log is not None:
             log.set_config(config)
 
-    # Work for the disk.
-
-    def durability_task(self) -> DiskTask | None:
-        """Makes the creations, renames and removals of folders so far durable; None when they are.
-
-        However many logs were created, the cost is bounded: one sync a directory from 17 on. Answer a CreateTopics
-        once it has finished.
-        """
-        waiting = [directory for directory in self.directories if directory.needs_sync and directory.failure is None]
-        if not waiting:
-            return None
-        folders: dict[LogDirectory, list[str]] = {}
-        for directory in waiting:
-            folders[directory], directory.created = directory.created, []
-            directory.needs_sync = False
-        errors: list[tuple[LogDirectory, OSError]] = []
-
-        def run() -> None:
-            for directory, created in folders.items():
-                try:
-                    directory.sync_folders(created)
-                except OSError as error:
-                    errors.append((directory, error))
-            if errors:
-                raise errors[0][1]
-
-        def finish(_: OSError | None) -> None:
-            for directory, error in errors:
-                directory.failed(error, "syncing new logs")
-
-        return SimpleTask("sync new logs", run, finish)
-
-    @property
-    def has_truncations(self) -> bool:
-        """Whether logs were cut, and no task is under way yet that makes it durable."""
-        return any(directory.truncations for directory in self.directories)
-
-    def truncation_tasks(self) -> list[DiskTask]:
-        """Makes truncations durable, one task a directory, and rebuilds producers' state where that takes reading.
-
-        A directory whose checkpoints are just being written has to wait: ask again when that task is done.
-        """
-        return [
-            self._truncation_task(directory)
-            for directory in self.directories
-            if directory.truncations and directory.failure is None and not directory.is_checkpointing
-        ]
-
-    def _truncation_task(self, directory: LogDirectory) -> DiskTask:
-        directory.is_checkpointing = True
-        now_ms = self._clock.wall_ms()
-        logs = directory.take_truncations()
-        parts = [(log, log.truncation(), log.producers.is_behind) for log in logs]
-        writes = directory.checkpoint_writes(high_watermarks=False)
-        rebuilt: dict[Log, ProducerState] = {}
-
-        def run() -> None:
-            for log, part, is_behind in parts:
-                part.run()
-                if is_behind:
-                    rebuilt[log] = log.producers_at_end(now_ms)
-            for path, content in writes:
-                replace_file(self._disk, path, content)
-
-        def finish(error: OSError | None) -> None:
-            directory.is_checkpointing = False
-            if error is not None:
-                directory.failed(error, "making a truncation durable")
-                return
-            for log, part, _ in parts:
-                if not part.finish() or log.is_offline:
-                    continue
-                if log.producers.is_behind and log in rebuilt:
-                    log.producers_rebuilt(rebuilt[log])
-                log.truncation_is_durable()
-
-        return SimpleTask(f"truncations in {directory.path}", run, finish)
-
-    def flush_tasks(self) -> list[DiskTask]:
-        """Flushes of the logs that rolled or have `flush.messages` unflushed records; cheap when there are none."""
-        tasks: list[DiskTask] = []
-        for directory in self.directories:
-            if directory.flush_requests:
-                for log in directory.take_flush_requests():
-                    # Up to the active segment after a roll, up to the end where the settings ask for it.
-                    task = _flush(log, None if log.is_flush_due else log.active.base_offset)
-                    if task is not None:
-                        tasks.append(task)
-        return tasks
-
-    def due_tasks(self, now_ms: int) -> list[DiskTask]:
-        """Whatever is due at the monotonic time `now_ms`: flushes, retention, checkpoints, expiry, removal of files."""
-        tasks = [*self.truncation_tasks(), *self.flush_tasks()]
-        self._collect_deletions(now_ms)
-        while self._deletions and self._deletions[0][0] <= now_ms:
-            _, _, directory, unlink = heapq.heappop(self._deletions)
-            if directory.failure is None:
-                tasks.append(_deletion(directory, unlink))
-        tasks += self._aged_flushes()
-        if now_ms >= self._next_retention_ms and not self._retention_running:
-            self._next_retention_ms = now_ms + self.settings.retention_check_interval_ms
-            tasks.append(self.retention_task())
-        if now_ms >= self._next_checkpoint_ms:
-            self._next_checkpoint_ms = now_ms + self.settings.flush_offset_checkpoint_interval_ms
-            tasks += self.checkpoint_tasks(high_watermarks=False)
-            tasks += self._epoch_tasks()
-        if now_ms >= self._next_high_watermarks_ms:
-            self._next_high_watermarks_ms = now_ms + self.settings.high_watermark_checkpoint_interval_ms
-            tasks += self.checkpoint_tasks(recovery=False)
-        if now_ms >= self._next_expiration_ms:
-            self._next_expiration_ms = now_ms + self.settings.producer_expiration_check_interval_ms
-            self.expire_producers()
-        durability = self.durability_task()
-        if durability is not None:
-            tasks.append(durability)
-        return tasks
-
-    def next_due_ms(self) -> int:
-        """Monotonic time at which `due_tasks` is worth a call, as things stand; flushes by age are looked at each
-        second."""
-        times = [
-            self._next_retention_ms,
-            self._next_checkpoint_ms,
-            self._next_high_watermarks_ms,
-            self._next_expiration_ms,
-        ]
-        now = self._clock.monotonic_ms()
-        if self._deletions:
-            times.append(self._deletions[0][0])
-        for directory in self.directories:
-            if directory.pending_deletions or directory.flush_requests or directory.needs_sync:
-                return now
-            if any(log.config.flush_ms != LONG_MAX for log in directory.changed_logs()):
-                times.append(now + 1000)
-        return min(times)
-
-    def _aged_flushes(self) -> list[DiskTask]:
-        """Flushes by `flush.ms`, and the forgetting of logs that are clean again."""
-        now = self._clock.wall_ms()
-        tasks: list[DiskTask] = []
-        for directory in self.directories:
-            for log in directory.changed_logs():
-                since, flush_ms = log.flush_age_ms, log.config.flush_ms
-                if log.is_clean:
-                    del directory.changes[log.topic_partition]
-                    log.settled()
-                elif flush_ms != LONG_MAX and since is not None and now - since >= flush_ms:
-                    task = _flush(log)
-                    if task is not None:
-                        tasks.append(task)
-        return tasks
-
-    def _epoch_tasks(self) -> list[DiskTask]:
-        """Writes the leader epochs of logs that are not flushed otherwise."""
-        changed = [log for directory in self.directories for log in directory.changed_logs()]
-        tasks = [_flush(log, log.flushed_offset) for log in changed if log.epochs_dirty]
-        return [task for task in tasks if task is not None]
-
-    def retention_task(self) -> DiskTask:
-        """Deletes old segments of all logs; largest timestamps are read ahead where they are not known yet."""
-        self._retention_running = True
-        logs = [log for log in self._logs.values() if not log.is_offline]
-        closed = [segment for log in logs if log.config.deleted for segment in log.segments[:-1]]
-
-        def run() -> None:
-            for segment in closed:
-                if not segment.mark:
-                    _warm(segment)
-
-        def finish(error: OSError | None) -> None:
-            self._retention_running = False
-            if error is not None:
-                logger.warning("retention_read_failed error=%s", error)
-            now = self._clock.wall_ms()
-            for log in logs:
-                try:
-                    if not log.folder.is_deleted:
-                        log.delete_old_segments(now)
-                except (KafkaError, CorruptFile) as refused:
-                    logger.warning("retention_failed log=%s reason=%s", log.topic_partition, refused)
-
-        return SimpleTask("retention", run, finish)
-
-    @property
-    def is_checkpointing(self) -> bool:
-        """Whether checkpoint files are being written: what they will hold may be older than what is known now."""
-        return any(directory.is_checkpointing for directory in self.directories)
-
-    def checkpoint_tasks(self, *, recovery: bool = True, high_watermarks: bool = True) -> list[DiskTask]:
-        """Writes the checkpoint files that have changed."""
-        tasks: list[DiskTask] = []
-        for directory in self.directories:
-            if directory.failure is None and not directory.is_checkpointing:
-                writes = directory.checkpoint_writes(recovery=recovery, high_watermarks=high_watermarks)
-                if writes:
-                    tasks.append(self._write_task(directory, writes))
-        return tasks
-
-    def _write_task(self, directory: LogDirectory, writes: list[tuple[str, bytes]]) -> DiskTask:
-        directory.is_checkpointing = True
-
-        def run() -> None:
-            for path, content in writes:
-                replace_file(self._disk, path, content)
-
-        def finish(error: OSError | None) -> None:
-            directory.is_checkpointing = False
-            if error is not None:
-                directory.failed(error, "writing checkpoints")
-
-        return SimpleTask(f"checkpoints of {directory.path}", run, finish)
-
-    def expire_producers(self) -> int:
-        """Forgets producers that were silent for `producer.id.expiration.ms`; gives how many."""
-        now = self._clock.wall_ms()
-        expiration = self.settings.producer_expiration_ms
-        return sum(log.producers.expire(now, expiration) for log in self._logs.values() if log.producers.entries)
-
-    def run_due(self, now_ms: int) -> None:
-        """`due_tasks`, in this thread: for tests and tools."""
-        for task in self.due_tasks(now_ms):
-            run_now(task)
-
-    # Removing files.
-
-    def _collect_deletions(self, now_ms: int) -> None:
-        for directory in self.directories:
-            if directory.pending_deletions:
-                waiting, directory.pending_deletions = directory.pending_deletions, []
-                for unlink, delay_ms in waiting:
-                    heapq.heappush(self._deletions, (now_ms + delay_ms, next(self._sequence), directory, unlink))
-
     def _delete_folder_later(self, directory: LogDirectory, path: str, delay_ms: int) -> None:
         def remove() -> None:
             remove_folder(self._disk, path)
@@ -633,31 +390,6 @@ def remove_folder(disk: Disk, path: str) -> None:
         else:
             disk.unlink(file)
     disk.remove_directory(path)
-
-
-def _flush(log: Log, up_to_offset: int | None = None) -> DiskTask | None:
-    """As `Log.flush_task`; None also when that took the directory offline, of which everybody has been told."""
-    try:
-        return log.flush_task(up_to_offset)
-    except KafkaError as refused:
-        logger.warning("flush_refused log=%s reason=%s", log.topic_partition, refused)
-        return None
-
-
-def _deletion(directory: LogDirectory, unlink: Callable[[], None]) -> DiskTask:
-    def finish(error: OSError | None) -> None:
-        if error is not None and not isinstance(error, FileNotFoundError):
-            directory.failed(error, "removing deleted files")
-
-    return SimpleTask("remove deleted files", unlink, finish)
-
-
-def _warm(segment: Segment) -> None:
-    """Loads a closed segment's largest timestamp; damage shows again, and is handled, in the owner's thread."""
-    try:
-        segment.largest_timestamp()
-    except (KafkaError, CorruptFile) as error:
-        logger.warning("largest_timestamp_unknown path=%s reason=%s", segment.log_file.path, error)
 
 
 def _write_new(disk: Disk, path: str, content: bytes) -> None:

@@ -180,6 +180,6 @@ def values_by_offset(cluster: ReplicaCluster, broker_id: int) -> dict[int, bytes
 def checkpoint(cluster: ReplicaCluster, broker_ids: Sequence[int]) -> None:
     """High watermarks go to their checkpoint files."""
     for broker_id in broker_ids:
-        for task in cluster.brokers[broker_id].logs.checkpoint_tasks():
+        for task in cluster.brokers[broker_id].logs.upkeep.checkpoint_tasks():
             task.run()
             task.finish(None)

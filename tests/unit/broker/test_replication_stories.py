@@ -52,7 +52,7 @@ def old_algorithm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 def checkpoint(cluster: ReplicaCluster) -> None:
     """High watermarks go to their checkpoint files."""
     for broker in cluster.brokers.values():
-        for task in broker.logs.checkpoint_tasks():
+        for task in broker.logs.upkeep.checkpoint_tasks():
             task.run()
             task.finish(None)
 

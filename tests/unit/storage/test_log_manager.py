@@ -75,7 +75,7 @@ def test_one_directory_fails_and_the_others_serve(tmp_path: Path) -> None:
     with pytest.raises(KafkaError) as unknown:
         manager.create(TopicPartition("t", 9), TOPIC_ID, is_new=False)
     assert unknown.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    manager.run_due(10**7)
+    manager.upkeep.run_due(10**7)
     manager.close()
     assert not (tmp_path / "d0/.kafka_cleanshutdown").exists()
     assert (tmp_path / "d1/.kafka_cleanshutdown").exists()
@@ -106,7 +106,7 @@ def test_a_failed_fsync_is_never_tried_again(tmp_path: Path) -> None:
     disk = FaultyDisk()
     manager, log = open_log(tmp_path, disk=disk, config=LogConfig(flush_messages=1))
     fill(log, 3)
-    tasks = manager.flush_tasks()
+    tasks = manager.upkeep.flush_tasks()
     disk.fail("fsync", ".log")
     for task in tasks:
         run_now(task)
@@ -114,7 +114,7 @@ def test_a_failed_fsync_is_never_tried_again(tmp_path: Path) -> None:
     assert manager.offline_directories == [str(tmp_path)]
     syncs = disk.count("fsync")
     disk.fault = lambda _operation, _path: None
-    manager.run_due(10**9)
+    manager.upkeep.run_due(10**9)
     manager.close()
     assert disk.count("fsync") == syncs
 
@@ -125,19 +125,19 @@ def test_flush_messages_flushes_by_count(tmp_path: Path) -> None:
     disk = FaultyDisk()
     manager, log = open_log(tmp_path, disk=disk, config=LogConfig(flush_messages=1))
     fill(log, 3)
-    (task,) = manager.flush_tasks()
+    (task,) = manager.upkeep.flush_tasks()
     fill(log, 2)
     run_now(task)
     assert log.flushed_offset == 3
-    (task,) = manager.flush_tasks()
+    (task,) = manager.upkeep.flush_tasks()
     run_now(task)
     assert log.flushed_offset == 5
-    assert manager.flush_tasks() == []
+    assert manager.upkeep.flush_tasks() == []
     manager.set_config(TP, LogConfig(flush_messages=3))
     fill(log, 2)
-    assert manager.flush_tasks() == []
+    assert manager.upkeep.flush_tasks() == []
     fill(log, 1)
-    assert len(manager.flush_tasks()) == 1
+    assert len(manager.upkeep.flush_tasks()) == 1
 
 
 @pytest.mark.row("R36")
@@ -148,14 +148,14 @@ def test_flush_ms_flushes_by_age(tmp_path: Path) -> None:
     fill(log, 1)
     clock.now_ms += 4_999
     fill(log, 1, timestamp=NOW_MS + 4_999)
-    manager.run_due(clock.monotonic_ms())
+    manager.upkeep.run_due(clock.monotonic_ms())
     assert log.flushed_offset == 0
-    assert manager.next_due_ms() <= clock.monotonic_ms() + 1000
+    assert manager.upkeep.next_due_ms() <= clock.monotonic_ms() + 1000
     clock.now_ms += 1
-    manager.run_due(clock.monotonic_ms())
+    manager.upkeep.run_due(clock.monotonic_ms())
     assert log.flushed_offset == 2
     clock.now_ms += 10_000
-    assert not [task for task in manager.due_tasks(clock.monotonic_ms()) if "flush" in repr(task)]
+    assert not [task for task in manager.upkeep.due_tasks(clock.monotonic_ms()) if "flush" in repr(task)]
 
 
 def test_a_flush_across_a_truncation_counts_for_nothing(tmp_path: Path) -> None:
@@ -178,13 +178,13 @@ def test_many_logs_are_made_durable_by_one_sync(tmp_path: Path) -> None:
     created = manager.create_many(NewLog(TopicPartition("t", number), TOPIC_ID) for number in range(100))
     assert not [one for one in created if isinstance(one, KafkaError)]
     assert disk.count("fsync") + disk.count("fsync_directory") + disk.count("sync_file_system") == 0
-    task = manager.durability_task()
+    task = manager.upkeep.durability_task()
     assert task is not None
     run_now(task)
     assert (disk.count("sync_file_system"), disk.count("fsync")) == (1, 0)
-    assert manager.durability_task() is None
+    assert manager.upkeep.durability_task() is None
     manager.create(TP, TOPIC_ID)
-    task = manager.durability_task()
+    task = manager.upkeep.durability_task()
     assert task is not None
     run_now(task)
     assert (disk.count("sync_file_system"), disk.count("fsync"), disk.count("fsync_directory")) == (1, 1, 2)
@@ -246,15 +246,15 @@ def test_a_deleted_log_goes_after_the_delay(tmp_path: Path) -> None:
     (folder,) = (path for path in tmp_path.iterdir() if path.name.endswith("-delete"))
     assert folder.name.startswith("topicone-0.")
     assert manager.create(TP, TOPIC_ID).log_end_offset == 0
-    manager.run_due(0)
-    manager.run_due(999)
+    manager.upkeep.run_due(0)
+    manager.upkeep.run_due(999)
     assert folder.exists()
-    manager.run_due(1000)
+    manager.upkeep.run_due(1000)
     assert not folder.exists()
     manager.delete(TP)
     manager.abandon()
     manager = open_manager(tmp_path)
-    manager.run_due(0)
+    manager.upkeep.run_due(0)
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
 
@@ -264,10 +264,10 @@ def test_a_stray_log_is_put_aside_and_kept(tmp_path: Path) -> None:
     fill(log, 3)
     assert manager.mark_stray(TP)
     (stray,) = (path for path in tmp_path.iterdir() if path.name.endswith("-stray"))
-    manager.run_due(10**9)
+    manager.upkeep.run_due(10**9)
     manager.abandon()
     manager = open_manager(tmp_path)
-    manager.run_due(10**9)
+    manager.upkeep.run_due(10**9)
     assert manager.get(TP) is None
     assert (stray / "00000000000000000000.log").stat().st_size > 0
 
@@ -367,13 +367,13 @@ def test_checkpoints_are_written_when_they_change(tmp_path: Path) -> None:
     manager, log = open_log(tmp_path, disk=disk)
     fill(log, 5)
     log.update_high_watermark(4)
-    manager.run_due(5000)
+    manager.upkeep.run_due(5000)
     assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\ntopicone 0 4\n"
     assert not (tmp_path / "recovery-point-offset-checkpoint").exists()
     before = disk.count("rename")
-    manager.run_due(10_000)
+    manager.upkeep.run_due(10_000)
     assert disk.count("rename") == before
-    manager.run_due(60_000)
+    manager.upkeep.run_due(60_000)
     assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\ntopicone 0 0\n"
     assert (tmp_path / "topicone-0/leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
 

@@ -114,7 +114,7 @@ def test_the_start_survives_a_restart(tmp_path: Path, clean: bool) -> None:
     fill(log, 8)
     replicated(log)
     log.advance_start(5)
-    manager.run_due(10**7)
+    manager.upkeep.run_due(10**7)
     assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\ntopicone 0 5\n"
     manager.close() if clean else manager.abandon()
     again = open_manager(tmp_path).get(TP)
@@ -135,11 +135,11 @@ def test_files_wait_under_another_name(tmp_path: Path) -> None:
     assert {name.split(".", 1)[1] for name in gone} == {
         "log.deleted", "index.deleted", "timeindex.deleted", "snapshot.deleted"
     }  # fmt: skip
-    manager.run_due(clock.monotonic_ms())
+    manager.upkeep.run_due(clock.monotonic_ms())
     assert names(folder, [".deleted"]) == gone
-    manager.run_due(clock.monotonic_ms() + 999)
+    manager.upkeep.run_due(clock.monotonic_ms() + 999)
     assert names(folder, [".deleted"]) == gone
-    manager.run_due(clock.monotonic_ms() + 1000)
+    manager.upkeep.run_due(clock.monotonic_ms() + 1000)
     assert names(folder, [".deleted"]) == []
     fill(log, 3, timestamp=NOW_MS)
     replicated(log)
@@ -157,17 +157,17 @@ def test_the_manager_does_it_from_time_to_time(tmp_path: Path) -> None:
     fill(log, 5)
     replicated(log)
     clock.now_ms += 29_999
-    manager.run_due(clock.monotonic_ms())
+    manager.upkeep.run_due(clock.monotonic_ms())
     assert log.log_start_offset == 0
     clock.now_ms += 1
-    manager.run_due(clock.monotonic_ms())
+    manager.upkeep.run_due(clock.monotonic_ms())
     assert log.log_start_offset == 5
     fill(log, 1)
     replicated(log)
     clock.now_ms += 299_999
-    manager.run_due(clock.monotonic_ms())
+    manager.upkeep.run_due(clock.monotonic_ms())
     assert log.log_start_offset == 5
-    assert manager.next_due_ms() <= clock.monotonic_ms() + 1
+    assert manager.upkeep.next_due_ms() <= clock.monotonic_ms() + 1
     clock.now_ms += 1
-    manager.run_due(clock.monotonic_ms())
+    manager.upkeep.run_due(clock.monotonic_ms())
     assert log.log_start_offset == 6
