@@ -25,6 +25,7 @@ import contextlib
 import os
 import resource
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -466,6 +467,8 @@ def main() -> None:
     parser.add_argument("--idle-seconds", type=float, default=20, help="over which idle CPU is taken (%(default)s)")
     parser.add_argument("--skip-tidelog", action="store_true", help="measure the peer alone")
     arguments = parser.parse_args()
+    # Told to end, it ends what it started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # tidelog's supervisor is a thread of this process, beside the load: it must not wait long for its turn.
     sys.setswitchinterval(0.0005)
     wanted = arguments.only or [*FIGURES, "start"]

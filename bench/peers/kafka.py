@@ -165,7 +165,11 @@ class KafkaCluster:
             self.kill(node)
 
     def __enter__(self) -> KafkaCluster:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.destroy()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

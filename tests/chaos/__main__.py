@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -68,6 +69,8 @@ def main() -> int:
         target = TestingCluster(data, TIDELOG_SETTINGS)
     full, notes = _full(plan.fault, target)
     faults: list[Fault] = [Kill(), Pause(PAUSE_S), full, Failing(), All(), Supervisor()]
+    # Told to end, it ends what it started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # The supervisor and its store are threads of this process: they must not wait long for a turn behind the load.
     sys.setswitchinterval(0.0005)
     print(f"chaos: {plan.cycles:,} cycles of {plan.fault}, seed {seed}, {type(target).__name__}", flush=True)
