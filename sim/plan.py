@@ -115,7 +115,7 @@ def draw(random: SeededRandom, *, brokers: int | None = None) -> Plan:
         replication_factor=replication_factor,
         min_insync_replicas=min_insync,
         flushes=flushes,
-        racks=count > 1 and random.chance(0.0),
+        racks=count > 1 and random.chance(0.3),
         topics=tuple(_topics(random, flushes=flushes, min_insync=min_insync, many=count > 1)),
         faults=tuple(faults) or (FaultKind.RESET, FaultKind.KILL),
         fault_pause_s=(0.1, pause),
