@@ -1,7 +1,7 @@
 """One segment of a log: the batches from its base offset on, in one file, with the indexes that find them.
 
-A segment knows its file, how long it is, and its sparse indexes. It does not know what lies before or after it;
-rolling, retention and recovery of the whole are the log's affair.
+A segment knows its file (`segment_files`), how long it is, and its sparse indexes. It does not know what lies before or
+after it; rolling, retention and recovery of the whole are the log's affair.
 """
 
 from __future__ import annotations
@@ -15,22 +15,15 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import NO_LEADER_EPOCH
 from tidelog.records.batch import HEADER_SIZE, BatchHeader, InvalidBatch, check_crc, read_header, read_records
 from tidelog.storage.errors import CorruptIndex, WouldBlock
-from tidelog.storage.file_names import INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, TRANSACTION_INDEX, segment_file
-from tidelog.storage.offset_index import (
-    NO_TIMESTAMP,
-    RELATIVE_OFFSET_MAX,
-    IndexEntry,
-    OffsetIndex,
-    TimeEntry,
-    TimeIndex,
-)
-from tidelog.storage.transaction_index import TransactionIndex
+from tidelog.storage.file_names import INDEX, LOG
+from tidelog.storage.offset_index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, IndexEntry, TimeEntry
+from tidelog.storage.segment_files import SegmentFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tidelog.ports.disk import File
-    from tidelog.storage.file_pool import FilePool, PooledFile
+    from tidelog.storage.file_pool import FilePool
     from tidelog.storage.log_config import LogConfig
 
 logger = logging.getLogger(__name__)
@@ -49,25 +42,16 @@ class FoundBatch(NamedTuple):
     header: BatchHeader
 
 
-class Segment:
+class Segment(SegmentFiles):
     """A .log file and its indexes. Not thread safe, but for lookups beside one appender."""
 
     __slots__ = (
-        "_is_new",
         "_is_unfinished",
-        "_log_file",
-        "_offset_index",
-        "_pool",
         "_preallocated",
-        "_time_index",
         "_timestamp_known",
-        "base_offset",
         "bytes_since_index_entry",
-        "config",
         "created_ms",
-        "directory",
         "first_timestamp",
-        "mark",
         "max_timestamp",
         "max_timestamp_offset",
         "size",
@@ -77,17 +61,12 @@ class Segment:
         self, pool: FilePool, directory: str, base_offset: int, config: LogConfig, *, size: int, created_ms: int
     ) -> None:
         """A segment whose files exist; `create` makes new ones."""
-        self._pool = pool
-        self.directory = directory
-        self.base_offset = base_offset
-        self.config = config
+        super().__init__(pool, directory, base_offset, config)
         self.size = size
         """Bytes of whole batches in the .log file."""
         self.created_ms = created_ms
         """Wall time at which it became a segment of this process: the start of `segment.ms` where no batch has a
         timestamp."""
-        self.mark = ""
-        """".deleted" once its files are on their way out."""
         self.bytes_since_index_entry = 0
         self.first_timestamp: int | None = None
         """Of the first batch; None until it is asked for."""
@@ -95,12 +74,7 @@ class Segment:
         self.max_timestamp_offset = base_offset
         """Last offset of the first batch that has `max_timestamp`."""
         self._timestamp_known = size == 0
-        self._log_file: PooledFile | None = None
-        self._offset_index: OffsetIndex | None = None
-        self._time_index: TimeIndex | None = None
         self._preallocated = False
-        self._is_new = False
-        """Whether it was created empty: then its indexes have no entry, however long their files are."""
         self._is_unfinished = False
         """Whether batches came since the indexes were last finished."""
 
@@ -108,62 +82,11 @@ class Segment:
     def create(cls, pool: FilePool, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> Segment:
         """Creates the files of an empty segment; nothing is synced."""
         segment = cls(pool, directory, base_offset, config, size=0, created_ms=now_ms)
-        file = pool.disk.open(segment.path(LOG), create=True)
-        try:
-            file.truncate(0)
-            if config.preallocate:
-                file.preallocate(config.segment_bytes)
-        finally:
-            file.close()
-        for suffix, entry_size in ((INDEX, OffsetIndex.ENTRY_SIZE), (TIME_INDEX, TimeIndex.ENTRY_SIZE)):
-            file = pool.disk.open(segment.path(suffix), create=True)
-            try:
-                file.truncate(0)
-                file.preallocate(config.segment_index_bytes // entry_size * entry_size)
-            finally:
-                file.close()
-        segment._preallocated = segment._is_new = True
+        segment.create_files()
+        segment._preallocated = True
         return segment
 
-    def path(self, suffix: str) -> str:
-        return f"{self.directory}/{segment_file(self.base_offset, suffix)}{self.mark}"
-
-    # Its files: handles are made when first used, since most partitions of a broker are idle.
-
-    @property
-    def log_file(self) -> PooledFile:
-        file = self._log_file
-        if file is None:
-            file = self._log_file = self._pool.file(self.path(LOG))
-        return file
-
-    @property
-    def offset_index(self) -> OffsetIndex:
-        index = self._offset_index
-        if index is None:
-            index = self._offset_index = OffsetIndex(
-                self._pool.file(self.path(INDEX)),
-                self.base_offset,
-                size_max=self.config.segment_index_bytes,
-                count=0 if self._is_new else None,
-            )
-        return index
-
-    @property
-    def time_index(self) -> TimeIndex:
-        index = self._time_index
-        if index is None:
-            index = self._time_index = TimeIndex(
-                self._pool.file(self.path(TIME_INDEX)),
-                self.base_offset,
-                size_max=self.config.segment_index_bytes,
-                count=0 if self._is_new else None,
-            )
-        return index
-
-    @property
-    def transaction_index(self) -> TransactionIndex:
-        return TransactionIndex(self._pool.disk, self.path(TRANSACTION_INDEX))
+    # Appending.
 
     def check_indexes(self) -> None:
         """Makes sure that both can be appended to; one that cannot be what it says is written anew."""
@@ -178,8 +101,6 @@ class Segment:
                 index.tail()  # Counted before the zeros come.
                 index.preallocate()
             self._preallocated = True
-
-    # Appending.
 
     def append(self, data: bytes | bytearray | memoryview, batches: list[tuple[int, BatchHeader]]) -> None:
         """Appends whole batches; `batches` are their positions in `data`, and headers with final offsets and
@@ -500,26 +421,6 @@ class Segment:
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._timestamp_known = self.size == 0
 
-    # Durability and the end.
-
-    def write_indexes(self) -> None:
-        """Writes the index entries that are only in memory; not beside an append."""
-        for index in (self._offset_index, self._time_index):
-            if index is not None:
-                index.write()
-
-    def fsync(self, *, indexes: bool) -> None:
-        """Makes what is written durable, beside appends; OSError when that failed, and then what is on disk is unknown.
-
-        The indexes of the active segment need not be durable: recovery writes them anew from the log.
-        """
-        with self.log_file as file:
-            file.fsync()
-        if indexes:
-            self.offset_index.fsync()
-            self.time_index.fsync()
-            self.transaction_index.fsync()
-
     def close(self) -> bool:
         """Finishes the indexes, as Kafka does, and closes the files; true if that changed a file."""
         changed = (self._preallocated or self._is_unfinished) and self._finish_indexes()
@@ -530,54 +431,6 @@ class Segment:
                     changed = True
         self.release_files()
         return changed
-
-    def release_files(self) -> None:
-        """Closes descriptors; those on their way to a client close when sent."""
-        if self._log_file is not None:
-            self._log_file.close()
-        for index in (self._offset_index, self._time_index):
-            if index is not None:
-                index.close()
-
-    def forget_files(self) -> None:
-        """Closes files and lets go of their handles, of a segment whose indexes are written and trimmed: most logs of a
-        broker are idle, and a broker has thousands."""
-        self.release_files()
-        self._log_file = self._offset_index = self._time_index = None
-
-    def rename(self, mark: str) -> None:
-        """Renames its files to end with `mark` (".deleted"); open descriptors stay valid."""
-        for suffix in SEGMENT_SUFFIXES:
-            path = self.path(suffix)
-            try:
-                self._pool.disk.rename(path, path + mark)
-            except FileNotFoundError:
-                continue  # A transaction index exists only where something was aborted.
-        self.mark += mark
-        self._follow_names()
-
-    def unlink(self) -> None:
-        """Removes its files."""
-        self.release_files()
-        for suffix in SEGMENT_SUFFIXES:
-            try:
-                self._pool.disk.unlink(self.path(suffix))
-            except FileNotFoundError:
-                continue
-
-    def moved(self, directory: str) -> None:
-        """The folder was renamed."""
-        self.directory = directory
-        self._follow_names()
-
-    def _follow_names(self) -> None:
-        """Open descriptors stay valid; those opened from now on need the new path."""
-        if self._log_file is not None:
-            self._log_file.path = self.path(LOG)
-        if self._offset_index is not None:
-            self._offset_index.path = self.path(INDEX)
-        if self._time_index is not None:
-            self._time_index.path = self.path(TIME_INDEX)
 
 
 def floor_index(segments: Sequence[Segment], offset: int) -> int:

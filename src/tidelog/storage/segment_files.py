@@ -1,0 +1,176 @@
+"""The files of one segment: their names, the handles to them, and how they come and go.
+
+    <base offset>.log .index .timeindex      there from the start
+    <base offset>.txnindex                   only where a transaction was aborted
+
+Most partitions of a broker are idle, and a broker has thousands: a handle is made when a file is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.storage.file_names import INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, TRANSACTION_INDEX, segment_file
+from tidelog.storage.offset_index import OffsetIndex, TimeIndex
+from tidelog.storage.transaction_index import TransactionIndex
+
+if TYPE_CHECKING:
+    from tidelog.storage.file_pool import FilePool, PooledFile
+    from tidelog.storage.log_config import LogConfig
+
+
+class SegmentFiles:
+    """A .log file and those that belong to it, whatever is in them: that is `Segment`'s affair."""
+
+    __slots__ = (
+        "_is_new",
+        "_log_file",
+        "_offset_index",
+        "_pool",
+        "_time_index",
+        "base_offset",
+        "config",
+        "directory",
+        "mark",
+    )
+
+    def __init__(self, pool: FilePool, directory: str, base_offset: int, config: LogConfig) -> None:
+        self._pool = pool
+        self.directory = directory
+        self.base_offset = base_offset
+        self.config = config
+        self.mark = ""
+        """".deleted" once the files are on their way out."""
+        self._is_new = False
+        """Whether they were created empty: then the indexes have no entry, however long their files are."""
+        self._log_file: PooledFile | None = None
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+
+    def create_files(self) -> None:
+        """Makes them, empty; the indexes as long as they may become. Nothing is synced."""
+        disk = self._pool.disk
+        file = disk.open(self.path(LOG), create=True)
+        try:
+            file.truncate(0)
+            if self.config.preallocate:
+                file.preallocate(self.config.segment_bytes)
+        finally:
+            file.close()
+        for suffix, entry_size in ((INDEX, OffsetIndex.ENTRY_SIZE), (TIME_INDEX, TimeIndex.ENTRY_SIZE)):
+            file = disk.open(self.path(suffix), create=True)
+            try:
+                file.truncate(0)
+                file.preallocate(self.config.segment_index_bytes // entry_size * entry_size)
+            finally:
+                file.close()
+        self._is_new = True
+
+    def path(self, suffix: str) -> str:
+        return f"{self.directory}/{segment_file(self.base_offset, suffix)}{self.mark}"
+
+    # Handles.
+
+    @property
+    def log_file(self) -> PooledFile:
+        file = self._log_file
+        if file is None:
+            file = self._log_file = self._pool.file(self.path(LOG))
+        return file
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        index = self._offset_index
+        if index is None:
+            index = self._offset_index = OffsetIndex(
+                self._pool.file(self.path(INDEX)),
+                self.base_offset,
+                size_max=self.config.segment_index_bytes,
+                count=0 if self._is_new else None,
+            )
+        return index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        index = self._time_index
+        if index is None:
+            index = self._time_index = TimeIndex(
+                self._pool.file(self.path(TIME_INDEX)),
+                self.base_offset,
+                size_max=self.config.segment_index_bytes,
+                count=0 if self._is_new else None,
+            )
+        return index
+
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        return TransactionIndex(self._pool.disk, self.path(TRANSACTION_INDEX))
+
+    # Durability.
+
+    def write_indexes(self) -> None:
+        """Writes the index entries that are only in memory; not beside an append."""
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.write()
+
+    def fsync(self, *, indexes: bool) -> None:
+        """Makes what is written durable, beside appends; OSError when that failed, and then what is on disk is unknown.
+
+        The indexes of the active segment need not be durable: recovery writes them anew from the log.
+        """
+        with self.log_file as file:
+            file.fsync()
+        if indexes:
+            self.offset_index.fsync()
+            self.time_index.fsync()
+            self.transaction_index.fsync()
+
+    # Coming and going.
+
+    def release_files(self) -> None:
+        """Closes descriptors; those on their way to a client close when sent."""
+        if self._log_file is not None:
+            self._log_file.close()
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.close()
+
+    def forget_files(self) -> None:
+        """Closes files and lets go of their handles, of a segment whose indexes are written and trimmed."""
+        self.release_files()
+        self._log_file = self._offset_index = self._time_index = None
+
+    def rename(self, mark: str) -> None:
+        """Renames its files to end with `mark` (".deleted"); open descriptors stay valid."""
+        for suffix in SEGMENT_SUFFIXES:
+            path = self.path(suffix)
+            try:
+                self._pool.disk.rename(path, path + mark)
+            except FileNotFoundError:
+                continue  # A transaction index exists only where something was aborted.
+        self.mark += mark
+        self._follow_names()
+
+    def unlink(self) -> None:
+        """Removes its files."""
+        self.release_files()
+        for suffix in SEGMENT_SUFFIXES:
+            try:
+                self._pool.disk.unlink(self.path(suffix))
+            except FileNotFoundError:
+                continue
+
+    def moved(self, directory: str) -> None:
+        """The folder was renamed."""
+        self.directory = directory
+        self._follow_names()
+
+    def _follow_names(self) -> None:
+        """Open descriptors stay valid; those opened from now on need the new path."""
+        if self._log_file is not None:
+            self._log_file.path = self.path(LOG)
+        if self._offset_index is not None:
+            self._offset_index.path = self.path(INDEX)
+        if self._time_index is not None:
+            self._time_index.path = self.path(TIME_INDEX)
