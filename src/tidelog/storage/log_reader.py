@@ -61,11 +61,12 @@ def read_batches(
     for index in range(floor_index(segments, offset), last + 1):
         segment = segments[index]
         position = recent.get(offset) if index == last else None
+        first_size: int | None = None
         if position is None:
             found = segment.find(offset, blocking=blocking)
             if found is None:
                 continue  # Compaction has left a gap at the end of that segment.
-            position = found.position
+            position, first_size = found.position, found.header.size
         end = segment.size
         if up_to_offset < (log_end_offset if index == last else segments[index + 1].base_offset):
             known = recent.get(up_to_offset) if index == last else None
@@ -73,20 +74,30 @@ def read_batches(
                 found = segment.find(up_to_offset, blocking=blocking)
                 known = end if found is None else found.position
             end = known
-        return _range(segment, position, end, max_bytes, min_one_batch=min_one_batch, blocking=blocking)
+        return _range(segment, position, end, first_size, max_bytes, min_one_batch=min_one_batch, blocking=blocking)
     return EMPTY_READ
 
 
 def _range(
-    segment: Segment, position: int, end: int, max_bytes: int, *, min_one_batch: bool, blocking: bool
+    segment: Segment,
+    position: int,
+    end: int,
+    first_size: int | None,
+    max_bytes: int,
+    *,
+    min_one_batch: bool,
+    blocking: bool,
 ) -> ReadResult:
+    """`first_size` is that of the batch at `position`; None where it is not known yet."""
     size = end - position
     if size <= 0:
         return EMPTY_READ
     first = 0
     if size > max_bytes:
-        header = segment.header_at(position, blocking=blocking)
-        first = size if header is None else min(header.size, size)
+        if first_size is None:
+            header = segment.header_at(position, blocking=blocking)
+            first_size = size if header is None else header.size
+        first = min(first_size, size)
         if first > max_bytes and not min_one_batch:
             return ReadResult([], 0, first)
         size = max(max_bytes, first)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -225,21 +226,24 @@ class Segment(SegmentFiles):
 
     def _find(self, offset: int, *, blocking: bool) -> FoundBatch | None:
         entry = self.offset_index.lookup(offset, blocking=blocking)
-        if entry.position:
-            self._check_entry(entry, blocking=blocking)
-        for found in self.headers(entry.position, blocking=blocking):
+        for found in self._headers_from(entry, blocking=blocking):
             if found.header.base_offset + found.header.last_offset_delta >= offset:
                 return found
         return None
 
-    def _check_entry(self, entry: IndexEntry, *, blocking: bool) -> None:
-        """`CorruptIndex` unless the batch at the entry's position ends with its offset."""
+    def _headers_from(self, entry: IndexEntry, *, blocking: bool) -> Iterator[FoundBatch]:
+        """The batches from an entry of the offset index on; `CorruptIndex` unless the first of them ends with its
+        offset."""
+        batches = self.headers(entry.position, blocking=blocking)
+        if entry.position == 0:
+            return batches
         try:
-            header = self.header_at(entry.position, blocking=blocking) if entry.position <= self.size else None
+            first = next(batches, None)
         except InvalidBatch as error:
             raise CorruptIndex(f"{self.path(INDEX)} points to {entry.position}: {error}") from error
-        if header is None or header.last_offset != entry.offset:
+        if first is None or first.header.last_offset != entry.offset:
             raise CorruptIndex(f"{self.path(INDEX)} has offset {entry.offset} at {entry.position}, the log does not")
+        return chain((first,), batches)
 
     def _repaired(self, question: Callable[[], Answer]) -> Answer:
         """Asks again with indexes written anew, when they turn out to contradict the log."""
@@ -273,9 +277,7 @@ class Segment(SegmentFiles):
         timestamp, offset = self.time_index.last(blocking=blocking)
         # Batches behind the last time entry were not yet late enough for an entry, or came after it.
         entry = self.offset_index.lookup(offset, blocking=blocking)
-        if entry.position:
-            self._check_entry(entry, blocking=blocking)
-        for found in self.headers(entry.position, blocking=blocking):
+        for found in self._headers_from(entry, blocking=blocking):
             if found.header.max_timestamp > timestamp:
                 timestamp, offset = found.header.max_timestamp, found.header.last_offset
         self.max_timestamp, self.max_timestamp_offset = timestamp, offset
@@ -291,9 +293,7 @@ class Segment(SegmentFiles):
     def _find_timestamp(self, timestamp: int, start_offset: int, *, blocking: bool) -> tuple[int, int, int] | None:
         offset = max(self.time_index.lookup(timestamp, blocking=blocking).offset, start_offset)
         entry = self.offset_index.lookup(offset, blocking=blocking)
-        if entry.position:
-            self._check_entry(entry, blocking=blocking)
-        for found in self.headers(entry.position, blocking=blocking):
+        for found in self._headers_from(entry, blocking=blocking):
             header = found.header
             if header.max_timestamp < timestamp or header.last_offset < start_offset:
                 continue
@@ -333,10 +333,8 @@ class Segment(SegmentFiles):
 
     def _last_batch(self) -> FoundBatch | None:
         entry = self.offset_index.lookup(self.base_offset + RELATIVE_OFFSET_MAX)
-        if entry.position:
-            self._check_entry(entry, blocking=True)
         last = None
-        for found in self.headers(entry.position):
+        for found in self._headers_from(entry, blocking=True):
             last = found
         return last
 

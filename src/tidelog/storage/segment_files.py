@@ -28,6 +28,7 @@ class SegmentFiles:
         "_offset_index",
         "_pool",
         "_time_index",
+        "_transaction_index",
         "base_offset",
         "config",
         "directory",
@@ -46,6 +47,7 @@ class SegmentFiles:
         self._log_file: PooledFile | None = None
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
+        self._transaction_index: TransactionIndex | None = None
 
     def create_files(self) -> None:
         """Makes them, empty; the indexes as long as they may become. Nothing is synced."""
@@ -104,7 +106,14 @@ class SegmentFiles:
 
     @property
     def transaction_index(self) -> TransactionIndex:
-        return TransactionIndex(self._pool.disk, self.path(TRANSACTION_INDEX))
+        index = self._transaction_index
+        if index is None:
+            with self._pool.lock:  # A reader's must be the appender's too: they remember whether there is a file.
+                index = self._transaction_index
+                if index is None:
+                    index = TransactionIndex(self._pool.disk, self.path(TRANSACTION_INDEX))
+                    self._transaction_index = index
+        return index
 
     # Durability.
 
@@ -139,7 +148,7 @@ class SegmentFiles:
     def forget_files(self) -> None:
         """Closes files and lets go of their handles, of a segment whose indexes are written and trimmed."""
         self.release_files()
-        self._log_file = self._offset_index = self._time_index = None
+        self._log_file = self._offset_index = self._time_index = self._transaction_index = None
 
     def rename(self, mark: str) -> None:
         """Renames its files to end with `mark` (".deleted"); open descriptors stay valid."""
@@ -174,3 +183,5 @@ class SegmentFiles:
             self._offset_index.path = self.path(INDEX)
         if self._time_index is not None:
             self._time_index.path = self.path(TIME_INDEX)
+        if self._transaction_index is not None:
+            self._transaction_index.path = self.path(TRANSACTION_INDEX)

@@ -5,7 +5,8 @@
     int16 version = 0 | int64 producer id | int64 first offset | int64 last offset (the marker) | int64 last stable
     offset then
 
-The file exists only where a transaction was aborted. It is small, so it is read whole when it is asked for.
+The file exists only where a transaction was aborted. It is small, so it is read whole when it is asked for; that there
+is none is remembered, since every fetch of committed records asks.
 """
 
 from __future__ import annotations
@@ -52,19 +53,29 @@ def encode_transactions(entries: list[AbortedTransaction]) -> bytes:
 
 
 class TransactionIndex:
-    """The entries of one segment's file; stateless but for its path."""
+    """The entries of one segment's file. Read in any thread, beside one that writes."""
 
-    __slots__ = ("_disk", "path")
+    __slots__ = ("_disk", "_looked_for", "_writes", "path")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self.path = path
+        """Changes when the file is renamed."""
+        self._writes = 0
+        """Counts what was written here, each when it stands in the file."""
+        self._looked_for = -1
+        """How much had been written when a look for the file began that found none."""
 
     def entries(self) -> list[AbortedTransaction]:
         """All, oldest first; none where there is no file."""
+        writes = self._writes
+        if self._looked_for == writes:
+            return []
         try:
             data = self._disk.read(self.path)
         except FileNotFoundError:
+            # Where the other thread is making the file just now the count goes on, and this look counts no more.
+            self._looked_for = writes
             return []
         try:
             return list(decode_transactions(data))
@@ -95,6 +106,7 @@ class TransactionIndex:
                 file.truncate(len(data))
         finally:
             file.close()
+            self._writes += 1
 
     def fsync(self) -> None:
         if self._disk.exists(self.path):

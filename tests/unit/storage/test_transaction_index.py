@@ -1,0 +1,63 @@
+"""The aborted transactions of one segment: asked by every fetch of committed records, and written now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tidelog.ports.real import SystemDisk
+from tidelog.storage.file_pool import FilePool
+from tidelog.storage.log_config import LogConfig
+from tidelog.storage.segment import Segment
+from tidelog.storage.transaction_index import AbortedTransaction, TransactionIndex
+
+ABORTED = AbortedTransaction(producer_id=7, first_offset=2, last_offset=4, last_stable_offset=5)
+
+
+class LookedAtDisk(SystemDisk):
+    """Counts the files read, and lets something happen between a look and its answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+        self.meanwhile: Callable[[], None] | None = None
+
+    def read(self, path: str) -> bytes:
+        self.reads += 1
+        try:
+            return super().read(path)
+        finally:
+            if self.meanwhile is not None:
+                meanwhile, self.meanwhile = self.meanwhile, None
+                meanwhile()
+
+
+def test_a_file_that_is_not_there_is_looked_for_once(tmp_path: Path) -> None:
+    """Until a transaction is aborted."""
+    disk = LookedAtDisk()
+    index = TransactionIndex(disk, f"{tmp_path}/00.txnindex")
+    assert [index.collect(0, 10) for _ in range(3)] == [([], False)] * 3
+    assert disk.reads == 1
+    index.append(ABORTED)
+    assert index.entries() == [ABORTED]
+
+
+def test_a_file_made_during_a_look_is_found_by_the_next(tmp_path: Path) -> None:
+    """A reader in another thread, which saw nothing, must not hide what was written meanwhile."""
+    disk = LookedAtDisk()
+    index = TransactionIndex(disk, f"{tmp_path}/00.txnindex")
+    disk.meanwhile = lambda: index.append(ABORTED)
+    index.entries()
+    assert index.entries() == [ABORTED]
+
+
+def test_a_segment_has_one_index_that_follows_its_name(tmp_path: Path) -> None:
+    """Its files are renamed before they go; a reader that is still at it finds what it found before."""
+    pool = FilePool(SystemDisk(), 16)
+    segment = Segment.create(pool, str(tmp_path), 0, LogConfig(), now_ms=0)
+    index = segment.transaction_index
+    assert index.entries() == []
+    segment.transaction_index.append(ABORTED)
+    segment.rename(".deleted")
+    assert index.entries() == [ABORTED]
+    pool.close()
