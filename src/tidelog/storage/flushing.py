@@ -57,7 +57,7 @@ class Durability:
         self._recovery_point = Offset(flushed_offset)
         """As far as the epochs in the checkpoint file go, too."""
         self.unflushed_since_ms: int | None = None
-        """Wall time of the oldest append that is not flushed; None when all is."""
+        """Monotonic time of the oldest append that is not flushed; None when all is."""
         self._epochs_written: bytes | None = None
         """Content of the checkpoint file as last written; None without one."""
         self._is_writing_epochs = False

@@ -126,6 +126,8 @@ class Log:
         self.epochs.truncate_from_end(self.log_end_offset)
         self.epochs.truncate_from_start(self.log_start_offset)
         self.durability.loaded(flushed_offset, epochs_file)
+        if flushed_offset < log_end_offset:
+            self.durability.unflushed_since_ms = self.folder.environment.clock.monotonic_ms()
         if not self.is_clean:
             self.mark_changed()
         self._flush_if_due()  # What recovery kept is not served before it is flushed, either.
@@ -339,7 +341,7 @@ class Log:
         self._remember_position(first_offset, start)
         durability = self.durability
         if durability.unflushed_since_ms is None:
-            durability.unflushed_since_ms = now_ms
+            durability.unflushed_since_ms = self.folder.environment.clock.monotonic_ms()
         if not self._is_changed:
             self.mark_changed()
         if last_offset + 1 - durability.flushed_offset >= self.config.flush_messages:
@@ -657,8 +659,8 @@ class Log:
     # Durability.
 
     @property
-    def flush_age_ms(self) -> int | None:
-        """Wall time of the oldest append that is not flushed; None when all is."""
+    def unflushed_since_ms(self) -> int | None:
+        """Monotonic time of the oldest append that is not flushed; None when all is."""
         return self.durability.unflushed_since_ms
 
     @property
@@ -712,7 +714,7 @@ class Log:
         durability = self.durability
         if durability.flushed_offset < self.log_end_offset:
             if durability.unflushed_since_ms is None:
-                durability.unflushed_since_ms = self.folder.environment.clock.wall_ms()
+                durability.unflushed_since_ms = self.folder.environment.clock.monotonic_ms()
             self._flush_if_due()
 
     # The end.

@@ -77,7 +77,7 @@ class Upkeep:
             _, _, directory, unlink = heapq.heappop(self._deletions)
             if directory.failure is None:
                 tasks.append(_deletion(directory, unlink))
-        tasks += self._aged_flushes()
+        tasks += self._aged_flushes(now_ms)
         if now_ms >= self._next_retention_ms and not self._retention_running:
             self._next_retention_ms = now_ms + self._settings.retention_check_interval_ms
             tasks.append(self.retention_task())
@@ -180,17 +180,16 @@ class Upkeep:
                         tasks.append(task)
         return tasks
 
-    def _aged_flushes(self) -> list[DiskTask]:
+    def _aged_flushes(self, now_ms: int) -> list[DiskTask]:
         """Flushes by `flush.ms`, and the forgetting of logs that are clean again."""
-        now = self._clock.wall_ms()
         tasks: list[DiskTask] = []
         for directory in self._directories:
             for log in directory.changed_logs():
-                since, flush_ms = log.flush_age_ms, log.config.flush_ms
+                since, flush_ms = log.unflushed_since_ms, log.config.flush_ms
                 if log.is_clean:
                     del directory.changes[log.topic_partition]
                     log.settled()
-                elif flush_ms != LONG_MAX and since is not None and now - since >= flush_ms:
+                elif flush_ms != LONG_MAX and since is not None and now_ms - since >= flush_ms:
                     task = _flush(log)
                     if task is not None:
                         tasks.append(task)

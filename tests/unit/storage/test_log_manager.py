@@ -158,6 +158,32 @@ def test_flush_ms_flushes_by_age(tmp_path: Path) -> None:
     assert not [task for task in manager.upkeep.due_tasks(clock.monotonic_ms()) if "flush" in repr(task)]
 
 
+def test_flush_ms_does_not_go_by_the_time_of_day(tmp_path: Path) -> None:
+    """A wall clock that is put back, or forward, neither delays a flush nor hastens one."""
+    clock = StandingClock()
+    manager, log = open_log(tmp_path, clock=clock, config=LogConfig(flush_ms=5000))
+    fill(log, 1)
+    monotonic_ms = clock.monotonic_ms()
+    clock.now_ms += 10**6
+    manager.upkeep.run_due(monotonic_ms + 4_999)
+    assert log.flushed_offset == 0
+    clock.now_ms -= 10**7
+    manager.upkeep.run_due(monotonic_ms + 5_000)
+    assert log.flushed_offset == 1
+
+
+def test_what_a_crash_left_unflushed_ages_from_the_start_on(tmp_path: Path) -> None:
+    """Without a further append."""
+    clock = StandingClock()
+    manager, log = open_log(tmp_path, clock=clock, config=LogConfig(flush_ms=5000))
+    fill(log, 1)
+    manager.abandon()
+    manager, log = open_log(tmp_path, clock=clock, config=LogConfig(flush_ms=5000))
+    assert (log.flushed_offset, log.log_end_offset) == (0, 1)
+    manager.upkeep.run_due(clock.monotonic_ms() + 5_000)
+    assert log.flushed_offset == 1
+
+
 def test_a_flush_across_a_truncation_counts_for_nothing(tmp_path: Path) -> None:
     """What it made durable may be gone, and other records stand at those offsets."""
     _, log = open_log(tmp_path)
