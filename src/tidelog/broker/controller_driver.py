@@ -146,17 +146,41 @@ class ControllerDriver:
         return None if self._term is None else self._term.controller.image
 
     async def open(self) -> str:
-        """Prepares the store for a cluster, if nobody has; returns the cluster's id."""
+        """Prepares the store for a cluster, if nobody has, and follows settings; returns the cluster's id.
+
+        SessionExpired, here and until `register` is through, leads to `open_another_session`.
+        """
         self._cluster_id = await patiently(self._membership.open)
+        # Before settings are read: what changes afterwards is told.
+        await patiently(self._membership.follow_config_changes)
         return self._cluster_id
 
+    @property
+    def is_open(self) -> bool:
+        """Whether `open` has been done in the present session."""
+        return self._membership.is_following
+
+    async def stored_topics(self) -> list[ConfigResource]:
+        """The topics that have settings of their own in the store."""
+        return await self._membership.topics_with_settings()
+
+    async def open_another_session(self) -> None:
+        """In the place of one that ended before the broker was registered: its machine was busy, or its disk slow."""
+        if self._connect_store is None:
+            raise SessionExpired
+        log.warning("the session with the metadata store ended while the broker was starting; another one is opened")
+        await self._membership.close()
+        ended, self._store = self._store, await self._connect_store()
+        self.spawn(_end_session(ended))
+        self._membership = self._member()
+        self._store.add_listener(functools.partial(self._session_changed, self._store))
+
     async def register(self) -> BrokerEpoch:
-        """Joins the cluster: follows settings, registers, takes part in the election. Returns the broker's epoch.
+        """Joins the cluster: registers, and takes part in the election. Returns the broker's epoch.
 
         When it returns, there is a controller; if it is this broker, it has loaded the store, and what it has to tell
         the live brokers is on its way.
         """
-        await patiently(self._membership.follow_config_changes)
         self.broker_epoch = await self._register()
         self._registered = True
         self._election_due = True
@@ -257,8 +281,9 @@ class ControllerDriver:
         while True:
             try:
                 return await self._membership.read_configs(wanted)
-            except (ConnectionLoss, SessionExpired):
-                if self._closed or self._clock.monotonic_ms() >= deadline_ms:
+            except (ConnectionLoss, SessionExpired) as error:
+                no_other_comes = isinstance(error, SessionExpired) and not self._registered
+                if self._closed or no_other_comes or self._clock.monotonic_ms() >= deadline_ms:
                     raise
                 await asyncio.sleep(RETRY_DELAY_MS / 1000)
 

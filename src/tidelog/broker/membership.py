@@ -15,12 +15,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from tidelog.broker.store_results import results
-from tidelog.metadata.image import BrokerRegistration, ConfigResource
+from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType
 from tidelog.metadata.operations import Create, Operation, SetData
 from tidelog.metadata.znodes import (
     BROKER_SEQUENCE,
     CLUSTER,
     CLUSTER_ID,
+    CONFIG,
     CONFIG_CHANGE_PREFIX,
     CONFIG_CHANGES,
     PERSISTENT_PATHS,
@@ -139,6 +140,11 @@ class Membership:
                 assert isinstance(results[0], Created)
                 return BrokerEpoch(results[0].stat.czxid)
 
+    @property
+    def is_following(self) -> bool:
+        """Whether notifications of changed settings are watched."""
+        return self._following
+
     async def follow_config_changes(self) -> None:
         """Begins to watch the notifications; those that are there already are history. Idempotent."""
         if self._following:
@@ -152,6 +158,14 @@ class Membership:
         """Looks for notifications that came while there was no connection, and watches for more."""
         if self._following:
             self._look_for_changes()
+
+    async def topics_with_settings(self) -> list[ConfigResource]:
+        """The topics that have settings of their own."""
+        try:
+            names, _ = await self._store.children(f"{CONFIG}/topics")
+        except NoNode:
+            return []
+        return [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
 
     async def read_configs(self, resources: Iterable[ConfigResource]) -> dict[ConfigResource, Mapping[str, str]]:
         """The settings of each resource as they stand in the store; empty where there are none, or none readable."""

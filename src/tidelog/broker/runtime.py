@@ -30,7 +30,7 @@ from tidelog.broker.peers import Peers
 from tidelog.broker.server import Server
 from tidelog.broker.shell import Purpose
 from tidelog.broker.starting import StartingDispatcher
-from tidelog.broker.stored_settings import StoredSettings, broker_resources, stored_topics
+from tidelog.broker.stored_settings import StoredSettings, broker_resources
 from tidelog.broker.topic_settings import log_config
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.controller.events import ControlledShutdown, Request
@@ -42,7 +42,7 @@ from tidelog.protocol import apis, framing
 from tidelog.storage.errors import StorageError
 from tidelog.storage.file_pool import DEFAULT_CAPACITY
 from tidelog.storage.log_manager import LogManager, LogManagerSettings
-from tidelog.store.errors import StoreCorrupt, StoreError, StoreLocked
+from tidelog.store.errors import SessionExpired, StoreCorrupt, StoreError, StoreLocked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -218,11 +218,13 @@ class Runtime:
             on_registered_anew=self._registered_anew,
             on_failure=lambda error: self._fail(f"the broker cannot take part in its cluster: {error}"),
         )
-        cluster_id = await self._driver.open()
         self.config.on_change(self._config_changed)
         settings = StoredSettings(self._driver, self._settings_read)
-        await settings.read([*broker_resources(broker_id), *await patiently(lambda: stored_topics(session))])
-        self._logs = self._load_logs(broker_id, cluster_id)
+        cluster_id = await self._with_session(lambda: self._read_store(broker_id, settings))
+        # Recovery after a crash reads what was not flushed, which takes as long as it takes: off the loop, so that the
+        # session with the store is kept meanwhile.
+        self._logs = self._log_manager(broker_id, cluster_id)
+        await _future(self.in_pool(self._logs.open))
         forwarding = self._forwarding = Forwarding(_LocalController(self._driver))
         self._node = Node(
             broker_id=broker_id,
@@ -242,7 +244,7 @@ class Runtime:
             self._node.settings_changed(changed, values)
         self._dispatcher = Dispatcher(self._node, self._node.handlers, forwarding)
         # Before it knows its epoch, a broker would obey orders that were meant for its former life.
-        self._node.broker_epoch = await self._driver.register()
+        self._node.broker_epoch = await self._with_session(lambda: self._register(broker_id, settings))
         # The controller's requests come by a listener like any others; whatever else comes waits until it has spoken.
         starting = StartingDispatcher(self._node, self._node.handlers, forwarding)
         self._server.start(starting)
@@ -250,6 +252,30 @@ class Runtime:
         self._node.tick()
         self._server.dispatcher = self._dispatcher
         starting.open(self._dispatcher)
+
+    async def _with_session(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Does `work`, which may be done twice, anew with another session where the one with the store has ended."""
+        assert self._driver is not None
+        while True:
+            try:
+                return await work()
+            except SessionExpired:
+                await self._driver.open_another_session()
+
+    async def _read_store(self, broker_id: BrokerId, settings: StoredSettings) -> str:
+        """Follows the cluster's settings, reads those that concern this broker, and returns the cluster's id."""
+        assert self._driver is not None
+        cluster_id = await self._driver.open()
+        topics = await patiently(self._driver.stored_topics)
+        await settings.read([*broker_resources(broker_id), *topics])
+        return cluster_id
+
+    async def _register(self, broker_id: BrokerId, settings: StoredSettings) -> BrokerEpoch:
+        assert self._driver is not None
+        if not self._driver.is_open:
+            # Another session than the one that read the settings, and followed them.
+            await self._read_store(broker_id, settings)
+        return await self._driver.register()
 
     async def _bind(self) -> None:
         for configured in self.config.listeners:
@@ -276,9 +302,9 @@ class Runtime:
             port = told.port or bound.address[1]
             yield Endpoint(configured.name, configured.security_protocol, host, port)
 
-    def _load_logs(self, broker_id: BrokerId, cluster_id: str) -> LogManager:
+    def _log_manager(self, broker_id: BrokerId, cluster_id: str) -> LogManager:
         config = self.config
-        logs = LogManager(
+        return LogManager(
             disk=self._disk,
             clock=self._clock,
             log_dirs=config.log_dirs,
@@ -300,8 +326,6 @@ class Runtime:
             ),
             on_directory_failure=self._directory_failing,
         )
-        logs.open()
-        return logs
 
     async def _told_of(self, broker_id: BrokerId) -> None:
         """Waits until the controller has told this broker that it is alive: then its Metadata answers are true."""
@@ -525,6 +549,13 @@ def _deferred(future: asyncio.Future[T]) -> Deferred[T]:
             outcome.complete(done.result())
 
     future.add_done_callback(settle)
+    return outcome
+
+
+def _future(deferred: Deferred[T]) -> asyncio.Future[T]:
+    """A deferred outcome, for those who wait in the loop."""
+    outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    deferred.on_complete(lambda settled: _hand_over(settled, outcome))
     return outcome
 
 

@@ -12,14 +12,11 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidelog.broker.deferred import Deferred
-from tidelog.metadata import znodes
 from tidelog.metadata.image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
-from tidelog.store.errors import NoNode
 
 if TYPE_CHECKING:
     from tidelog.broker.controller_driver import ControllerDriver
     from tidelog.model.identifiers import BrokerId
-    from tidelog.store.client import StoreClient
 
 T = TypeVar("T")
 
@@ -65,15 +62,6 @@ class StoredSettings:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return outcome
-
-
-async def stored_topics(store: StoreClient) -> list[ConfigResource]:
-    """The topics that have settings of their own."""
-    try:
-        names, _ = await store.children(f"{znodes.CONFIG}/topics")
-    except NoNode:
-        return []
-    return [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
 
 
 def broker_resources(broker_id: BrokerId) -> list[ConfigResource]:

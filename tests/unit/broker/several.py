@@ -42,6 +42,9 @@ class FragileSession(LocalStore):
 
     lost_answers = 0
     """How many of the next writes happen, but are answered with ConnectionLoss."""
+    calls_left: int | None = None
+    """The session is ended by the store after so many calls."""
+    calls = 0
 
     def suspend(self) -> None:
         """The connection is gone: nothing arrives, and watches are lost."""
@@ -88,6 +91,11 @@ class FragileSession(LocalStore):
             return _refused(ConnectionLoss())
         if self._state is SessionState.EXPIRED:
             return _refused(SessionExpired())
+        if self.calls == self.calls_left:
+            self._store.close_session(self.session_id)
+            self._become(SessionState.EXPIRED)
+            return _refused(SessionExpired())
+        self.calls += 1
         outcome = call()
         if writes and self.lost_answers:
             self.lost_answers -= 1
@@ -122,6 +130,8 @@ class Brokers:
         """No new session is opened before it is set."""
         self.lost_answers = 0
         """Of the first writes of the session that is opened next."""
+        self.calls_left: int | None = None
+        """Of the session that is opened next; it ends after them."""
 
     async def __aenter__(self) -> Brokers:
         self.store.start()
@@ -153,6 +163,7 @@ class Brokers:
             session = await FragileSession.connect(self.store, 1_000)
             assert isinstance(session, FragileSession)
             session.lost_answers, self.lost_answers = self.lost_answers, 0
+            session.calls_left, self.calls_left = self.calls_left, None
             self.sessions[number] = session
             return session
 

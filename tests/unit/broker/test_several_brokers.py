@@ -168,6 +168,27 @@ def test_a_broker_whose_session_expired_registers_anew(tmp_path: Path) -> None:
     run(check())
 
 
+def test_a_broker_whose_session_ends_while_it_starts_opens_another(tmp_path: Path) -> None:
+    """At whichever call it happens, the last one too; what is altered meanwhile is known when the broker is ready."""
+
+    async def check() -> None:
+        async with brokers_of(str(tmp_path), 1) as brokers:
+            await brokers.create(0, "t", [[0]])
+            for calls in range(60):
+                brokers.calls_left = calls
+                await brokers.start(1)
+                ended = brokers.sessions[1].calls_left is None
+                assert brokers.running[1].node.broker_epoch == epoch_of(brokers, 1) > 0
+                assert names(brokers, 1) == {"t"}
+                await brokers.stop(1, hand_over=False)
+                if not ended:
+                    break
+            assert not ended, "the broker makes more calls than this test tries"
+            assert calls > 10
+
+    run(check())
+
+
 def test_a_topic_that_was_deleted_while_a_broker_was_away_is_forgotten_there(tmp_path: Path) -> None:
     """The broker was not told of the deletion, but comes back without having been restarted."""
 
