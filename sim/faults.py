@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import Counter
+from contextvars import Context
 from typing import TYPE_CHECKING, Final
 
 from sim.invariants import require
@@ -23,11 +24,15 @@ if TYPE_CHECKING:
     from sim.plan import Plan
     from sim.randomness import SeededRandom
     from sim.store_history import Version
+    from tidelog.metadata.znodes import PartitionState
+    from tidelog.model.identifiers import TopicPartition
 
 CONCURRENT_MAX: Final = 3
 """Faults under way at once."""
 CLOCK_JUMP_MS_MAX: Final = 3_000_000
 """How far a wall clock goes wrong: less than an hour, from which on brokers refuse timestamps (KIP-937)."""
+ALONE_S_MAX: Final = 12.0
+"""How long a fault that is to come alone waits for others to end."""
 LAG_S: Final = 12.0
 """Three times replica.lag.time.max.ms, and time for the controller to write it down."""
 NOTICE_S_MAX: Final = 30.0
@@ -71,6 +76,7 @@ class Trouble:
             FaultKind.STORE_PAUSE: self._store_pause,
             FaultKind.STORE_KILL: self._store_kill,
             FaultKind.CONTROLLER_DEATH: self._controller_death,
+            FaultKind.DEATH_AFTER_JOIN: self._death_after_join,
         }
 
     async def run(self, seconds: float) -> None:
@@ -159,12 +165,11 @@ class Trouble:
         Seen alone: nothing else goes wrong meanwhile.
         """
         states = self._cluster.states
-        if states is None or not self._is_alone or len(self._cluster.brokers) < 3:
+        if states is None or len(self._cluster.brokers) < 3 or not await self._alone():
             return
         machine = self._broker()
         others = [other for other in self._cluster.brokers if other is not machine]
         links = [link for other in others for link in ((machine.name, other.name), (other.name, machine.name))]
-        self._fragile = True
         for source, target in links:
             self._network.cut(source, target)
         await asyncio.sleep(1.0)
@@ -186,10 +191,16 @@ class Trouble:
             self._network.heal(source, target)
         self._fragile = False
 
-    @property
-    def _is_alone(self) -> bool:
-        """Whether everything runs, and the fault that asks is the only one."""
-        return len([task for task in self._under_way if not task.done()]) <= 1 and self._cluster.all_serve
+    async def _alone(self) -> bool:
+        """Waits until everything runs and no other fault is under way; then none begins before `_fragile` is unset."""
+        self._fragile = True
+        deadline = self._loop.time() + ALONE_S_MAX
+        while len([task for task in self._under_way if not task.done()]) > 1 or not self._cluster.all_serve:
+            if self._loop.time() >= deadline:
+                self._fragile = False
+                return False
+            await asyncio.sleep(0.1)
+        return True
 
     async def _store_cut(self) -> None:
         if self._cluster.store is None:
@@ -237,12 +248,12 @@ class Trouble:
     async def _power_cut_within_budget(self, machine: BrokerMachine) -> None:
         """One replica loses what it had not flushed; the others, which have it, stay up until it is out of the ISR."""
         states = self._cluster.states
-        if states is None or not self._is_alone:
+        if states is None or not await self._alone():
             return
         own = [partition for partition in states.partitions() if machine.broker_id in states.replicas(partition)]
         if any((state := states.state(each)) is None or len(state.isr) < 2 for each in own):
+            self._fragile = False
             return
-        self._fragile = True
         self._cluster.trace.record("within_budget", machine.name)
         self._cluster.checker.excused |= {(machine.broker_id, partition) for partition in own}
         with self._cluster.kept_down(machine):
@@ -262,7 +273,7 @@ class Trouble:
     async def _die_in_write(self) -> None:
         machine = self._broker()
         kind = ("fsync", None, None)[self._random.below(3)]  # At a sync acknowledging too early would show.
-        power_cut = self._plan.flushes and self._random.chance(0.5)
+        power_cut = self._plan.flushes and self._random.chance(0.7)
         machine.die_at(1 + self._random.below(40), power_cut=power_cut, kind=kind)
         await self._rest(1, 5)
         machine.disk.fault = None
@@ -329,7 +340,9 @@ class Trouble:
                 await self._rest(0.05, 5)
 
     async def _controller_death(self) -> None:
-        """After the next few writes of partition states, whoever controls the cluster then dies."""
+        """After the next few writes of partition states, whoever controls the cluster then dies, or stands still until
+        another one controls it, and goes on.
+        """
         history = self._cluster.store_history
         left = 1 + self._random.below(6)
         victims: list[BrokerMachine] = []
@@ -353,6 +366,34 @@ class Trouble:
             return
         finally:
             history.observers.remove(count)
+        if self._random.chance(0.5):
+            await self._down(victims, power_cut=False)
+            return
+        for machine in victims:
+            self._loop.call_soon(machine.pause, context=Context())
+        await self._rest(4, 8)
+        for machine in victims:
+            machine.resume()
+
+    async def _death_after_join(self) -> None:
+        """Whoever joins an ISR must be able to lead at once."""
+        states, joined = self._cluster.states, self._loop.create_future()
+        if states is None:
+            return
+
+        def look(partition: TopicPartition, before: PartitionState, after: PartitionState) -> None:
+            if not joined.done() and set(before.isr) < set(after.isr):
+                joined.set_result([each for each in self._cluster.brokers if each.broker_id in before.isr])
+
+        states.observers.append(look)
+        if self._random.chance(0.7):
+            await self._down([self._broker()], power_cut=False)  # So that somebody will join.
+        try:
+            victims = await asyncio.wait_for(joined, 10)
+        except TimeoutError:
+            return
+        finally:
+            states.observers.remove(look)
         await self._down(victims, power_cut=False)
 
 

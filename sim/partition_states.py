@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from sim.invariants import require
 from tidelog.metadata.znodes import (
+    BROKER_IDS,
     CONTROLLER_EPOCH,
     PartitionState,
     broker_path,
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from sim.store_history import StoreHistory, Version
 
 _STATE_PATH: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/([0-9]+)/state")
+NOTICED_S: Final = 3.0
+"""After which a controller is taken to know of a registration."""
 
 
 class PartitionStates:
@@ -38,10 +41,15 @@ class PartitionStates:
         self._seconds = seconds
         self._sizes: dict[TopicPartition, list[tuple[float, int]]] = {}
         """When each partition's ISR came to have how many members."""
+        self._registrations: dict[int, float] = {}
+        """When each broker registered last."""
         self.on_joined: Callable[[TopicPartition, PartitionState, int, int | None], None] = lambda *_: None
-        """Told of who came into an ISR, with the broker epoch under which he is registered."""
+        """Told of who came into an ISR, with the broker epoch under which he is registered, None where he is not, or
+        has been only for so short that the controller need not know."""
         self._incarnations: dict[str, dict[int, int]] = {}
         """[state path][broker] -> the broker epoch with which it was last seen in the ISR."""
+        self.observers: list[Callable[[TopicPartition, PartitionState, PartitionState], None]] = []
+        """Told of each change: partition, before, after."""
         self.may_be_unclean: set[str] = set()
         """Topics in which a replica outside the ISR may be elected."""
         self.unclean_elections = 0
@@ -90,7 +98,14 @@ class PartitionStates:
         stat = self._history.now(broker_path(broker)).stat
         return None if stat is None else stat.czxid
 
+    def _known_registration(self, broker: int) -> int | None:
+        """The epoch of a broker that is registered, and long enough for the controller to know."""
+        recent = self._seconds() - self._registrations.get(broker, 0.0) < NOTICED_S
+        return None if recent else self._registered(broker)
+
     def _changed(self, path: str, before: Version, after: Version) -> None:
+        if path.startswith(f"{BROKER_IDS}/") and after.stat is not None:
+            self._registrations[int(path.rpartition("/")[2])] = self._seconds()
         match = _STATE_PATH.fullmatch(path)
         if match is None:
             return
@@ -116,10 +131,12 @@ class PartitionStates:
                 f"{where}: a controller of epoch {new.controller_epoch} writes, the epoch is {epoch}",
             )
             self._check_change(where, topic, old, new, known)
+            for observer in list(self.observers):
+                observer(TopicPartition(topic, partition), old, new)
             if (old.leader, old.leader_epoch) == (new.leader, new.leader_epoch):
                 for broker in new.isr:
                     if broker not in old.isr:
-                        self.on_joined(TopicPartition(topic, partition), new, broker, self._registered(broker))
+                        self.on_joined(TopicPartition(topic, partition), new, broker, self._known_registration(broker))
         self._incarnations[path] = {
             broker: known.get(broker, -1) if (registered := self._registered(broker)) is None else registered
             for broker in new.isr

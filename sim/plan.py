@@ -37,7 +37,8 @@ class FaultKind(Enum):
     STORE_SLOW = "the store is slow"
     STORE_PAUSE = "the store stands still"
     STORE_KILL = "the store dies and comes back"
-    CONTROLLER_DEATH = "the controller dies between two of its writes"
+    CONTROLLER_DEATH = "the controller dies, or stands still, between two of its writes"
+    DEATH_AFTER_JOIN = "as a replica joins an ISR, all others in it die"
 
 
 LONE: Final = (

@@ -37,6 +37,13 @@ PAUSE_S: Final = 0.1
 PRODUCE_MS_MAX: Final = 4_000
 """How long a broker may wait for the ISR."""
 
+PROBE_CHANCE: Final = 0.05
+"""How often an idempotent producer tries in a round what must be refused."""
+GAP: Final = 7
+"""Records that it then leaves out."""
+NEVER_DELETED: Final = "kept"
+"""The topic whose records nobody deletes."""
+
 NOTHING_WRITTEN: Final = frozenset(
     {
         ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -117,6 +124,8 @@ class Producer:
             try:
                 if self.guarantee is Guarantee.EXACTLY_ONCE and self._producer_id < 0:
                     await self._initialize()
+                if self.guarantee is Guarantee.EXACTLY_ONCE and self._random.chance(PROBE_CHANCE):
+                    await self._probe()
                 await self._round()
                 await asyncio.sleep(self._random.between(0.0, self._pause_s))
             except (OSError, TimeoutError) as error:
@@ -136,24 +145,44 @@ class Producer:
     def _next_batch(self, lane: Lane) -> Pending:
         count = 1 + self._random.below(4)
         values = [f"{lane.name}:{lane.sequence + index}".encode() for index in range(count)]
+        data = self._batch(values, lane.sequence)
         now = asyncio.get_running_loop().time()
-        timestamp = EPOCH_MS + int(now * 1000)
+        pending = Pending(lane.sequence, values, data, self._history.generation, now)
+        lane.sequence += count
+        return pending
+
+    def _batch(self, values: Sequence[bytes], sequence: int) -> bytes:
+        timestamp = EPOCH_MS + int(asyncio.get_running_loop().time() * 1000)
         records = [
             Record(index, timestamp, b"key" if self._random.chance(0.5) else None, value)
             for index, value in enumerate(values)
         ]
         idempotent = self.guarantee is Guarantee.EXACTLY_ONCE
-        data = build_batch(
+        return build_batch(
             records,
             base_offset=0,
             codec=Codec(self._random.below(5)),
             producer_id=self._producer_id if idempotent else -1,
             producer_epoch=self._producer_epoch if idempotent else -1,
-            base_sequence=lane.sequence if idempotent else -1,
+            base_sequence=sequence if idempotent else -1,
         )
-        pending = Pending(lane.sequence, values, data, self._history.generation, now)
-        lane.sequence += count
-        return pending
+
+    async def _probe(self) -> None:
+        """Sends a batch that leaves a gap behind what was acknowledged: no broker may take it."""
+        known = [lane for lane in self._lanes if lane.acknowledged and not lane.pending and self._leader(lane) >= 0]
+        # Of a producer whose records were all deleted a broker need not know anything.
+        known = [lane for lane in known if lane.partition.topic == NEVER_DELETED]
+        if not known:
+            return
+        lane = known[self._random.below(len(known))]
+        values = [f"{lane.name}.gap:{lane.sequence}".encode()]
+        self._history.refused(values)
+        pending = Pending(0, values, self._batch(values, lane.sequence + GAP), 0, 0.0)
+        response = await self._router.ask(self._leader(lane), ApiKey.PRODUCE, self._request([(lane, pending)]))
+        ((found,),) = [topic.partition_responses for topic in response.responses]
+        code = ErrorCode(found.error_code)
+        self._trace.record("probed", lane.name, lane.partition, code.name)
+        require(12, code is not ErrorCode.NONE, f"{lane.partition}: {lane.name} left a gap of {GAP}, which was taken")
 
     async def _round(self) -> None:
         """Sends what is pending of some lanes, and something new, to the leaders; takes the answers in order."""

@@ -98,9 +98,16 @@ class ReplicaChecker:
                     known = leader.followers.get(BrokerId(broker))
                     require(
                         8,
-                        known is not None and known.broker_epoch == broker_epoch,
+                        known is not None and broker_epoch in (None, known.broker_epoch),
                         f"{partition}: {broker} joins with epoch {broker_epoch}, its leader knows it by"
                         f" {None if known is None else known.broker_epoch}",
+                    )
+                    needed = max(leader.high_watermark, leader.start_offset)
+                    ends = [self.end(other, partition) for other in self._machines if other.broker_id == broker]
+                    require(
+                        8,
+                        min(ends) >= needed or partition.topic in self.lossy,
+                        f"{partition}: {broker} joins with a log that ends at {ends}, not at {needed} or later",
                     )
 
     def _refresh(self, machine: BrokerMachine, partition: TopicPartition) -> LogView:
