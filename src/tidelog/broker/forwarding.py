@@ -56,8 +56,8 @@ FORWARDED: Final = frozenset(
 
 RETRY_MS: Final = 20
 """Before the controller is asked again: an election takes some milliseconds."""
-SUBMIT_MS_MAX: Final = 30_000
-"""request.timeout.ms: how long a broker's own question, or a client's that names no time, is asked again."""
+FORWARDED_MS_MAX: Final = 30_000
+"""How long a client's request is asked again, whatever time the client gives it."""
 URGENT_MS_MAX: Final = 5_000
 """A proposed ISR is worthless when it is old, and its leader proposes anew; who wants to leave asks again too."""
 GRACE_MS: Final = 2_000
@@ -103,6 +103,11 @@ class Forwarding:
         self._node = node
 
     @property
+    def _request_timeout_ms(self) -> int:
+        """How long a broker's own question, or a client's that names no time, is asked again."""
+        return self._node.config.request_timeout_ms
+
+    @property
     def is_here(self) -> bool:
         """Whether this broker controls the cluster."""
         return self._local.is_controller
@@ -115,7 +120,7 @@ class Forwarding:
         """
         carried = isinstance(event, controller_requests.Carried)
         urgent = isinstance(event, AlterPartition | ControlledShutdown)
-        limit_ms = URGENT_MS_MAX if urgent else SUBMIT_MS_MAX
+        limit_ms = URGENT_MS_MAX if urgent else self._request_timeout_ms
         deadline_ms = self._now_ms() + limit_ms
 
         def attempt() -> Deferred[T]:
@@ -135,7 +140,7 @@ class Forwarding:
 
     def serve(self, event: Request[T]) -> Deferred[T]:
         """Another broker's request: fails with KafkaError NOT_CONTROLLER at once where the controller is not here."""
-        return self._local.submit(event, SUBMIT_MS_MAX)
+        return self._local.submit(event, self._request_timeout_ms)
 
     def carry_out(
         self, context: RequestContext, request: Any, frame: memoryview, locally: Callable[[], Any]
@@ -145,8 +150,8 @@ class Forwarding:
         Completes with the response, or with its encoded bytes, size included. `frame` is the request as it came,
         without its size; `request` is what it says.
         """
-        timeout_ms = getattr(request, "timeout_ms", SUBMIT_MS_MAX)
-        deadline_ms = context.deadline_ms(min(max(timeout_ms, 0), SUBMIT_MS_MAX))
+        timeout_ms = getattr(request, "timeout_ms", self._request_timeout_ms)
+        deadline_ms = context.deadline_ms(min(max(timeout_ms, 0), FORWARDED_MS_MAX))
         # The receive buffer is another's when the request has to be sent again.
         data = bytes(frame)
 

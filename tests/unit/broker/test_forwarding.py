@@ -13,7 +13,6 @@ from tidelog.broker.deferred import Deferred
 from tidelog.broker.dispatch import CloseConnection, Dispatcher
 from tidelog.broker.forwarding import (
     FORWARDED,
-    SUBMIT_MS_MAX,
     URGENT_MS_MAX,
     Forwarding,
     decode_address,
@@ -324,7 +323,19 @@ def test_a_proposed_isr_is_given_up_sooner_than_other_questions(way: Way) -> Non
     isr, ids = way.forwarding.submit(ISR), way.forwarding.submit(AllocateProducerIds(BrokerId(0), BrokerEpoch(7)))
     way.broker.shell.advance(URGENT_MS_MAX)
     assert (isr.done, ids.done) == (True, False)
-    way.broker.shell.advance(SUBMIT_MS_MAX)
+    way.broker.shell.advance(way.broker.node.config.request_timeout_ms)
+    assert ids.done
+
+
+@pytest.mark.parametrize("timeout_ms", [10_000, 40_000])
+def test_a_brokers_own_question_is_asked_again_for_request_timeout_ms(way: Way, timeout_ms: int) -> None:
+    """The setting, not a number of ours."""
+    way.broker.node.config.values["request.timeout.ms"] = timeout_ms
+    way.local.controller_id = -1
+    ids = way.forwarding.submit(AllocateProducerIds(BrokerId(0), BrokerEpoch(7)))
+    way.broker.shell.advance(timeout_ms - 1_000)
+    assert not ids.done
+    way.broker.shell.advance(2_000)
     assert ids.done
 
 

@@ -40,7 +40,7 @@ def test_defaults() -> None:
     """Without a file, Kafka's defaults hold."""
     config = BrokerConfig()
     assert config.listeners == config.advertised_listeners == [Listener("PLAINTEXT", "PLAINTEXT", "", 9092)]
-    assert (config.broker_id, config.num_partitions, config.message_max_bytes) == (-1, 1, 1048588)
+    assert (config.broker_id, config.num_partitions, config.fetch_max_bytes) == (-1, 1, 57_671_680)
     assert config.inter_broker_listener_name == "PLAINTEXT"
     assert config.warnings() == []
 

@@ -10,6 +10,7 @@ import pytest
 
 import tidelog
 from tidelog.config import reference, registry
+from tidelog.config.broker_config import BrokerConfig
 from tidelog.config.setting import Effect, UpdateMode
 
 SOURCES = Path(tidelog.__file__).parent
@@ -85,6 +86,14 @@ def test_effective_settings_are_used() -> None:
         if setting.effect is Effect.EFFECTIVE and setting.name not in used
     ]
     assert idle == []
+
+
+def test_attributes_of_the_brokers_settings_are_read() -> None:
+    """One that nobody reads would look as if the setting had an effect."""
+    attributes = {name for name, kind in vars(BrokerConfig).items() if type(kind).__name__ == "_Setting"}
+    assert attributes
+    read = {name for path in SOURCES.rglob("*.py") for name in re.findall(r"\.([a-z_]+)", path.read_text())}
+    assert attributes - read == set()
 
 
 @pytest.mark.parametrize(

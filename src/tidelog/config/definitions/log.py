@@ -298,7 +298,7 @@ SETTINGS: Final = (
         "num.recovery.threads.per.data.dir",
         INT,
         2,
-        "Threads a directory that recover logs at the start.",
+        "Kafka's threads for each directory that recover logs at the start; here one thread recovers all.",
         valid=Range(1),
         importance=HIGH,
         mode=CLUSTER_WIDE,

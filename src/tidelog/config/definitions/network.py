@@ -147,15 +147,15 @@ SETTINGS: Final = (
         "socket.connection.setup.timeout.ms",
         LONG,
         10000,
-        "How long a connection to another broker may take to open at first; it doubles with each failure. This "
-        "release has no requests between brokers.",
+        "How long a connection to another broker may take to open at first, doubled with each failure; always 10 s "
+        "here.",
         effect=ACCEPTED,
     ),
     Setting(
         "socket.connection.setup.timeout.max.ms",
         LONG,
         30000,
-        "The most that `socket.connection.setup.timeout.ms` grows to. This release has no requests between brokers.",
+        "The most that `socket.connection.setup.timeout.ms` grows to; it does not grow here.",
         effect=ACCEPTED,
     ),
     Setting(
@@ -259,10 +259,9 @@ SETTINGS: Final = (
         "request.timeout.ms",
         INT,
         30000,
-        "How long the broker waits for the answer to a request of its own. This release has no requests between "
-        "brokers.",
+        "How long the broker goes on asking the controller where a request of its own, or a client's that names no "
+        "time, finds none that answers.",
         importance=HIGH,
-        effect=ACCEPTED,
     ),
     Setting(
         "fetch.max.bytes",
