@@ -45,8 +45,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._now = 0.0
         self._random = random
-        self.errors: list[str] = []
-        """Exceptions that callbacks of living processes raised."""
+        self.errors: list[BaseException] = []
+        """What callbacks of living processes raised."""
         self.set_exception_handler(self._note_error)
 
     def time(self) -> float:
@@ -149,8 +149,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         handle = context.get("handle")
         if handle is not None and (owner := _owner(handle)) is not None and not owner.alive:
             return
-        if handle is not None or "transport" in context:
-            self.errors.append(f"{context.get('message')}: {error!r}")
+        if error is not None and (handle is not None or "transport" in context):
+            self.errors.append(error)
 
 
 def _owner(handle: asyncio.Handle) -> Process | None:

@@ -142,7 +142,7 @@ class Simulation:
     def check_errors(self) -> None:
         """What callbacks raised, outside of any task that is waited for."""
         if self._loop.errors:
-            raise AssertionError("; ".join(self._loop.errors))
+            raise self._loop.errors[0]
 
     # Clients.
 
