@@ -26,6 +26,7 @@ from tidelog.broker.broker_channel import Channel, SendRequest
 from tidelog.broker.store_results import results
 from tidelog.controller.controller import Controller
 from tidelog.controller.events import (
+    AlterPartition,
     BrokersChanged,
     ConfigsChanged,
     DeletionsRequested,
@@ -246,12 +247,20 @@ class Term:
         announced = [self._channel(send.broker_id).add(send) for send in result.sends]
         for timer in result.timers:
             self._set_timer(timer)
-        if result.replies:
-            if announced:
-                self._decided.update(result.replies)
-                self._spawn(self._answer_when(announced, result.replies))
-            else:
-                self._answer(result.replies)
+        waiting = [reply for reply in result.replies if announced and self._waits_for_brokers(reply[0])]
+        self._answer([reply for reply in result.replies if not announced or not self._waits_for_brokers(reply[0])])
+        if waiting:
+            self._decided.update(waiting)
+            self._spawn(self._answer_when(announced, waiting))
+
+    def _waits_for_brokers(self, request_id: int) -> bool:
+        """Whether brokers are to take in what was decided before it is answered.
+
+        A leader that asked for another ISR may use it once it is durable: a broker that is cut off and still
+        registered would else hold up every change of the cluster's ISRs, its own removal from them too.
+        """
+        pending = self._pending.get(request_id)
+        return pending is None or not isinstance(pending.request, AlterPartition)
 
     async def _commit(self, writes: Iterable[Write]) -> None:
         """Makes the writes durable: many multis under way at once, in order. Raises the first failure."""
