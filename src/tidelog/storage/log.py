@@ -6,14 +6,12 @@
 A `Log` is where a partition's state changes: it decides what is appended, when a segment is begun and what is cut, and
 turns an OSError into the end of its log directory. How the parts do their work is theirs:
 
-    append              checks what a producer or the leader sent     log_reader    finds bytes, offsets, transactions
+    append              checks what a producer or the leader sent     readable_log  what may be asked of a log
     producer_state      idempotent and transactional producers        retention     which segments may go
     producer_recovery   their snapshots, and the way back from them   flushing      what survives a power cut
     truncation          cutting at the end, in three steps
 
-Appending happens in one thread, which owns the log. Reads and lookups may run beside it in another thread: they see the
-segments as a list that is replaced, never changed. With `blocking=False` they raise `WouldBlock` when the bytes they
-need are not in the page cache.
+All of this happens in one thread, which owns the log. What may be asked beside it, in another thread, is `ReadableLog`.
 """
 
 from __future__ import annotations
@@ -22,18 +20,10 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import (
-    EARLIEST_LOCAL_TIMESTAMP,
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    MAX_TIMESTAMP,
-    LeaderEpoch,
-    Offset,
-    TopicId,
-)
+from tidelog.model.identifiers import LeaderEpoch, Offset, TopicId
 from tidelog.records.batch import iterate_headers
 from tidelog.records.epochs import EpochCache
-from tidelog.storage import log_reader, truncation
+from tidelog.storage import truncation
 from tidelog.storage.append import (
     AppendInfo,
     Prepared,
@@ -45,12 +35,10 @@ from tidelog.storage.append import (
 )
 from tidelog.storage.flushing import Durability
 from tidelog.storage.log_config import LONG_MAX, LogConfig
-from tidelog.storage.log_reader import EMPTY_READ, FoundRecord, ReadResult, read_batches
-from tidelog.storage.producer_recovery import (
-    producers_at,
-    take_snapshot,
-)
+from tidelog.storage.log_reader import ReadResult
+from tidelog.storage.producer_recovery import producers_at, take_snapshot
 from tidelog.storage.producer_state import AppendOrigin, ProducerState, ProducerUpdate
+from tidelog.storage.readable_log import ReadableLog
 from tidelog.storage.retention import discard, expired_count
 from tidelog.storage.segment import Segment
 from tidelog.storage.transaction_index import AbortedTransaction
@@ -58,7 +46,7 @@ from tidelog.storage.truncation import Truncation
 
 if TYPE_CHECKING:
     from tidelog.records.batch import BatchHeader
-    from tidelog.storage.log_folder import LogFolder, LogOwner
+    from tidelog.storage.log_folder import LogFolder
     from tidelog.storage.tasks import DiskTask
 
 __all__ = ["AppendInfo", "AppendOrigin", "Log", "ReadResult"]
@@ -67,28 +55,12 @@ logger = logging.getLogger(__name__)
 
 _POSITIONS_KEPT: Final = 8
 """Places of recent batches remembered, so that readers at the end of the log need no index."""
-_NO_POSITIONS: Final[dict[int, int]] = {}
 
 
-class Log:
+class Log(ReadableLog):
     """One partition's log. Create and load it through `LogManager`."""
 
-    __slots__ = (
-        "_is_changed",
-        "_jitter_ms",
-        "_positions",
-        "config",
-        "durability",
-        "epochs",
-        "folder",
-        "high_watermark",
-        "log_end_offset",
-        "log_start_offset",
-        "producers",
-        "segments",
-        "topic_id",
-        "topic_partition",
-    )
+    __slots__ = ("_is_changed", "_jitter_ms", "durability")
 
     def __init__(
         self,
@@ -100,24 +72,10 @@ class Log:
         log_start_offset: int = 0,
         epochs: EpochCache | None = None,
     ) -> None:
-        self.folder = folder
-        self.topic_partition = folder.topic_partition
-        self.topic_id = topic_id
-        """None for a log whose folder has no partition.metadata yet."""
-        self.config = config
-        self.segments = segments
-        """Oldest first, at least one; replaced, never changed."""
-        self.log_start_offset = Offset(log_start_offset)
-        self.log_end_offset = Offset(log_start_offset)
-        self.high_watermark = Offset(log_start_offset)
-        """As last told by `update_high_watermark`: what retention may reach."""
-        self.epochs = EpochCache() if epochs is None else epochs
-        self.producers = ProducerState(folder.topic_partition)
+        super().__init__(folder, topic_id, config, segments=segments, log_start_offset=log_start_offset, epochs=epochs)
         self.durability = Durability(folder, self.epochs, log_start_offset)
         self._is_changed = False
         """Whether the owner knows that there is something to flush or to checkpoint."""
-        self._positions: dict[int, int] | None = None
-        """[first offset] -> position in the active segment, of recent batches; None where there are none yet."""
         self._jitter_ms = self._draw_jitter()
 
     def loaded(self, log_end_offset: int, flushed_offset: int, epochs_file: bytes | None) -> None:
@@ -131,34 +89,6 @@ class Log:
         if not self.is_clean:
             self.mark_changed()
         self._flush_if_due()  # What recovery kept is not served before it is flushed, either.
-
-    def __repr__(self) -> str:
-        return f"Log({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset}, {self.directory!r})"
-
-    @property
-    def directory(self) -> str:
-        """Path of the partition's own folder."""
-        return self.folder.path
-
-    @property
-    def owner(self) -> LogOwner:
-        """The log directory in which the folder lies."""
-        return self.folder.owner
-
-    @property
-    def active(self) -> Segment:
-        """The segment that is appended to."""
-        return self.segments[-1]
-
-    @property
-    def size(self) -> int:
-        """Bytes of all segments."""
-        return sum(segment.size for segment in self.segments)
-
-    @property
-    def is_offline(self) -> bool:
-        """Whether its directory has failed."""
-        return self.folder.owner.failure is not None
 
     @property
     def flushed_offset(self) -> Offset:
@@ -174,12 +104,6 @@ class Log:
     def truncation_is_pending(self) -> bool:
         """Whether a truncation was announced or has happened, and a task has still to make that durable."""
         return self.durability.truncation_is_pending
-
-    @property
-    def last_stable_offset(self) -> Offset:
-        """What committed reads stay below: the first open transaction, at most the high watermark."""
-        unstable = self.producers.first_unstable_offset
-        return self.high_watermark if unstable is None else Offset(min(unstable, self.high_watermark))
 
     def set_config(self, config: LogConfig) -> None:
         """Takes new settings; they hold from the next append, roll, flush or retention on."""
@@ -452,96 +376,6 @@ class Log:
         bound = min(self.config.segment_jitter_ms, self.config.segment_ms)
         random = self.folder.environment.random
         return random.below(bound) if random is not None and bound > 0 else 0
-
-    # Reading.
-
-    def read(
-        self, offset: int, max_bytes: int, *, up_to_offset: int, min_one_batch: bool = True, blocking: bool = True
-    ) -> ReadResult:
-        """The bytes of the batches from the one that holds `offset` (it may begin before) to below `up_to_offset`.
-
-        At most `max_bytes`, which may cut the last batch short as Kafka's fetches do; but the first batch is
-        whole (`min_one_batch`), or nothing is given. From one segment at a time. `KafkaError` OFFSET_OUT_OF_RANGE;
-        `WouldBlock` with `blocking=False`.
-        """
-        self.folder.check_online()
-        if offset < self.log_start_offset or offset > self.log_end_offset:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Received request for offset {offset} for partition {self.topic_partition}, but we only have"
-                f" log segments from offset {self.log_start_offset} to {self.log_end_offset}.",
-            )
-        if offset >= up_to_offset:
-            return EMPTY_READ
-        # Before the segments: a roll replaces those first, so that positions are never those of a later segment.
-        recent = self._positions or _NO_POSITIONS
-        try:
-            return read_batches(
-                self.segments,
-                recent,
-                offset,
-                max_bytes,
-                up_to_offset=up_to_offset,
-                log_end_offset=self.log_end_offset,
-                min_one_batch=min_one_batch,
-                blocking=blocking,
-            )
-        except OSError as error:
-            raise self.folder.fail(error, "reading") from error
-
-    def offset_for_timestamp(
-        self, timestamp: int, *, up_to_offset: int, blocking: bool = True
-    ) -> tuple[int, Offset, LeaderEpoch] | None:
-        """Timestamp, offset and leader epoch of the first record that is as late as `timestamp`; None if there is none.
-
-        Also answers ListOffsets' special timestamps: latest, which is `up_to_offset`; earliest; the greatest timestamp.
-        Records at `up_to_offset` and later are not found. Reads from disk: `WouldBlock` with `blocking=False`.
-        """
-        self.folder.check_online()
-        if timestamp == LATEST_TIMESTAMP:
-            return -1, Offset(up_to_offset), self.epochs.latest
-        if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
-            earliest = self.epochs.earliest_entry
-            known = earliest is not None and earliest.start_offset <= self.log_start_offset
-            return -1, self.log_start_offset, earliest.epoch if known and earliest is not None else LeaderEpoch(-1)
-        if timestamp == MAX_TIMESTAMP:
-            return self.max_timestamp_offset(up_to_offset=up_to_offset, blocking=blocking)
-        try:
-            found = log_reader.first_as_late_as(
-                self.segments, timestamp, from_offset=self.log_start_offset, blocking=blocking
-            )
-        except OSError as error:
-            raise self.folder.fail(error, "reading") from error
-        return found if found is not None and found.offset < up_to_offset else None
-
-    def max_timestamp_offset(self, *, up_to_offset: int, blocking: bool = True) -> FoundRecord | None:
-        """The first record that has the greatest timestamp, as `offset_for_timestamp` gives it (KIP-734)."""
-        self.folder.check_online()
-        try:
-            found = log_reader.latest_record(self.segments, blocking=blocking)
-        except OSError as error:
-            raise self.folder.fail(error, "reading") from error
-        return found if found is not None and found.offset < up_to_offset else None
-
-    def end_offset_for_epoch(self, epoch: int) -> tuple[LeaderEpoch, Offset]:
-        """The largest known epoch not above `epoch`, and where it ends (OffsetForLeaderEpoch); (-1, -1) if unknown."""
-        self.folder.check_online()
-        return self.epochs.end_offset_for(LeaderEpoch(epoch), self.log_end_offset)
-
-    def aborted_transactions(
-        self, start_offset: int, end_offset: int, *, ended_from: int | None = None
-    ) -> list[AbortedTransaction]:
-        """The aborted transactions with records in start_offset .. end_offset - 1: what a committed read leaves out.
-
-        One whose marker lies before `start_offset` is not among them: a reader drops a producer's records until it
-        meets the marker. `ended_from` sets another bound for the markers.
-        """
-        self.folder.check_online()
-        bound = start_offset if ended_from is None else ended_from
-        try:
-            return log_reader.aborted_transactions(self.segments, start_offset, end_offset, ended_from=bound)
-        except OSError as error:
-            raise self.folder.fail(error, "reading") from error
 
     # The two ends.
 

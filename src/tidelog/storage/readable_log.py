@@ -1,0 +1,200 @@
+"""What may be asked of one partition's log: its bytes, offsets by time or epoch, aborted transactions, where it ends.
+
+Reads and lookups may run in another thread, beside the one that owns the log and changes it (`Log`): they see the
+segments as a list that is replaced, never changed. With `blocking=False` they raise `WouldBlock` when the bytes they
+need are not in the page cache. How things are found is `log_reader`'s affair; an OSError is the end of the log's
+directory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    LeaderEpoch,
+    Offset,
+)
+from tidelog.records.epochs import EpochCache
+from tidelog.storage import log_reader
+from tidelog.storage.log_reader import EMPTY_READ, FoundRecord, ReadResult, read_batches
+from tidelog.storage.producer_state import ProducerState
+
+if TYPE_CHECKING:
+    from tidelog.model.identifiers import TopicId
+    from tidelog.storage.log_config import LogConfig
+    from tidelog.storage.log_folder import LogFolder, LogOwner
+    from tidelog.storage.segment import Segment
+    from tidelog.storage.transaction_index import AbortedTransaction
+
+_NO_POSITIONS: Final[dict[int, int]] = {}
+
+
+class ReadableLog:
+    """One partition's log as its readers see it; it is changed by `Log` alone."""
+
+    __slots__ = (
+        "_positions",
+        "config",
+        "epochs",
+        "folder",
+        "high_watermark",
+        "log_end_offset",
+        "log_start_offset",
+        "producers",
+        "segments",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        folder: LogFolder,
+        topic_id: TopicId | None,
+        config: LogConfig,
+        *,
+        segments: list[Segment],
+        log_start_offset: int,
+        epochs: EpochCache | None,
+    ) -> None:
+        self.folder = folder
+        self.topic_partition = folder.topic_partition
+        self.topic_id = topic_id
+        """None for a log whose folder has no partition.metadata yet."""
+        self.config = config
+        self.segments = segments
+        """Oldest first, at least one; replaced, never changed."""
+        self.log_start_offset = Offset(log_start_offset)
+        self.log_end_offset = Offset(log_start_offset)
+        self.high_watermark = Offset(log_start_offset)
+        """As last told by `Log.update_high_watermark`: what retention may reach."""
+        self.epochs = EpochCache() if epochs is None else epochs
+        self.producers = ProducerState(folder.topic_partition)
+        self._positions: dict[int, int] | None = None
+        """[first offset] -> position in the active segment, of recent batches; None where there are none yet."""
+
+    def __repr__(self) -> str:
+        return f"Log({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset}, {self.directory!r})"
+
+    @property
+    def directory(self) -> str:
+        """Path of the partition's own folder."""
+        return self.folder.path
+
+    @property
+    def owner(self) -> LogOwner:
+        """The log directory in which the folder lies."""
+        return self.folder.owner
+
+    @property
+    def active(self) -> Segment:
+        """The segment that is appended to."""
+        return self.segments[-1]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether its directory has failed."""
+        return self.folder.owner.failure is not None
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """What committed reads stay below: the first open transaction, at most the high watermark."""
+        unstable = self.producers.first_unstable_offset
+        return self.high_watermark if unstable is None else Offset(min(unstable, self.high_watermark))
+
+    def read(
+        self, offset: int, max_bytes: int, *, up_to_offset: int, min_one_batch: bool = True, blocking: bool = True
+    ) -> ReadResult:
+        """The bytes of the batches from the one that holds `offset` (it may begin before) to below `up_to_offset`.
+
+        At most `max_bytes`, which may cut the last batch short as Kafka's fetches do; but the first batch is
+        whole (`min_one_batch`), or nothing is given. From one segment at a time. `KafkaError` OFFSET_OUT_OF_RANGE;
+        `WouldBlock` with `blocking=False`.
+        """
+        self.folder.check_online()
+        if offset < self.log_start_offset or offset > self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Received request for offset {offset} for partition {self.topic_partition}, but we only have"
+                f" log segments from offset {self.log_start_offset} to {self.log_end_offset}.",
+            )
+        if offset >= up_to_offset:
+            return EMPTY_READ
+        # Before the segments: a roll replaces those first, so that positions are never those of a later segment.
+        recent = self._positions or _NO_POSITIONS
+        try:
+            return read_batches(
+                self.segments,
+                recent,
+                offset,
+                max_bytes,
+                up_to_offset=up_to_offset,
+                log_end_offset=self.log_end_offset,
+                min_one_batch=min_one_batch,
+                blocking=blocking,
+            )
+        except OSError as error:
+            raise self.folder.fail(error, "reading") from error
+
+    def offset_for_timestamp(
+        self, timestamp: int, *, up_to_offset: int, blocking: bool = True
+    ) -> tuple[int, Offset, LeaderEpoch] | None:
+        """Timestamp, offset and leader epoch of the first record that is as late as `timestamp`; None if there is none.
+
+        Also answers ListOffsets' special timestamps: latest, which is `up_to_offset`; earliest; the greatest timestamp.
+        Records at `up_to_offset` and later are not found. Reads from disk: `WouldBlock` with `blocking=False`.
+        """
+        self.folder.check_online()
+        if timestamp == LATEST_TIMESTAMP:
+            return -1, Offset(up_to_offset), self.epochs.latest
+        if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+            earliest = self.epochs.earliest_entry
+            known = earliest is not None and earliest.start_offset <= self.log_start_offset
+            return -1, self.log_start_offset, earliest.epoch if known and earliest is not None else LeaderEpoch(-1)
+        if timestamp == MAX_TIMESTAMP:
+            return self.max_timestamp_offset(up_to_offset=up_to_offset, blocking=blocking)
+        try:
+            found = log_reader.first_as_late_as(
+                self.segments, timestamp, from_offset=self.log_start_offset, blocking=blocking
+            )
+        except OSError as error:
+            raise self.folder.fail(error, "reading") from error
+        return found if found is not None and found.offset < up_to_offset else None
+
+    def max_timestamp_offset(self, *, up_to_offset: int, blocking: bool = True) -> FoundRecord | None:
+        """The first record that has the greatest timestamp, as `offset_for_timestamp` gives it (KIP-734)."""
+        self.folder.check_online()
+        try:
+            found = log_reader.latest_record(self.segments, blocking=blocking)
+        except OSError as error:
+            raise self.folder.fail(error, "reading") from error
+        return found if found is not None and found.offset < up_to_offset else None
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[LeaderEpoch, Offset]:
+        """The largest known epoch not above `epoch`, and where it ends (OffsetForLeaderEpoch); (-1, -1) if unknown."""
+        self.folder.check_online()
+        return self.epochs.end_offset_for(LeaderEpoch(epoch), self.log_end_offset)
+
+    def aborted_transactions(
+        self, start_offset: int, end_offset: int, *, ended_from: int | None = None
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions with records in start_offset .. end_offset - 1: what a committed read leaves out.
+
+        One whose marker lies before `start_offset` is not among them: a reader drops a producer's records until it
+        meets the marker. `ended_from` sets another bound for the markers.
+        """
+        self.folder.check_online()
+        bound = start_offset if ended_from is None else ended_from
+        try:
+            return log_reader.aborted_transactions(self.segments, start_offset, end_offset, ended_from=bound)
+        except OSError as error:
+            raise self.folder.fail(error, "reading") from error
