@@ -60,7 +60,7 @@ _POSITIONS_KEPT: Final = 8
 class Log(ReadableLog):
     """One partition's log. Create and load it through `LogManager`."""
 
-    __slots__ = ("_is_changed", "_jitter_ms", "durability")
+    __slots__ = ("_announced_start", "_is_changed", "_jitter_ms", "durability")
 
     def __init__(
         self,
@@ -74,6 +74,7 @@ class Log(ReadableLog):
     ) -> None:
         super().__init__(folder, topic_id, config, segments=segments, log_start_offset=log_start_offset, epochs=epochs)
         self.durability = Durability(folder, self.epochs, log_start_offset)
+        self._announced_start = Offset(log_start_offset)
         self._is_changed = False
         """Whether the owner knows that there is something to flush or to checkpoint."""
         self._jitter_ms = self._draw_jitter()
@@ -383,6 +384,19 @@ class Log(ReadableLog):
         """What all replicas in sync have: retention stays below it, transactions that ended below it are stable."""
         self.high_watermark = Offset(offset)
         self.producers.replicated_to(offset)
+
+    def announce_start(self, offset: int) -> None:
+        """The log is to begin at `offset` soon: checkpoints say so from now on, readers see it by `advance_start`.
+
+        So nobody has seen a first offset that a crash takes back. What is announced is below the high watermark.
+        """
+        self._announced_start = max(self._announced_start, Offset(offset))
+        self.mark_changed()
+
+    @property
+    def kept_start(self) -> Offset:
+        """The first offset as checkpoints are to have it: as it is, or as announced."""
+        return max(self.log_start_offset, min(self._announced_start, self.high_watermark))
 
     def advance_start(self, offset: int) -> bool:
         """Makes `offset` the first to be read (DeleteRecords, retention); true if that changed something.

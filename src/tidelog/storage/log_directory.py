@@ -237,7 +237,7 @@ class LogDirectory:
             contents.append((RECOVERY_POINT_CHECKPOINT, {tp: log.recovery_point for tp, log in self.logs.items()}))
             # Kafka leaves out starts that are a segment's own. But the removal of older segments may not be durable
             # yet, and a power cut that brings them back must not bring back their records.
-            starts = {tp: log.log_start_offset for tp, log in self.logs.items() if log.log_start_offset > 0}
+            starts = {tp: log.kept_start for tp, log in self.logs.items() if log.kept_start > 0}
             contents.append((LOG_START_CHECKPOINT, starts))
         if high_watermarks:
             contents.append((REPLICATION_CHECKPOINT, {tp: log.high_watermark for tp, log in self.logs.items()}))

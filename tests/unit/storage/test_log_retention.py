@@ -122,6 +122,23 @@ def test_the_start_survives_a_restart(tmp_path: Path, clean: bool) -> None:
     assert (again.log_start_offset, again.log_end_offset) == (5, 8)
 
 
+def test_an_announced_start_is_written_down_before_anybody_sees_it(tmp_path: Path) -> None:
+    """So that no crash takes a first offset back that was shown; only what is committed may be announced."""
+    manager, log = open_log(tmp_path, config=LogConfig(segment_bytes=TWO_EACH))
+    fill(log, 8)
+    replicated(log)
+    log.announce_start(5)
+    manager.upkeep.run_due(10**7)
+    assert (log.log_start_offset, log.kept_start) == (0, 5)
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\ntopicone 0 5\n"
+    log.announce_start(9)
+    assert log.kept_start == 8
+    manager.abandon()
+    again = open_manager(tmp_path).get(TP)
+    assert again is not None
+    assert again.log_start_offset == 5
+
+
 def test_files_wait_under_another_name(tmp_path: Path) -> None:
     """`.deleted` for file.delete.delay.ms, snapshots too; a restart removes them at once."""
     clock = StandingClock()

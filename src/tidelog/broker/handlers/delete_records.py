@@ -48,7 +48,7 @@ def handle(
             result.partitions.append(found)
             topic_partition = TopicPartition(topic.name, partition.partition_index)
             try:
-                replica, wanted = _advance(node, context, topic_partition, partition.offset)
+                replica, wanted = _announce(node, context, topic_partition, partition.offset)
             except KafkaError as error:
                 found.error_code = error.code
                 continue
@@ -58,11 +58,12 @@ def handle(
     waiting = _Waiting(node, pending, answer)
 
     def wait(_: Deferred[None]) -> None:
+        waiting.begin()
         entry = node.purgatory.wait(waiting, {one.replica: None for one in pending}, request.timeout_ms)
         if entry is not None:
             waiting.done.on_abandoned = lambda: node.purgatory.cancel(entry)
 
-    # Written down before anybody is told: no crash brings records back that were said to be gone.
+    # Written down before anybody can see it: no crash brings records back that were said to be gone.
     node.starts_durable().on_complete(wait)
     return waiting.done
 
@@ -84,6 +85,13 @@ class _Waiting:
         self._pending = pending
         self._answer = answer
         self.done: Deferred[messages.DeleteRecordsResponse] = Deferred()
+
+    def begin(self) -> None:
+        """The new first offsets are durable: they hold from now on, where this broker still leads."""
+        for one in self._pending:
+            log = one.replica.log
+            if one.replica.leader is not None and not log.is_offline and log.advance_start(one.wanted):
+                self._node.replicas.start_advanced(one.replica)
 
     def try_complete(self) -> bool:
         self._pending = [one for one in self._pending if not self._settle(one)]
@@ -111,8 +119,8 @@ class _Waiting:
         return True
 
 
-def _advance(node: Node, context: RequestContext, tp: TopicPartition, offset: int) -> tuple[Replica, int]:
-    """Moves the leader's first offset up: the replica, and where all of them are to begin; raises KafkaError."""
+def _announce(node: Node, context: RequestContext, tp: TopicPartition, offset: int) -> tuple[Replica, int]:
+    """Announces the leader's new first offset: the replica, and where all of them are to begin; raises KafkaError."""
     if not authorize(context, Operation.DELETE, ResourceType.TOPIC, tp.topic):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if node.metadata.image.partition(tp) is None:
@@ -128,8 +136,7 @@ def _advance(node: Node, context: RequestContext, tp: TopicPartition, offset: in
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"The offset {offset} for partition {tp} is not between 0 and the high watermark {replica.high_watermark}.",
         )
-    if replica.log.advance_start(wanted):
-        node.replicas.start_advanced(replica)
+    replica.log.announce_start(wanted)
     return replica, wanted
 
 
