@@ -1,1 +1,8 @@
-"""A node: the server, the handlers (a file an API), the purgatory, the replicas, and the shell that runs them."""
+"""A node: the server, the handlers (a file an API), the replicas, the way to the other brokers, and what runs them.
+
+    bytes        server -> dispatch -> handlers -> deferred -> outbox
+    leading      replica_manager (replication.leader), acks, purgatory; followers: replica_fetch, replica_sessions; isr
+    following    fetchers (replication.follower), leader_fetcher
+    the cluster  runtime: controller_driver, controller_term, broker_channel; told: leadership, metadata_cache
+    asking       peers; forwarding, controller_requests
+"""

@@ -3,6 +3,10 @@
 Every broker runs one. It registers the broker, races for /controller, and while it holds that node a `Term` runs the
 pure `Controller`: `controller_term` has the loop, `broker_channel` the way to each broker. A failed fence means
 that another broker is the controller: this one resigns.
+
+**The session.** While the connection to the store is lost the term is over, and the broker serves on. When the session
+itself has ended, another one is opened and the broker registers anew (`_renew`); before its first registration that is
+for `Runtime` to do, which begins again what needs the store (`open_another_session`).
 """
 
 from __future__ import annotations

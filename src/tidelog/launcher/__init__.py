@@ -1,1 +1,1 @@
-"""Clusters on this machine: a broker in this process; later the supervisor of broker processes."""
+"""Clusters on this machine: brokers in this process, one from a file, or the supervisor of broker processes."""

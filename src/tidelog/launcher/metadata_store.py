@@ -92,7 +92,10 @@ class MetadataStore:
             return
 
     async def end_broker_session(self, broker_id: int) -> None:
-        """Ends the session of a broker that is known to be dead, so that nobody waits for it to time out."""
+        """Ends the session of a broker that is known to be dead, so that nobody waits for it to time out.
+
+        The supervisor does when a process has ended, and before it starts what its last life left behind.
+        """
         await self.embedded.end_sessions_of(broker_path(BrokerId(broker_id)))
 
     async def close(self) -> None:

@@ -5,7 +5,8 @@ v3: batches of magic 2 only, one a partition. v5: log start offset. v7: zstd. v8
 flexible. v10: the current leader beside NOT_LEADER_OR_FOLLOWER (KIP-951). v13: topics by id.
 
 acks=0 has no answer; an error closes the connection, so that the producer asks for the leaders anew. acks=1 waits for
-the flush where flush.messages is 1; acks=-1 waits for the high watermark.
+the flush where flush.messages is 1; acks=-1 waits for the high watermark, and is told NOT_ENOUGH_REPLICAS_AFTER_APPEND
+where too few were in sync by then (`_Waiting.outcome`).
 """
 
 from __future__ import annotations
