@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from sim.machine import BrokerMachine, LoneMachine, Machine, StoreMachine, Surroundings
 from sim.network import SimulatedNetwork
@@ -31,6 +31,13 @@ STARTS_MAX: Final = 60
 """Of one machine in a run; more is a crash loop."""
 
 
+class Hardware(TypedDict):
+    """In what machines differ."""
+
+    clock_rate: float
+    disk_latency_s: tuple[float, float]
+
+
 class Cluster:
     """See the module."""
 
@@ -48,7 +55,7 @@ class Cluster:
         self.states: PartitionStates | None = None
         self.store: StoreMachine | None = None
         if plan.is_lone:
-            lone = LoneMachine(0, surroundings, random.stream("broker0"), {}, clock_rate=self._clock_rate())
+            lone = LoneMachine(0, surroundings, random.stream("broker0"), {}, **self._hardware())
             self.brokers: list[BrokerMachine] = [lone]
         else:
             self.store = StoreMachine(surroundings, random.stream("store"))
@@ -60,7 +67,7 @@ class Cluster:
                     surroundings,
                     random.stream(f"broker{id}"),
                     {"broker.rack": f"rack{id % 2}", **RACK_AWARE} if plan.racks else {},
-                    clock_rate=self._clock_rate(),
+                    **self._hardware(),
                 )
                 for id in range(1, plan.brokers + 1)
             ]
@@ -73,8 +80,11 @@ class Cluster:
         self.checker.lossy |= {topic.name for topic in plan.topics if topic.unclean}
         self.client_names: list[str] = []
 
-    def _clock_rate(self) -> float:
-        return 1.0 + self._random.between(-0.001, 0.001)
+    def _hardware(self) -> Hardware:
+        return {
+            "clock_rate": 1.0 + self._random.between(-0.001, 0.001),
+            "disk_latency_s": self.plan.disk_latency_s,
+        }
 
     @property
     def host_names(self) -> list[str]:

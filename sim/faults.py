@@ -272,7 +272,7 @@ class Trouble:
 
     async def _die_in_write(self) -> None:
         machine = self._broker()
-        kind = ("fsync", None, None)[self._random.below(3)]  # At a sync acknowledging too early would show.
+        kind = ("fsync", None)[self._random.below(2)]  # At a sync acknowledging too early would show.
         power_cut = self._plan.flushes and self._random.chance(0.7)
         machine.die_at(1 + self._random.below(40), power_cut=power_cut, kind=kind)
         await self._rest(1, 5)

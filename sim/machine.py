@@ -316,9 +316,11 @@ class BrokerMachine(Machine):
         settings: Mapping[str, object],
         *,
         clock_rate: float = 1.0,
+        disk_latency_s: tuple[float, float] = (0.0001, 0.008),
     ) -> None:
         super().__init__(f"broker{broker_id}", surroundings, random, clock_rate=clock_rate)
         self.broker_id = broker_id
+        self._disk_latency_s = disk_latency_s
         self.address = (self.name, PORT)
         self.settings: dict[str, object] = {
             **SETTINGS,
@@ -344,7 +346,7 @@ class BrokerMachine(Machine):
         return await super().start()
 
     async def _run(self, mount: Mount, random: SeededRandom, ready: asyncio.Future[None]) -> None:
-        executor = SimulatedExecutor(self._loop, random.stream("executor"))
+        executor = SimulatedExecutor(self._loop, random.stream("executor"), self._disk_latency_s)
         failing, connect_store = self._store(mount, random, executor)
         runtime = self.runtime = Runtime(
             BrokerConfig.from_mapping(dict(self.settings)),

@@ -86,6 +86,8 @@ class Plan:
     flushes: bool
     """flush.messages=1: records are on the device before they are acknowledged, so that power may fail anywhere."""
     racks: bool
+    disk_latency_s: tuple[float, float]
+    """Least and greatest time of what runs on an I/O thread, such as a sync."""
     topics: tuple[TopicPlan, ...]
     faults: tuple[FaultKind, ...]
     fault_pause_s: tuple[float, float]
@@ -117,6 +119,7 @@ def draw(random: SeededRandom, *, brokers: int | None = None) -> Plan:
         min_insync_replicas=min_insync,
         flushes=flushes,
         racks=count > 1 and random.chance(0.3),
+        disk_latency_s=((0.0001, 0.008), (0.0001, 0.008), (0.002, 0.05))[random.stream("disks").below(3)],
         topics=tuple(_topics(random, flushes=flushes, min_insync=min_insync, many=count > 1)),
         faults=tuple(faults) or (FaultKind.RESET, FaultKind.KILL),
         fault_pause_s=(0.1, pause),

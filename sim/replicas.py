@@ -134,6 +134,10 @@ class ReplicaChecker:
         batch: BatchId,
     ) -> None:
         where = f"{partition} on {machine.name}"
+        if previous is not None and previous.next_offset != batch.base_offset:
+            # Segments that were deleted may be back after a power cut, until the broker has looked at them.
+            start = _log_start(machine, partition)
+            previous = None if start is None or start > previous.base_offset else previous
         place = (batch.base_offset, batch.epoch)
         expected, follows = known.chain.setdefault(place, (batch, previous))
         if batch != expected:
@@ -206,6 +210,13 @@ def replicas_of(machine: BrokerMachine) -> list[Replica]:
     if process is None or machine.node is None:
         return []
     return list(machine.node.replicas)
+
+
+def _log_start(machine: BrokerMachine, partition: TopicPartition) -> int | None:
+    """Where a running broker says that its log begins; None where nobody says anything."""
+    node = machine.node if machine.is_ready else None
+    replica = None if node is None else node.replicas.get(partition)
+    return None if replica is None else int(replica.log.log_start_offset)
 
 
 def _check_bounds(machine: BrokerMachine, replica: Replica) -> None:
