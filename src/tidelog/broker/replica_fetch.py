@@ -7,8 +7,8 @@ For each partition of a request, in the order that document 004 of the reference
 The log ends are learnt when the request comes, also if it is then to wait; the high watermark in the answer is that of
 the answer's time. A request without records to give waits for replica.fetch.wait.max.ms at most. It is answered as soon
 as there are records (once in a turn of the loop, so that the appends of a turn share an answer), within
-`WATERMARK_DELAY_MS` when only a high watermark has moved, and at once when its follower sends the next one, behind which
-the server would wait for it (`Deferred.hurry`).
+`WATERMARK_DELAY_MS` when only a high watermark has moved, and at once when its follower sends the next one, which the
+server would otherwise keep waiting (`Deferred.hurry`).
 
 Refused: a broker that is not assigned, one with an outdated or a too new leader epoch, an earlier life of a follower
 (KIP-903), and whoever claims this broker's own id.
