@@ -11,14 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
 
 from sim.invariants import require
 from sim.log_checks import Batch
 from tidelog.model.identifiers import TopicPartition
-
-DELETIONS_SURVIVE_CRASHES: Final = True
-"""Whether a DeleteRecords answered holds after kill -9: the checkpoint of log starts is written now and then."""
 
 
 class Guarantee(Enum):
@@ -86,10 +82,10 @@ class History:
     def restarted(self, broker: int) -> None:
         """A new broker process: it may not know yet how far the one before had come."""
         self.generations[broker] += 1
-        if not DELETIONS_SURVIVE_CRASHES:
-            for history in self._partitions.values():
-                history.log_starts.pop(broker, None)
-                history.starts_at = 0
+        for history in self._partitions.values():
+            # What it has shown of a deletion may not have been written down yet; what was confirmed is.
+            shown = history.log_starts.get(broker, 0)
+            history.log_starts[broker] = min(shown, history.starts_at)
 
     def lane(self, name: str, guarantee: Guarantee) -> None:
         """A producer begins."""

@@ -28,7 +28,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 def test_one_broker(seed: int) -> None:
     """Kills, power cuts, broken connections: nothing acknowledged is lost, nothing is served that should not be."""
     outcome = run(seed, 6, brokers=1)
-    assert outcome.acknowledged > 100
+    assert outcome.acknowledged > 20
     assert outcome.read >= outcome.acknowledged
     assert outcome.faults > 0
 
