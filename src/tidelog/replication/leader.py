@@ -154,7 +154,7 @@ class PartitionLeader:
 
     @property
     def low_watermark(self) -> Offset | None:
-        """The latest first offset that the logs of all live and of all in-sync followers have reached; None without any.
+        """The latest first offset that the logs of all live and all in-sync followers have reached; None without any.
 
         Of one that has not fetched yet it is -1. A dead one counts while it is in sync, since it may be the next
         leader: else a deposed leader that was not told yet would say that records are gone which come back with it.
