@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.fetch_partitions import failed, replica_of, topic_of
 from tidelog.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, TOPIC_IDS_SINCE
@@ -28,7 +27,6 @@ from tidelog.model.identifiers import BrokerEpoch, BrokerId, Offset
 from tidelog.ports.disk import FileRange
 from tidelog.protocol import messages
 from tidelog.replication.events import FollowerFetched
-from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
 from tidelog.storage.errors import WouldBlock
 
 if TYPE_CHECKING:
@@ -55,9 +53,10 @@ def handle(
     follower: BrokerId,
     broker_epoch: BrokerEpoch,
 ) -> messages.FetchResponse | Deferred[messages.FetchResponse]:
-    """Fetch of a broker that says it is `follower`, registered with `broker_epoch` (-1: it does not say)."""
-    if not authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
-        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    """Fetch of a broker that says it is `follower`, registered with `broker_epoch` (-1: it does not say).
+
+    That it may be one was asked before (`require_broker`).
+    """
     if follower == node.broker_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker {follower} is this one, and fetches nothing from itself.")
     session, dropped = node.replica_sessions.begin(

@@ -10,6 +10,7 @@ from tests.unit.broker.test_server import FakeTransport, feed
 
 from tidelog.broker import replica_fetch, replica_sessions
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.handlers import _between_brokers
 from tidelog.broker.replica_fetch import WATERMARK_DELAY_MS
 from tidelog.broker.server import Server
 from tidelog.controller.events import AlterPartition, IsrOutcome
@@ -130,7 +131,7 @@ def test_who_may_not_act_for_the_cluster_is_refused(leader: Broker, monkeypatch:
         asked.append((operation, resource_type, name))
         return False
 
-    monkeypatch.setattr(replica_fetch, "authorize", deny)
+    monkeypatch.setattr(_between_brokers, "authorize", deny)
     leader.produce("t", [b"m"], acks=1)
     assert Follower(leader).fetch({("t", 0): 1}).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert asked == [(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)]

@@ -416,6 +416,7 @@ def test_brokers_are_asked_by_their_own_listener_only(tmp_path: Path) -> None:
                 (messages.AllocateProducerIdsRequest(broker_id=0), 0),
                 (messages.ControlledShutdownRequest(broker_id=0), 3),
                 (messages.EnvelopeRequest(request_data=b"", request_principal=None, client_host_address=b""), 0),
+                (messages.FetchRequest(replica_state=messages.FetchRequest.ReplicaState(replica_id=1)), 17),
             ):
                 response = await connection.request(request, version)
                 assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -19,6 +19,7 @@ from tidelog.broker.deferred import Deferred
 from tidelog.broker.fetch_partitions import failed, replica_of, topic_of
 from tidelog.broker.fetch_sessions import FetchContext, FetchPartition
 from tidelog.broker.handlers import Versions
+from tidelog.broker.handlers._between_brokers import require_broker
 from tidelog.broker.replica_manager import Replica, check_leader_epoch, diverging_epoch
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import BrokerEpoch, BrokerId
@@ -56,6 +57,7 @@ def handle(
         replica_id = request.replica_state.replica_id
     if replica_id >= 0:
         broker_epoch = BrokerEpoch(request.replica_state.replica_epoch)
+        require_broker(node, context)
         return replica_fetch.handle(node, context, request, BrokerId(replica_id), broker_epoch)
     plan = node.fetch_sessions.begin(request, context.api_version, context.received_ms)
     fetch = _Fetch(node, context, request, plan)

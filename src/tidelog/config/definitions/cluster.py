@@ -358,7 +358,7 @@ SETTINGS: Final = (
         "Whether ZooKeeper's nodes get ACLs.",
         importance=HIGH,
         effect=REFUSED,
-        advice="the embedded store has none: remove it",
+        advice="access lists of the metadata store are not set yet: remove it",
     ),
     Setting(
         "zookeeper.metadata.migration.enable",
@@ -394,7 +394,7 @@ SETTINGS: Final = (
         False,
         "TLS to ZooKeeper.",
         effect=REFUSED,
-        advice="the embedded store is in this process: remove it",
+        advice="the connection to the metadata store is not encrypted yet: remove it",
     ),
     Setting(
         "zookeeper.ssl.cipher.suites", LIST, None, "TLS to ZooKeeper: cipher suites.", importance=LOW, effect=ACCEPTED
