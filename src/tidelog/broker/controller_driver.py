@@ -217,8 +217,10 @@ class ControllerDriver:
         return asyncio.ensure_future(self._confirm(controller_id, epoch))
 
     async def _confirm(self, controller_id: BrokerId, epoch: ControllerEpoch) -> bool:
-        if self._term is not None:
+        if self._term is not None and epoch <= self._term.controller.image.controller_epoch:
             return controller_id == self._registration.id and epoch == self._term.controller.image.controller_epoch
+        # A newer one may be in charge before this broker knows that it is deposed. Refused, it would never tell this
+        # broker anything: the store is asked.
         deadline_ms = self._clock.monotonic_ms() + READ_MS_MAX
         looks_left = CONFIRM_LOOKS
         while True:

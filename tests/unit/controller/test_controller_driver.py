@@ -27,7 +27,7 @@ from tidelog.metadata import znodes
 from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType, Endpoint
 from tidelog.metadata.operations import Check, Create, Delete, Operation, SetData
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import BrokerEpoch, BrokerId, format_topic_id
+from tidelog.model.identifiers import BrokerEpoch, BrokerId, ControllerEpoch, format_topic_id
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.store.client import Created, OperationResult, Stat
@@ -399,6 +399,33 @@ def test_a_deposed_controller_changes_nothing() -> None:
         await other.close()
         await until(lambda: driver.is_controller and driver.image is not None and "t" in driver.image.topics)
         assert harness.store.tree.get("/controller_epoch")[0] == b"6"
+        await driver.close()
+
+    run(scenario)
+
+
+def test_a_deposed_controller_asks_the_store_who_came_after_it() -> None:
+    """Before it knows that it is deposed, too: whom it refuses then will not tell it anything again."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, _ = await harness.broker(0)
+        other = await LocalStore.connect(harness.store)
+        usurper = other.multi(
+            [
+                Delete("/controller"),
+                Create("/controller", znodes.encode_controller(9, 0), ephemeral=True),
+                SetData("/controller_epoch", b"5"),
+            ]
+        )
+        assert driver.is_controller
+        asked = [
+            driver.confirm(BrokerId(id), ControllerEpoch(epoch))
+            for id, epoch in ((9, 5), (8, 5), (9, 1), (0, 1), (9, 6))
+        ]
+        await usurper
+        assert [await answer for answer in asked[:4]] == [True, False, False, True]
+        assert not await asked[4]
+        await other.close()
         await driver.close()
 
     run(scenario)
