@@ -35,6 +35,8 @@ VERSIONS: Final = {
     ApiKey.ELECT_LEADERS: 2,
     ApiKey.INIT_PRODUCER_ID: 4,
     ApiKey.DELETE_RECORDS: 2,
+    ApiKey.LEADER_AND_ISR: 7,
+    ApiKey.ALTER_PARTITION: 3,
 }
 """Spoken by the simulator; topics go by name."""
 REQUEST_S_MAX: Final = 6.0

@@ -190,6 +190,16 @@ class FileContent:
         return self._inode.content
 
     @property
+    def durable(self) -> bytearray:
+        """What is on the platter."""
+        return self._inode.durable
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing of it waits for a sync."""
+        return not self._inode.dirty and not self._inode.size_dirty
+
+    @property
     def state(self) -> tuple[object, int]:
         """Equal as long as all that happened is that the file grew."""
         return self._inode, self._inode.rewritten

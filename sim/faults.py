@@ -11,10 +11,12 @@ import asyncio
 import errno
 from collections import Counter
 from contextvars import Context
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from sim.invariants import require
 from sim.plan import FaultKind
+from tidelog.metadata.znodes import CONTROLLER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -77,6 +79,7 @@ class Trouble:
             FaultKind.STORE_KILL: self._store_kill,
             FaultKind.CONTROLLER_DEATH: self._controller_death,
             FaultKind.DEATH_AFTER_JOIN: self._death_after_join,
+            FaultKind.CONTROLLER_MOVED: self._controller_moved,
         }
 
     async def run(self, seconds: float) -> None:
@@ -374,6 +377,23 @@ class Trouble:
         await self._rest(4, 8)
         for machine in victims:
             machine.resume()
+
+    async def _controller_moved(self) -> None:
+        """As operators do. The old one's session lives on: nothing but the fence holds back what it still writes."""
+        store = self._cluster.store
+        if store is None:
+            return
+        for _ in range(1 + self._random.below(3)):
+            for machine in self._cluster.controller():
+                service = None if store.process is None else store.service
+                if machine.process is None or service is None:
+                    continue
+                link = self._network.link(store.name, machine.name)
+                link.delay = (0.6, 1.2)  # Less than after which the session's client gives the connection up.
+                store.within(partial(service.delete, CONTROLLER))
+                await self._rest(0.6, 1.5)
+                link.delay = None
+            await self._rest(0.3, 1)
 
     async def _death_after_join(self) -> None:
         """Whoever joins an ISR must be able to lead at once."""

@@ -39,6 +39,7 @@ class FaultKind(Enum):
     STORE_KILL = "the store dies and comes back"
     CONTROLLER_DEATH = "the controller dies, or stands still, between two of its writes"
     DEATH_AFTER_JOIN = "as a replica joins an ISR, all others in it die"
+    CONTROLLER_MOVED = "somebody deletes /controller, and who held it hears of it late"
 
 
 LONE: Final = (
@@ -106,9 +107,11 @@ def draw(random: SeededRandom, *, brokers: int | None = None) -> Plan:
     replication_factor = min(count, 3)
     min_insync = 2 if replication_factor == 3 or (replication_factor == 2 and random.chance(0.3)) else 1
     flushes = random.chance(0.45)
-    possible = LONE if is_lone else tuple(FaultKind)
+    possible = LONE if is_lone else tuple(kind for kind in FaultKind if kind is not FaultKind.CONTROLLER_MOVED)
     wanted = random.between(0.15, 0.6)
-    faults = [kind for kind in possible if random.chance(wanted)]
+    faults: list[FaultKind] = [kind for kind in possible if random.chance(wanted)]
+    if not is_lone and random.stream("moves").chance(wanted):
+        faults.append(FaultKind.CONTROLLER_MOVED)
     if not flushes:
         faults = [kind for kind in faults if kind is not FaultKind.POWER_CUT_ALL]
     pause = random.between(0.8, 4.0)

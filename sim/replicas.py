@@ -54,6 +54,8 @@ class ReplicaChecker:
         self._states = states
         self._partitions: dict[tuple[str, int], _Partition] = {}
         self._views: dict[tuple[str, TopicPartition], LogView] = {}
+        self._controllers: dict[tuple[str, int], int] = {}
+        """[(machine, its generation)] -> the newest controller epoch of which its broker has heard."""
         self.excused: set[tuple[int, TopicPartition]] = set()
         """Replicas that lost data within the declared budget, while they are still in the ISR."""
         self.lossy: set[str] = set()
@@ -79,6 +81,7 @@ class ReplicaChecker:
                 partition = partition_of(folder)
                 if partition is not None:
                     self._refresh(machine, partition)
+            self._check_controller(machine)
             for replica in replicas_of(machine):
                 _check_bounds(machine, replica)
                 if replica.leader is not None:
@@ -86,6 +89,16 @@ class ReplicaChecker:
         for partition, leaders in presumed.items():
             for presumption in leaders:
                 self._check_leader(partition, presumption)
+
+    def _check_controller(self, machine: BrokerMachine) -> None:
+        """Nobody listens to a controller that is older than one he has listened to."""
+        node = machine.node
+        if node is None:
+            return
+        known = int(node.metadata.image.controller_epoch)
+        newest = self._controllers.setdefault((machine.name, machine.generation), known)
+        require(7, known >= newest, f"{machine.name} listens to the controller of epoch {known}, after {newest}")
+        self._controllers[machine.name, machine.generation] = known
 
     def joined(self, partition: TopicPartition, state: PartitionState, broker: int, broker_epoch: int | None) -> None:
         """`broker` came into the ISR: its leader must know it as the one that is registered now (KIP-903)."""

@@ -13,12 +13,14 @@ from sim.clock import LoopClock
 from sim.cluster import Cluster
 from sim.consumers import Consumer, Reader
 from sim.faults import Trouble
+from sim.flushes import check_flushes
 from sim.history import Guarantee, History
 from sim.invariants import require
 from sim.log_checks import Batch, check_log
 from sim.loop import VirtualLoop
 from sim.machine import DATA, STORE
 from sim.plan import FaultKind, Plan, draw
+from sim.prober import Prober
 from sim.process import SimulatedExecutor
 from sim.producers import Producer
 from sim.randomness import SeededRandom
@@ -109,6 +111,7 @@ class Simulation:
         self._producers = self._make_producers()
         self._consumers = self._make_consumers()
         self._administrator = self._make_administrator()
+        self._prober = self._make_prober()
         self._trouble = Trouble(self.cluster, plan, random.stream("trouble"))
 
     def outcome(self) -> Outcome:
@@ -127,6 +130,8 @@ class Simulation:
                 "shrinks": states.shrinks,
                 "expansions": states.expansions,
             }
+        if self._prober is not None:
+            counts["refused as stale"] = self._prober.refused.total()
         return Outcome(
             self.seed,
             self.seconds,
@@ -193,6 +198,12 @@ class Simulation:
             elections=self.plan.brokers > 1,
         )
 
+    def _make_prober(self) -> Prober | None:
+        states = self.cluster.states
+        if states is None:
+            return None
+        return Prober(self._router("prober"), self._random.stream("prober"), self.cluster, states, self.plan.partitions)
+
     # The course of a run.
 
     async def main(self) -> None:
@@ -204,17 +215,22 @@ class Simulation:
         producing = [asyncio.ensure_future(producer.run()) for producer in self._producers]
         consuming = [asyncio.ensure_future(consumer.run()) for consumer in self._consumers]
         administering = asyncio.ensure_future(self._administrator.run())
-        clients = [*producing, *consuming, administering]
+        aside = [administering]
+        if self._prober is not None:
+            aside.append(asyncio.ensure_future(self._prober.run()))
+        clients = [*producing, *consuming, *aside]
         limit = self.seconds + 3 * SETTLE_S_MAX
         await self._within(self._trouble.run(self.seconds), limit, "trouble has no end", [*always, *clients])
         self._administrator.stopping = True
+        if self._prober is not None:
+            self._prober.stopping = True
         for producer in self._producers:
             producer.stopping = True
         await self._until(
             lambda: not self.cluster.ailments(), lambda: "; ".join(self.cluster.ailments()[:4]), [*always, *clients]
         )
         await self._until(
-            lambda: all(task.done() for task in (*producing, administering)),
+            lambda: all(task.done() for task in (*producing, *aside)),
             lambda: f"not acknowledged: {[text for producer in self._producers for text in producer.pending]}",
             [*always, *clients],
         )
@@ -245,6 +261,7 @@ class Simulation:
             await asyncio.sleep(CHECK_S)
             self.check_errors()
             self.cluster.checker.check()
+            check_flushes(self.cluster.brokers)
 
     async def _within(
         self, work: Awaitable[object], seconds: float, complaint: str, others: Sequence[asyncio.Task[None]]

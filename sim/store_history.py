@@ -2,17 +2,24 @@
 
 The history is noted where transactions are applied to the tree; what a crash of the store undid is taken back. Clients
 compare what they were answered with it: a read shows a state between its beginning and its end, a write that was
-answered is there and stays.
+answered is there and stays. Partitions' states are written by nobody but the controller (invariant 7).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sim.invariants import require
+from tidelog.metadata.znodes import CONTROLLER, TOPICS
 from tidelog.store.client import Stat
 from tidelog.store.tree import Snapshot, Tree, parent_of
+
+_FENCED: Final = re.compile(rf"{TOPICS}/[^/]+/partitions(/.*)?")
+"""Paths of what nobody but the present controller writes. The node of a topic itself, its settings, and the wish that
+it shall go are none of them: Kafka writes these without the fence.
+"""
 
 
 class Version(NamedTuple):
@@ -48,6 +55,21 @@ class StoreHistory:
         for path in paths:
             self._note(tree, path)
             self._note(tree, parent_of(path))
+
+    def written_by(self, session_id: int, paths: Iterable[str]) -> None:
+        """A session has written, which is not noted yet: what is the controller's to write, nobody else may.
+
+        Between two controllers it is the last one's: who comes next reads everything after its election.
+        """
+        theirs = [path for path in paths if _FENCED.fullmatch(path)]
+        if not theirs:
+            return
+        owner = next((each.stat.ephemeral_owner for each in reversed(self.versions(CONTROLLER)) if each.stat), None)
+        require(
+            7,
+            owner in (None, session_id),
+            f"session {session_id:#x} writes {theirs}, and {owner or 0:#x} holds {CONTROLLER}",
+        )
 
     def _note(self, tree: Tree, path: str) -> None:
         stat = tree.exists(path)

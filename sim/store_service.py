@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from sim.store_protocol import MessageProtocol
-from tidelog.metadata.operations import Check, Create, Operation
+from tidelog.metadata.operations import Check, Create, Delete, Operation
 from tidelog.store.client import WatchEvent
 from tidelog.store.embedded import EmbeddedStore
 from tidelog.store.errors import StoreError
@@ -98,6 +98,14 @@ class StoreService:
             self._history.applied(self.store.tree, owned)
         return outcome
 
+    def delete(self, path: str) -> None:
+        """Deletes an ephemeral node, as an operator's shell may."""
+        stat = self._history.now(path).stat
+        if stat is not None:
+            self._trace.record("deleted_by_hand", path)
+            # The tree does not ask who deletes: the owner's own session is as good as the shell's.
+            self._transact(stat.ephemeral_owner, "transact_one", (Delete(path),))
+
     def _tick(self) -> None:
         self._loop.call_later(TICK_S, self._tick)
         now_ms = self._clock.monotonic_ms()
@@ -149,12 +157,16 @@ class StoreService:
             watch = session.event if watched else None
             outcome: asyncio.Future[Any] = getattr(self.store, method)(session.id, *arguments, watch)
             return outcome
+        return self._transact(session.id, method, arguments)
+
+    def _transact(self, session_id: int, method: str, arguments: tuple[Any, ...]) -> asyncio.Future[Any]:
         operations: Sequence[Operation] = arguments[0] if method == "transact" else [arguments[0]]
         tree = self.store.tree
         zxid = tree.zxid
         paths = _touched(tree, operations)
-        outcome = getattr(self.store, method)(session.id, *arguments)
+        outcome: asyncio.Future[Any] = getattr(self.store, method)(session_id, *arguments)
         if tree.zxid > zxid:
+            self._history.written_by(session_id, paths)
             self._history.applied(tree, paths)
         return outcome
 
