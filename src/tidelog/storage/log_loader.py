@@ -107,8 +107,9 @@ def load_log(
         log.truncate_fully(log_start_offset)
     _remove_stray_snapshots(log)
     if not clean:
-        # Those above the recovery point may be of records that a truncation has removed.
-        remove_snapshots(folder, above=recovery_point)
+        # Those above the recovery point may be of records that a truncation has removed; not the first segment's, which
+        # knows the producers of what retention took.
+        remove_snapshots(folder, above=max(recovery_point, log.segments[0].base_offset))
     rebuild_producers(
         folder,
         log.producers,
@@ -117,6 +118,7 @@ def load_log(
         log_end_offset=log.log_end_offset,
         now_ms=now_ms,
         clean=clean,
+        recovered_from=None if clean else recovery_point,
     )
     for segment in log.segments:
         segment.forget_files()

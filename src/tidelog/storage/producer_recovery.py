@@ -130,13 +130,16 @@ def rebuild_producers(
     log_end_offset: int,
     now_ms: int,
     clean: bool = False,
+    recovered_from: int | None = None,
 ) -> None:
     """Brings the state to the log's end, from the newest snapshot at or below it and the batches that follow.
 
-    Snapshots are taken on the way at the last two segments and at the end, as Kafka does, so that the next truncation
-    needs no long scan. `clean` says that the log was closed cleanly: without any snapshot there are then no producers.
+    Snapshots are taken on the way at the last two segments, at those that were recovered, which begin above
+    `recovered_from`, and at the end, as Kafka does, so that the next truncation needs no long scan. `clean` says that
+    the log was closed cleanly: without any snapshot there are then no producers.
     """
-    marks = sorted({*(segment.base_offset for segment in segments[-2:]), log_end_offset})
+    recovered = [] if recovered_from is None else [seg for seg in segments if seg.base_offset > recovered_from]
+    marks = sorted({*(segment.base_offset for segment in (*segments[-2:], *recovered)), log_end_offset})
     had_none = producers.is_empty and producers.map_end_offset >= log_end_offset
     offsets = snapshot_offsets(folder)
     if clean and not offsets:
