@@ -635,12 +635,13 @@ def test_connections_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_connection_that_wants_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a session it is closed after a while; with one it may be silent as long as the session lives."""
-    monkeypatch.setattr("tidelog.store.server.CONNECT_WAIT_MS", 1)
 
     async def scenario() -> None:
         async with ServedInMemory() as served:
-            client, mute = served.dial(), served.dial()
+            client = served.dial()
             await client.connect()
+            monkeypatch.setattr("tidelog.store.server.CONNECT_WAIT_MS", 1)
+            mute = served.dial()
             await until(lambda: mute.closed)
             assert not client.closed
 
