@@ -233,6 +233,9 @@ class Fetchers:
                     self._ask_for_range(followed)
                 case Resting(delay_ms, error):
                     self._complain(followed, error)
+                    # The leader is asked anew afterwards, from the same position too: its session may have no reason
+                    # to look at the partition again.
+                    followed.told = None
                     followed.rest = self._node.shell.after(delay_ms, self._rested, followed)
                 case Stopped(error):
                     self._complain(followed, error)

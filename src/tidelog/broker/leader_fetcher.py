@@ -118,11 +118,8 @@ class LeaderFetcher:
             self._change(followed.key)
 
     def look_at(self, followed: Followed) -> None:
-        """Something happened to the partition: its position may be another.
-
-        Or the same one again, after a rest of all the partitions here, during which nothing was asked.
-        """
-        is_news = not self._under_way or followed.follower.position() != followed.told
+        """Something happened to the partition: its position may be another, or the leader is to be told it anew."""
+        is_news = followed.told is None or followed.follower.position() != followed.told
         if is_news and self._partitions.get(followed.key) is followed:
             self._change(followed.key)
 
@@ -151,7 +148,9 @@ class LeaderFetcher:
             return
         if self._answers:
             self._take_some()
-        if not self._answers and self._rest is None and self._under_way < (UNDER_WAY_MAX if self._knows_session else 1):
+        # Without a session each request would begin one, and the answers would not tell which of them is meant.
+        under_way_max = 1 if self._session_id == _NO_SESSION else UNDER_WAY_MAX
+        if not self._answers and self._rest is None and self._under_way < under_way_max:
             self._ask()
 
     def _ask(self) -> None:

@@ -268,6 +268,7 @@ async def lost_answers_are_not_guessed(hosts: str) -> None:
         for call in pending:
             with pytest.raises(ConnectionLoss):
                 await call
+        await until(lambda: store.state is SessionState.CONNECTED)
         assert (await store.get("/w"))[0] == b"1"
         made = await store.exists("/e")
         assert made is not None
