@@ -7,6 +7,7 @@ process; `StoreMachine` runs the store alone.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -257,7 +258,9 @@ class Machine(ABC):
         stopping.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
         await ended
         if stopping.done():
-            stopping.result()
+            # It may die while it stops, in the middle of a change of the disk.
+            with contextlib.suppress(ProcessDeath):
+                stopping.result()
         process.kill()
 
     def close(self) -> None:
