@@ -175,7 +175,7 @@ def test_a_brokers_port_in_use_ends_the_start(tmp_path: Path, capsys: pytest.Cap
     """One sentence names it; nothing was started."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert cli.run(["start", "--brokers", "2", "--data", str(tmp_path), "--port", str(port - 1)]) == 1
+        assert cli.run(["start", "--brokers", "2", "--data", str(tmp_path), "--port", str(port)]) == 1
     error = capsys.readouterr().err
     assert f"127.0.0.1:{port} is in use" in error
     assert "--port" in error
