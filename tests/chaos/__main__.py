@@ -40,6 +40,8 @@ TIDELOG_SETTINGS: Final[dict[str, Any]] = {
     "replica.high.watermark.checkpoint.interval.ms": 500,
 }
 KAFKA_SETTINGS: Final[dict[str, Any]] = {**SETTINGS, "broker.session.timeout.ms": SESSION_MS}
+NEW_EPOCHS_MAX: Final = 20
+"""Lines that are shown of what producers said of new epochs."""
 PAUSE_S: Final = SESSION_MS / 1000 + 1
 
 
@@ -88,6 +90,8 @@ def main() -> int:
         print(f"  not delivered, {count} times: {reason}")
     for reason in result.given_up[:5]:
         print(f"  gave up: {reason}")
+    for line in result.new_epochs[:NEW_EPOCHS_MAX]:
+        print(f"  {line}")
     wrong = run.ledger.findings + result.failures
     if not wrong:
         shutil.rmtree(data, ignore_errors=True)

@@ -10,7 +10,7 @@ Everything that may never happen becomes a finding, the moment it is known:
 
     changed       two readers saw different values at one offset, or an acknowledgement names another's offset
     lost          an acknowledged record is not at its offset, or one that was read is not there any more
-    duplicated    one record stands at two offsets
+    duplicated    one record stands at two offsets (`repeated` until somebody has looked at who wrote it twice)
     reordered     a producer's records stand in another order than it sent them
     moved         a reader was taken back, or past an offset, or told that what it had read up to does not exist
     foreign       a value that was never sent, or that belongs to another partition
@@ -57,6 +57,8 @@ class Ledger:
         self.seen = [array("Q") for _ in range(partitions)]
         self.counts: Counter[str] = Counter()
         self.findings: list[str] = []
+        self.repeated: list[tuple[int, int, int]] = []
+        """Partition, offset and offset of a record that is in the log twice, found by `judge`: for `duplicated`."""
         self.failures: Counter[str] = Counter()
         """Why deliveries failed, as the producers were told."""
         self._lock = threading.Lock()
@@ -158,13 +160,22 @@ class Ledger:
             # Rare, and only then is it worth an index: was that number there before, or does it come too late?
             if not first_at[producer]:
                 first_at[producer] = dict(_places(seen, producer, end))
-            kind = "duplicated" if first_at[producer][number] < offset else "reordered"
-            self._found(kind, f"{partition} @ {offset}: {_name(seen[offset])} after number {last[producer]}")
+            if (first := first_at[producer][number]) < offset:
+                self.repeated.append((partition, first, offset))
+            else:
+                what = f"{partition} @ {offset}: {_name(seen[offset])} after number {last[producer]}"
+                self._found("reordered", what)
         for producer, offsets in enumerate(self.sent[partition]):
             for number, offset in enumerate(offsets):
                 if offset >= 0 and (offset >= min(end, len(seen)) or seen[offset] != _code(producer, number)):
                     there = _name(seen[offset]) if offset < min(end, len(seen)) else "nothing"
                     self._found("lost", f"{partition} @ {offset}: {producer}/{number} acknowledged, {there} there")
+
+    def duplicated(self, partition: int, first: int, again: int, why: str) -> None:
+        """A record of `repeated` that only a broker can have written twice."""
+        with self._lock:
+            what = f"{partition} @ {first} and {again}: {_name(self.seen[partition][first])}"
+            self._found("duplicated", f"{what}, {why}")
 
     @property
     def total_sent(self) -> int:

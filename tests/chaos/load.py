@@ -9,6 +9,7 @@ returner    goes back some thousand offsets again and again: what was read once 
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -31,6 +32,7 @@ CLIENT: Final[Mapping[str, Any]] = {
 OUTSTANDING_MAX: Final = 20_000
 """Records without an acknowledgement a producer, above which it sends no more: what an outage may pile up."""
 TURN_S: Final = 0.005
+_EPOCH_SIGNS: Final = ("epoch bump", "ERRSEQ")
 FINAL_S_MAX: Final = 60.0
 """For the last acknowledgements, and for readers to arrive at the end."""
 RETURN_OFFSETS: Final = 2_000
@@ -96,6 +98,24 @@ def _drop(client: Producer) -> None:
             client.flush(0.1)
 
 
+class _EpochLog(logging.Logger):
+    """A client's debug log, of which the lines are kept that tell why it began a new producer epoch.
+
+    An idempotent client of librdkafka that finds its sequence broken (a request failed, the next one in flight was
+    refused) takes a new epoch for all its partitions and sends again what is not acknowledged. A broker can't know the
+    second writing for a repetition: there it is a record twice, and the client's own doing.
+    """
+
+    def __init__(self, producer: int, kept: list[str]) -> None:
+        super().__init__(f"producer {producer}", logging.DEBUG)
+        self._kept = kept
+
+    def handle(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if any(sign in text for sign in _EPOCH_SIGNS):
+            self._kept.append(f"{time.strftime('%H:%M:%S', time.localtime(record.created))} {self.name}: {text}")
+
+
 class Load:
     """Producers and readers, from `start` to `finish`."""
 
@@ -124,6 +144,8 @@ class Load:
         self._ends: list[int] = []
         self.given_up: list[str] = []
         """Fatal errors of clients; another one took the place of each."""
+        self.new_epochs: list[str] = []
+        """What the clients said when they began a new producer epoch by themselves, which may repeat a record."""
         self.error: BaseException | None = None
         """What ended a thread of the load: a fault of the harness, or a client's fatal error."""
 
@@ -191,7 +213,8 @@ class Load:
             if self._awaited is not None:
                 self._awaited.acknowledged(partition, producer, number)
 
-        client = self._producer()
+        log = _EpochLog(producer, self.new_epochs)
+        client = self._producer(log)
         started, count = time.monotonic(), 0
         while not self._stopping.is_set():
             due = int((time.monotonic() - started) * rate)
@@ -206,7 +229,7 @@ class Load:
                     ledger.fail(partition, producer, number, "the client had given up")
                     self.given_up.append(f"producer {producer}: {error}")
                     _drop(client)
-                    client = self._producer()
+                    client = self._producer(log)
                 count += 1
             # What could not be sent meanwhile is not made up for: an outage is followed by the usual load, not by more.
             started = max(started, time.monotonic() - (count + 1) / rate - TURN_S)
@@ -214,10 +237,12 @@ class Load:
                 client.poll(TURN_S)
         client.flush(0 if self._abandoned else FINAL_S_MAX)
 
-    def _producer(self) -> Producer:
+    def _producer(self, log: _EpochLog) -> Producer:
         return Producer(
             {
                 **CLIENT,
+                "log_level": 7,
+                "debug": "eos",
                 "bootstrap.servers": self._bootstrap,
                 "acks": "all",
                 "enable.idempotence": True,
@@ -226,7 +251,8 @@ class Load:
                 "message.timeout.ms": int(FINAL_S_MAX * 1000),
                 "request.timeout.ms": 2000,
                 "queue.buffering.max.messages": 2 * OUTSTANDING_MAX,
-            }
+            },
+            logger=log,
         )
 
     # The readers

@@ -7,8 +7,12 @@ all are in sync; where each cuts them into segments is its own affair.
 from __future__ import annotations
 
 import itertools
+import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
+
+_HEADER_SIZE: Final = 61
 
 
 def compare(folders: dict[int, Path]) -> str | None:
@@ -22,6 +26,20 @@ def compare(folders: dict[int, Path]) -> str | None:
     return None
 
 
+def writers(folder: Path, offsets: set[int]) -> dict[int, tuple[int, int]]:
+    """Offset -> (producer id, producer epoch) of the batch that holds it, for those of `offsets` that are there."""
+    found: dict[int, tuple[int, int]] = {}
+    for batch in _batches(folder):
+        if len(batch) < _HEADER_SIZE:
+            continue
+        base, last_delta = int.from_bytes(batch[:8], "big"), int.from_bytes(batch[23:27], "big")
+        producer_id, epoch = struct.unpack_from(">qh", batch, 43)
+        found.update(
+            (offset, (producer_id, epoch)) for offset in range(base, base + last_delta + 1) if offset in offsets
+        )
+    return found
+
+
 def _batches(folder: Path) -> Iterator[bytes]:
     """The batches of a log, header and records, in order."""
     for path in sorted(folder.glob("*.log")):
@@ -33,7 +51,7 @@ def _batches(folder: Path) -> Iterator[bytes]:
 
 
 def _say(batch: bytes) -> str:
-    if len(batch) < 61:
+    if len(batch) < _HEADER_SIZE:
         return f"a torn tail of {len(batch)} bytes" if batch else "nothing"
     base, epoch = int.from_bytes(batch[:8], "big"), int.from_bytes(batch[12:16], "big", signed=True)
     last = base + int.from_bytes(batch[23:27], "big")

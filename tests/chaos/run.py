@@ -7,6 +7,7 @@ import statistics
 import threading
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from bench.peers.kafka import until
@@ -14,7 +15,7 @@ from bench.peers.kafka import until
 from tests.chaos.faults import Fault, draw
 from tests.chaos.ledger import Ledger
 from tests.chaos.load import Load
-from tests.chaos.replicas import compare
+from tests.chaos.replicas import compare, writers
 from tests.chaos.targets import Target
 from tidelog.client import admin
 from tidelog.client.blocking import BlockingCluster
@@ -60,6 +61,10 @@ class Result:
     """Seconds from then on until all replicas were in sync."""
     given_up: list[str] = field(default_factory=list)
     """Fatal errors of producers, which had to begin anew."""
+    new_epochs: list[str] = field(default_factory=list)
+    """What producers said when they began a new producer epoch by themselves."""
+    resent: int = 0
+    """Records in the log twice, by the client's own doing: written again under a newer epoch of the same producer."""
     failures: list[str] = field(default_factory=list)
     """What kept the run from its end, or replicas from being equal."""
     skipped: dict[str, str] = field(default_factory=dict)
@@ -152,12 +157,14 @@ class Run:
             watch.close()
             self._target.stop()
             self._compare_replicas()
+            self._settle_repeated()
         except Exception as error:
             self.result.failures.append(f"{type(error).__name__}: {error}")
             if load is not None and load.error is None:
                 load.abandon()
         self.result.seconds = time.monotonic() - began
-        self.result.given_up = load.given_up if load is not None else []
+        if load is not None:
+            self.result.given_up, self.result.new_epochs = load.given_up, load.new_epochs
         ledger = self.ledger
         self.result.sent, self.result.acknowledged = ledger.total_sent, ledger.total_acknowledged
         self.result.unknown = ledger.total_unknown
@@ -258,16 +265,33 @@ class Run:
     def _compare_replicas(self) -> None:
         for partition in range(self._plan.partitions):
             name = f"{TOPIC}-{partition}"
-            folders = {
-                broker_id: folder / name
-                for broker_id in self._target.ids
-                for folder in self._target.log_dirs(broker_id)
-                if (folder / name).exists()
-            }
+            folders = self._folders(name)
             if len(folders) != REPLICATION_FACTOR:
                 self.result.failures.append(f"{name} is on the disks of brokers {list(folders)} only")
             elif differs := compare(folders):
                 self.result.failures.append(f"replicas differ: {differs}")
+
+    def _folders(self, name: str) -> dict[int, Path]:
+        return {
+            broker_id: folder / name
+            for broker_id in self._target.ids
+            for folder in self._target.log_dirs(broker_id)
+            if (folder / name).exists()
+        }
+
+    def _settle_repeated(self) -> None:
+        """Who is to blame for records that are in the log twice: the batches that hold them tell."""
+        for partition in sorted({partition for partition, _, _ in self.ledger.repeated}):
+            places = [(first, again) for of, first, again in self.ledger.repeated if of == partition]
+            folders = self._folders(f"{TOPIC}-{partition}")
+            wrote = writers(next(iter(folders.values())), {offset for pair in places for offset in pair})
+            for first, again in places:
+                (id, epoch), (id_again, epoch_again) = wrote[first], wrote[again]
+                if id == id_again and epoch < epoch_again:
+                    self.result.resent += 1
+                    continue
+                why = f"by producer id {id} of epoch {epoch}, and again by {id_again} of epoch {epoch_again}"
+                self.ledger.duplicated(partition, first, again, why)
 
 
 def summary(result: Result, ledger: Ledger) -> list[str]:
@@ -277,7 +301,8 @@ def summary(result: Result, ledger: Ledger) -> list[str]:
         f"{result.cycles:,} cycles in {result.seconds:,.0f} s ({result.seconds / max(result.cycles, 1):.2f} s each);"
         f" {result.sent:,} records sent, {result.acknowledged:,} acknowledged, {result.unknown:,} unknown",
         f"acknowledged as a retry's duplicate, without an offset: {result.somewhere:,}",
-        f"producers that gave up and began anew: {len(result.given_up)}",
+        f"producers that gave up and began anew: {len(result.given_up)}; records that a producer wrote again under a"
+        f" newer epoch of its own: {result.resent:,}",
         f"lost {counts['lost']}, duplicated {counts['duplicated']}, inconsistent {counts['changed']},"
         f" reordered {counts['reordered']}, readers misled {counts['moved']}, foreign {counts['foreign']};"
         f" peak memory {result.resident_mib:.0f} MiB",

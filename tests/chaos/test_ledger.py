@@ -84,7 +84,10 @@ def test_order_and_duplicates_are_told_apart(numbers: list[int], kind: str) -> N
     for offset, number in enumerate(numbers):
         ledger.see("judge", 0, offset, value_of(0, 0, number, SIZE))
     ledger.judge([len(numbers)])
+    for partition, first, again in ledger.repeated:
+        ledger.duplicated(partition, first, again, "by a broker")
     assert dict(ledger.counts) == {kind: 1}
+    assert ledger.repeated == ([(0, 1, 3)] if kind == "duplicated" else [])
 
 
 @pytest.mark.parametrize("value", [b"", b"nobody sent this one", value_of(1, 0, 0, SIZE), value_of(0, 0, 9, SIZE)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.chaos.replicas import compare
+from tests.chaos.replicas import compare, writers
 from tidelog.records.batch import build_batch
 from tidelog.records.record import Record
 
@@ -47,3 +47,11 @@ def test_the_first_difference_is_told(tmp_path: Path) -> None:
         assert compare({0: good, number: other}) == (
             f"t-0: broker 0: offsets 1 to 1 of epoch 0, {size} bytes; broker {number}: {said}"
         )
+
+
+def test_who_wrote_what_is_told_by_the_batches(tmp_path: Path) -> None:
+    """The producer id and epoch of each batch that holds one of the offsets, wherever segments begin."""
+    first = build_batch([Record(0, 1000, None, b"a"), Record(1, 1000, None, b"b")], producer_id=7, producer_epoch=1)
+    again = build_batch([Record(2, 1000, None, b"a")], producer_id=7, producer_epoch=2, base_sequence=0)
+    path = folder(tmp_path, "1", first, again)
+    assert writers(path, {1, 2, 9}) == {1: (7, 1), 2: (7, 2)}

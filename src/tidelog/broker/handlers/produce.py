@@ -11,6 +11,7 @@ where too few were in sync by then (`_Waiting.outcome`).
 
 from __future__ import annotations
 
+import logging
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,6 +38,13 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.PRODUCE
 VERSIONS: Final = Versions(0, 13, served_min=3)
 
+log = logging.getLogger(__name__)
+
+_PRODUCER_STATE_ERRORS: Final = (
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+)
 _ADMIN_CLIENT: Final = "__admin_client"
 """The client id by which Kafka's tools may write to internal topics."""
 _FLEXIBLE_SINCE: Final = 9
@@ -404,6 +412,9 @@ def _failed(
         log_start_offset=_NO_OFFSET,
         error_message=error.message,
     )
+    if error.code in _PRODUCER_STATE_ERRORS:
+        # What makes an idempotent producer resend or begin a new epoch: whoever looks for the reason looks here.
+        log.info("refused a batch: %s", error.message)
     for batch_index, words in getattr(error, "record_errors", ()):
         response.record_errors.append(
             messages.ProduceResponse.BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=words)
