@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sim.partition_states import PartitionStates
     from sim.randomness import SeededRandom
     from sim.store_history import Version
-    from tidelog.broker.replica_manager import Replica
+    from tidelog.broker.replicas.replica_manager import Replica
     from tidelog.model.identifiers import TopicPartition
 
 PAUSE_S: Final = (0.1, 0.8)

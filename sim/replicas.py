@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sim.machine import BrokerMachine
     from sim.partition_states import PartitionStates
-    from tidelog.broker.replica_manager import Replica
+    from tidelog.broker.replicas.replica_manager import Replica
     from tidelog.metadata.znodes import PartitionState
 
 

@@ -650,7 +650,7 @@ class Broker:
     def begin(self, draw: Random) -> None:
         from tests.unit.broker.harness import Broker as Harness
 
-        from tidelog.broker.server import Server
+        from tidelog.broker.connections.server import Server
 
         self._complaints = _Complaints()
         logging.getLogger("tidelog").addHandler(self._complaints)

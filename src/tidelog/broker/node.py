@@ -16,27 +16,27 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from tidelog.broker.cluster.departures import Departures
+from tidelog.broker.cluster.metadata_cache import MetadataCache
 from tidelog.broker.deferred import Deferred, gather
-from tidelog.broker.departures import Departures
-from tidelog.broker.fetch_sessions import FetchSessions
-from tidelog.broker.fetchers import Fetchers
 from tidelog.broker.handlers import load_handlers
-from tidelog.broker.isr import IsrUpdates
-from tidelog.broker.leadership import Leadership
-from tidelog.broker.metadata_cache import MetadataCache
-from tidelog.broker.purgatory import Purgatory
-from tidelog.broker.replica_manager import ReplicaManager
-from tidelog.broker.replica_sessions import ReplicaSessions
-from tidelog.broker.topic_settings import log_config
+from tidelog.broker.replicas.fetch_sessions import FetchSessions
+from tidelog.broker.replicas.fetchers import Fetchers
+from tidelog.broker.replicas.isr import IsrUpdates
+from tidelog.broker.replicas.leadership import Leadership
+from tidelog.broker.replicas.purgatory import Purgatory
+from tidelog.broker.replicas.replica_manager import ReplicaManager
+from tidelog.broker.replicas.replica_sessions import ReplicaSessions
+from tidelog.broker.replicas.topic_settings import log_config
 from tidelog.metadata.image import CLUSTER_DEFAULT, ConfigChanged, ConfigResource, ConfigResourceType
 from tidelog.model.identifiers import BrokerEpoch
 from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC
 
 if TYPE_CHECKING:
-    from tidelog.broker.groups import Groups
+    from tidelog.broker.cluster.producer_ids import ProducerIds
+    from tidelog.broker.coordinators.groups import Groups
     from tidelog.broker.handlers import Handler
-    from tidelog.broker.producer_ids import ProducerIds
-    from tidelog.broker.replica_manager import Replica
+    from tidelog.broker.replicas.replica_manager import Replica
     from tidelog.broker.shell import Shell, Timer
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.model.identifiers import BrokerId, ControllerEpoch, TopicPartition
@@ -161,7 +161,7 @@ class Node:
     def groups(self) -> Groups:
         """Offsets committed to the partitions of `__consumer_offsets` that this broker leads; loaded on first use."""
         if self._groups is None:
-            from tidelog.broker.groups import Groups
+            from tidelog.broker.coordinators.groups import Groups
 
             self._groups = Groups(self)
             self._groups.start()
@@ -171,7 +171,7 @@ class Node:
     def producer_ids(self) -> ProducerIds:
         """Ids for idempotent producers; loaded on first use."""
         if self._producer_ids is None:
-            from tidelog.broker.producer_ids import ProducerIds
+            from tidelog.broker.cluster.producer_ids import ProducerIds
 
             self._producer_ids = ProducerIds(self)
         return self._producer_ids

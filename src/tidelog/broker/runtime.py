@@ -19,19 +19,19 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from tidelog.broker.controller_driver import ControllerDriver
+from tidelog.broker.cluster.controller_driver import ControllerDriver
+from tidelog.broker.cluster.forwarding import Forwarding
+from tidelog.broker.cluster.membership import Membership, generate_broker_id, patiently
+from tidelog.broker.cluster.stored_settings import StoredSettings, broker_resources
+from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher, Peer
+from tidelog.broker.connections.peers import Peers
+from tidelog.broker.connections.server import Server
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.dispatch import CloseConnection, Dispatcher, Peer
 from tidelog.broker.failure import BrokerFailed, disk_refused
-from tidelog.broker.forwarding import Forwarding
-from tidelog.broker.membership import Membership, generate_broker_id, patiently
 from tidelog.broker.node import Node
-from tidelog.broker.peers import Peers
-from tidelog.broker.server import Server
+from tidelog.broker.replicas.topic_settings import log_config
 from tidelog.broker.shell import Purpose
 from tidelog.broker.starting import StartingDispatcher
-from tidelog.broker.stored_settings import StoredSettings, broker_resources
-from tidelog.broker.topic_settings import log_config
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.controller.events import ControlledShutdown, Request
 from tidelog.controller.settings import ControllerSettings

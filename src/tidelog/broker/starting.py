@@ -9,12 +9,12 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.connections.dispatch import Answer, CloseConnection, Dispatcher, Peer
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.dispatch import Answer, CloseConnection, Dispatcher, Peer
 from tidelog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
-    from tidelog.broker.forwarding import Forwarding
+    from tidelog.broker.cluster.forwarding import Forwarding
     from tidelog.broker.handlers import Handler
     from tidelog.broker.node import Node
 

@@ -15,7 +15,7 @@ from tests.scenarios.stories.witness import PARTITION, TOPIC, NobodyServes, Reco
 from tests.unit.broker.replica_harness import ReplicaCluster
 from tests.unit.controller.harness import SESSION, Cluster, broker
 
-from tidelog.broker.metadata_cache import MetadataCache
+from tidelog.broker.cluster.metadata_cache import MetadataCache
 from tidelog.controller.controller import Controller
 from tidelog.controller.events import (
     CreateTopics,

@@ -6,10 +6,10 @@ import heapq
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from tidelog.broker.connections.dispatch import Dispatcher, Peer
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.dispatch import Dispatcher, Peer
 from tidelog.broker.node import Node
-from tidelog.broker.topic_settings import log_config
+from tidelog.broker.replicas.topic_settings import log_config
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicId, TopicPartition

@@ -7,7 +7,7 @@
     cluster.kill(0); cluster.elect("t", 1)    the test plays the controller; ISR changes are granted by `granting`
 
 Requests between brokers go through the codec both ways, in order on each connection (pair of brokers and purpose), and
-a connection that is cut fails all that waits on it, as broker/peers.py has it.
+a connection that is cut fails all that waits on it, as broker/connections/peers.py has it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 
 from tests.unit.broker.harness import Broker, ManualClock, ManualShell, topic_id_of, whole
 
+from tidelog.broker.connections.dispatch import Peer
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.dispatch import Peer
 from tidelog.broker.shell import Purpose
 from tidelog.controller.events import AlterPartition, IsrOutcome
 from tidelog.model.errors import ErrorCode

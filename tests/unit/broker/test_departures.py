@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.unit.broker.harness import Broker
 
+from tidelog.broker.cluster.departures import DOUBT_MS_MAX, LINGER_MS
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.departures import DOUBT_MS_MAX, LINGER_MS
 from tidelog.model.errors import ErrorCode
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey

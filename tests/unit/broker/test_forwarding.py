@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 from tests.unit.broker.harness import Broker, ManualShell, topic_id_of
 
-from tidelog.broker import controller_requests
-from tidelog.broker.deferred import Deferred
-from tidelog.broker.dispatch import CloseConnection, Dispatcher
-from tidelog.broker.forwarding import (
+from tidelog.broker.cluster import controller_requests
+from tidelog.broker.cluster.forwarding import (
     FORWARDED,
     URGENT_MS_MAX,
     Forwarding,
@@ -20,6 +18,8 @@ from tidelog.broker.forwarding import (
     encode_address,
     encode_principal,
 )
+from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher
+from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import create_topics
 from tidelog.broker.shell import Purpose
 from tidelog.controller.events import (

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tidelog.broker.cluster.producer_ids import ProducerIds
+from tidelog.broker.coordinators.groups import Groups
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.groups import Groups
-from tidelog.broker.producer_ids import ProducerIds
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.controller.events import CreatedTopic, ProducerIdBlock
 from tidelog.coordinator.events import CommitOffsets, CommitOutcome, FetchedOffsets, FetchOffsets, OffsetToCommit

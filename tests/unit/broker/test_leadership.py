@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.unit.broker.harness import Broker, topic_id_of
 
-from tidelog.broker import leadership
+from tidelog.broker.replicas import leadership
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicPartition

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import uvloop
 
+from tidelog.broker.connections.outbox import BYTES_PER_TURN, Outbox
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.outbox import BYTES_PER_TURN, Outbox
 from tidelog.ports.disk import Chunk, FileRange
 from tidelog.ports.real import SystemDisk
 

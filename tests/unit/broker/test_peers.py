@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tidelog.broker.connections.peers import RECEIVE_BUFFER_SIZE, Peers
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.peers import RECEIVE_BUFFER_SIZE, Peers
 from tidelog.broker.shell import Purpose
 from tidelog.ports.real import SystemClock, SystemNetwork
 from tidelog.protocol import framing, messages

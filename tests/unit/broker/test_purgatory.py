@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.broker.harness import ManualClock, ManualShell
 
-from tidelog.broker.purgatory import Purgatory
+from tidelog.broker.replicas.purgatory import Purgatory
 
 
 class Wish:

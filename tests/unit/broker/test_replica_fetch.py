@@ -8,11 +8,11 @@ from tests.unit.broker.harness import Broker, make_batch, whole
 from tests.unit.broker.test_fetch import values
 from tests.unit.broker.test_server import FakeTransport, feed
 
-from tidelog.broker import replica_fetch, replica_sessions
+from tidelog.broker.connections.server import Server
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import _between_brokers
-from tidelog.broker.replica_fetch import WATERMARK_DELAY_MS
-from tidelog.broker.server import Server
+from tidelog.broker.replicas import replica_fetch, replica_sessions
+from tidelog.broker.replicas.replica_fetch import WATERMARK_DELAY_MS
 from tidelog.controller.events import AlterPartition, IsrOutcome
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import BrokerId, LeaderEpoch, PartitionEpoch

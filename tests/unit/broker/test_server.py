@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.broker.harness import Broker, ManualClock, ManualShell, make_batch, produce_request
 
-from tidelog.broker import server as server_module
+from tidelog.broker.connections import server as server_module
+from tidelog.broker.connections.dispatch import CloseConnection
+from tidelog.broker.connections.server import FRAMES_PER_TURN, RECEIVE_BUFFER_SIZE, STALL_MS_MAX, Connection, Server
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.dispatch import CloseConnection
-from tidelog.broker.server import FRAMES_PER_TURN, RECEIVE_BUFFER_SIZE, STALL_MS_MAX, Connection, Server
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.broker.harness import make_batch
 from tests.unit.broker.several import Brokers, brokers_of, run, until
 
-from tidelog.broker.controller_term import ANNOUNCEMENT_WAIT_MS_MAX
+from tidelog.broker.cluster.controller_term import ANNOUNCEMENT_WAIT_MS_MAX
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.failure import BrokerFailed
 from tidelog.broker.starting import StartingDispatcher

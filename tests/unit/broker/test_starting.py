@@ -8,8 +8,8 @@ import pytest
 from tests.unit.broker.harness import Broker, whole
 
 from tidelog.broker import starting
+from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.dispatch import CloseConnection, Dispatcher
 from tidelog.broker.starting import StartingDispatcher
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tidelog.broker.controller_driver import ControllerDriver
-from tidelog.broker.membership import CHANGE_NOTIFICATION_AGE_MS_MAX, Membership, generate_broker_id
+from tidelog.broker.cluster.controller_driver import ControllerDriver
+from tidelog.broker.cluster.membership import CHANGE_NOTIFICATION_AGE_MS_MAX, Membership, generate_broker_id
 from tidelog.controller.events import (
     AlterConfigs,
     AlterOperation,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.controller_requests import alter_partition_event, alter_partition_response
+from tidelog.broker.cluster.controller_requests import alter_partition_event, alter_partition_response
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._between_brokers import submit_here
 from tidelog.protocol import messages

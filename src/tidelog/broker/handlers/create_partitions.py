@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.connections.deadlines import within
 from tidelog.broker.context import authorize
-from tidelog.broker.deadlines import within
 from tidelog.broker.handlers import Versions
 from tidelog.controller.events import CreatePartitions, MorePartitions, TopicOutcome
 from tidelog.model.errors import ErrorCode, KafkaError

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.config_entries import topic_entries
+from tidelog.broker.cluster.config_entries import topic_entries
+from tidelog.broker.connections.deadlines import within
 from tidelog.broker.context import authorize
-from tidelog.broker.deadlines import within
 from tidelog.broker.handlers import Versions
 from tidelog.controller.events import CreatedTopic, CreateTopics, NewTopic
 from tidelog.model.errors import ErrorCode, KafkaError

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.config_entries import ConfigEntry, broker_entries, cluster_default_entries, topic_entries
+from tidelog.broker.cluster.config_entries import ConfigEntry, broker_entries, cluster_default_entries, topic_entries
 from tidelog.broker.context import authorize
 from tidelog.broker.handlers import Versions
 from tidelog.metadata.image import ConfigResourceType

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.connections.deadlines import within
 from tidelog.broker.context import authorize
-from tidelog.broker.deadlines import within
 from tidelog.broker.handlers import Versions
 from tidelog.controller.events import ElectionOutcome, ElectionType, ElectLeaders
 from tidelog.model.errors import ErrorCode, KafkaError

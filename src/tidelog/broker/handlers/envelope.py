@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.broker.cluster.forwarding import FORWARDED, decode_address, decode_principal
+from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher, Peer
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.dispatch import CloseConnection, Dispatcher, Peer
-from tidelog.broker.forwarding import FORWARDED, decode_address, decode_principal
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._between_brokers import require_broker
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -19,8 +19,8 @@ from tidelog.protocol.apis import ApiKey
 from tidelog.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
+    from tidelog.broker.connections.dispatch import Answer
     from tidelog.broker.context import RequestContext
-    from tidelog.broker.dispatch import Answer
     from tidelog.broker.handlers import Handler
     from tidelog.broker.node import Node
 

@@ -1,4 +1,4 @@
-"""Fetch: batches as they lie in the files, by consumers; followers are served by `broker/replica_fetch.py`.
+"""Fetch: batches as they lie in the files, by consumers; followers are served by `broker/replicas/replica_fetch.py`.
 
 Versions 4-18. v4: isolation level. v5: log start offset. v7: sessions (KIP-227). v9: the client's leader epoch. v11:
 rack, preferred replica. v12: flexible; diverging epochs (KIP-595). v13: topics by id. v15: the replica in a tag. v16:
@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker import replica_fetch, replica_selector
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.fetch_partitions import failed, replica_of, topic_of
-from tidelog.broker.fetch_sessions import FetchContext, FetchPartition
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._between_brokers import require_broker
-from tidelog.broker.replica_manager import Replica, check_leader_epoch, diverging_epoch
+from tidelog.broker.replicas import replica_fetch, replica_selector
+from tidelog.broker.replicas.fetch_partitions import failed, replica_of, topic_of
+from tidelog.broker.replicas.fetch_sessions import FetchContext, FetchPartition
+from tidelog.broker.replicas.replica_manager import Replica, check_leader_epoch, diverging_epoch
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import BrokerEpoch, BrokerId
 from tidelog.ports.disk import FileRange
@@ -32,7 +32,7 @@ from tidelog.storage.errors import WouldBlock
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.node import Node
-    from tidelog.broker.purgatory import Entry
+    from tidelog.broker.replicas.purgatory import Entry
     from tidelog.replication.leader import PartitionLeader
     from tidelog.storage.log import ReadResult
 

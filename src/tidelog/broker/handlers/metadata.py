@@ -6,7 +6,7 @@ id. v13: an error of the whole answer.
 
 A topic that is created by being asked for is awaited: the answer names its leaders, and the client need not ask again.
 So is the controller's word on a leader whose connection has just broken, and a broker that left stays on the list for a
-while: `tidelog.broker.departures` says why.
+while: `tidelog.broker.cluster.departures` says why.
 """
 
 from __future__ import annotations

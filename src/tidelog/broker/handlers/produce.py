@@ -15,11 +15,11 @@ import logging
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.broker.acks import ACKS_ALL
+from tidelog.broker.connections.dispatch import CloseConnection
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.dispatch import CloseConnection
 from tidelog.broker.handlers import Versions
+from tidelog.broker.replicas.acks import ACKS_ALL
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition
 from tidelog.model.topics import INTERNAL_TOPICS
@@ -31,7 +31,7 @@ from tidelog.security.access import Operation, ResourceType
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.node import Node
-    from tidelog.broker.replica_manager import Replica
+    from tidelog.broker.replicas.replica_manager import Replica
     from tidelog.broker.shell import Timer
     from tidelog.storage.log import AppendInfo
 

@@ -15,7 +15,7 @@ from tidelog.broker.deferred import Deferred
 from tidelog.metadata.image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
 
 if TYPE_CHECKING:
-    from tidelog.broker.controller_driver import ControllerDriver
+    from tidelog.broker.cluster.controller_driver import ControllerDriver
     from tidelog.model.identifiers import BrokerId
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
-from tidelog.broker.store_results import results
+from tidelog.broker.cluster.store_results import results
 from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType
 from tidelog.metadata.operations import Create, Operation, SetData
 from tidelog.metadata.znodes import (

@@ -9,9 +9,9 @@ from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
 
 if TYPE_CHECKING:
-    from tidelog.broker.fetch_sessions import FetchPartition
     from tidelog.broker.node import Node
-    from tidelog.broker.replica_manager import Replica
+    from tidelog.broker.replicas.fetch_sessions import FetchPartition
+    from tidelog.broker.replicas.replica_manager import Replica
 
 CURRENT_LEADER_SINCE: Final = 16
 """From this version of Fetch on, errors of leadership come with who leads (KIP-951)."""

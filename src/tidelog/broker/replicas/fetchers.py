@@ -16,7 +16,7 @@ import functools
 import logging
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tidelog.broker.leader_fetcher import LeaderFetcher
+from tidelog.broker.replicas.leader_fetcher import LeaderFetcher
 from tidelog.broker.shell import Purpose
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import (
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from tidelog.broker.deferred import Deferred
     from tidelog.broker.node import Node
-    from tidelog.broker.replica_manager import Replica
+    from tidelog.broker.replicas.replica_manager import Replica
     from tidelog.broker.shell import Timer
     from tidelog.ports.disk import Bytes
     from tidelog.replication.follower_events import FetchPosition, FollowerEffect, FollowerEvent

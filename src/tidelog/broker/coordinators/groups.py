@@ -28,7 +28,7 @@ from tidelog.records.errors import InvalidBatch
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
-    from tidelog.broker.replica_manager import Replica
+    from tidelog.broker.replicas.replica_manager import Replica
     from tidelog.metadata.image import PartitionImage
     from tidelog.storage.log import AppendInfo
 

@@ -22,7 +22,7 @@ from tidelog.broker.deferred import Deferred
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidelog.broker.metadata_cache import MetadataCache
+    from tidelog.broker.cluster.metadata_cache import MetadataCache
     from tidelog.broker.shell import Shell, Timer
     from tidelog.metadata.image import BrokerRegistration
     from tidelog.model.identifiers import BrokerId

@@ -19,10 +19,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from tidelog.broker.broker_channel import SendRequest
-from tidelog.broker.controller_term import Deposed, Pending, Term
-from tidelog.broker.membership import ConfigListener, Membership, patiently
-from tidelog.broker.store_results import results
+from tidelog.broker.cluster.broker_channel import SendRequest
+from tidelog.broker.cluster.controller_term import Deposed, Pending, Term
+from tidelog.broker.cluster.membership import ConfigListener, Membership, patiently
+from tidelog.broker.cluster.store_results import results
 from tidelog.controller.controller import Controller
 from tidelog.controller.events import LogDirectoryFailed, Request, UncleanElectionAllowed
 from tidelog.controller.settings import ControllerSettings

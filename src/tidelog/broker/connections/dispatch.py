@@ -8,9 +8,9 @@ import logging
 import struct
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from tidelog.broker.cluster.forwarding import FORWARDED, Forwarding
 from tidelog.broker.context import RequestContext
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.forwarding import FORWARDED, Forwarding
 from tidelog.broker.handlers import advertised
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.ports.disk import Chunk

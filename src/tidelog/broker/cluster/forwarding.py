@@ -17,7 +17,7 @@ import ipaddress
 import struct
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from tidelog.broker import controller_requests
+from tidelog.broker.cluster import controller_requests
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.shell import Purpose
 from tidelog.controller.events import AlterConfigs, AlterPartition, ControlledShutdown, CreateTopics

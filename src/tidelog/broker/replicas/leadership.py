@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from tidelog.broker.cluster.metadata_cache import broker_ids
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.metadata_cache import broker_ids
-from tidelog.broker.replica_manager import Replica, ReplicaManager
-from tidelog.broker.topic_settings import log_config
+from tidelog.broker.replicas.replica_manager import Replica, ReplicaManager
+from tidelog.broker.replicas.topic_settings import log_config
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, PartitionEpoch, TopicId, TopicPartition
 from tidelog.model.topics import invalid_topic_name_reason

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from tidelog.broker.fetch_sessions import (
+from tidelog.broker.replicas.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
@@ -31,7 +31,7 @@ from tidelog.replication.progress import FetchTimes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidelog.broker.replica_manager import Replica
+    from tidelog.broker.replicas.replica_manager import Replica
     from tidelog.ports.random import Random
     from tidelog.protocol import messages
 

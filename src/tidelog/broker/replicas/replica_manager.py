@@ -13,8 +13,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.broker.acks import ACKS_ALL, AckQueue
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.replicas.acks import ACKS_ALL, AckQueue
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import (
     NO_LEADER,
@@ -50,9 +50,9 @@ from tidelog.storage.producer_state import AppendOrigin
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from tidelog.broker.acks import Wait
-    from tidelog.broker.purgatory import Purgatory
-    from tidelog.broker.replica_sessions import FollowedPartition
+    from tidelog.broker.replicas.acks import Wait
+    from tidelog.broker.replicas.purgatory import Purgatory
+    from tidelog.broker.replicas.replica_sessions import FollowedPartition
     from tidelog.broker.shell import Shell, Timer
     from tidelog.ports.clock import Clock
     from tidelog.ports.disk import Bytes

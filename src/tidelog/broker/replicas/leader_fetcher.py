@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidelog.broker.deferred import Deferred
-    from tidelog.broker.fetchers import Followed
     from tidelog.broker.node import Node
+    from tidelog.broker.replicas.fetchers import Followed
     from tidelog.broker.shell import Timer
     from tidelog.model.identifiers import BrokerId
     from tidelog.ports.disk import Bytes

@@ -22,8 +22,8 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidelog.broker.broker_channel import Channel, SendRequest
-from tidelog.broker.store_results import results
+from tidelog.broker.cluster.broker_channel import Channel, SendRequest
+from tidelog.broker.cluster.store_results import results
 from tidelog.controller.controller import Controller
 from tidelog.controller.events import (
     AlterPartition,

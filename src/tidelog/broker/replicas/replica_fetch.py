@@ -19,9 +19,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.fetch_partitions import failed, replica_of, topic_of
-from tidelog.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, TOPIC_IDS_SINCE
-from tidelog.broker.replica_manager import check_leader_epoch, diverging_epoch
+from tidelog.broker.replicas.fetch_partitions import failed, replica_of, topic_of
+from tidelog.broker.replicas.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, TOPIC_IDS_SINCE
+from tidelog.broker.replicas.replica_manager import check_leader_epoch, diverging_epoch
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import BrokerEpoch, BrokerId, Offset
 from tidelog.ports.disk import FileRange
@@ -32,8 +32,8 @@ from tidelog.storage.errors import WouldBlock
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.node import Node
-    from tidelog.broker.replica_manager import Replica
-    from tidelog.broker.replica_sessions import FollowedPartition, ReplicaSession
+    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.broker.replicas.replica_sessions import FollowedPartition, ReplicaSession
     from tidelog.broker.shell import Timer
     from tidelog.replication.leader import PartitionLeader
     from tidelog.storage.log import ReadResult

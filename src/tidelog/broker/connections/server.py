@@ -26,14 +26,14 @@ import struct
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from tidelog.broker.budget import ByteBudget, Reservation
+from tidelog.broker.connections.budget import ByteBudget, Reservation
+from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher, Peer
+from tidelog.broker.connections.outbox import Outbox
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.dispatch import CloseConnection, Dispatcher, Peer
-from tidelog.broker.outbox import Outbox
 from tidelog.ports.disk import FileRange
 
 if TYPE_CHECKING:
-    from tidelog.broker.dispatch import Answer
+    from tidelog.broker.connections.dispatch import Answer
     from tidelog.broker.shell import Shell, Timer
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.ports.clock import Clock

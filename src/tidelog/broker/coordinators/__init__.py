@@ -1,0 +1,1 @@
+"""Coordinators of groups on this broker: loading, appending, answering for the pure ones."""

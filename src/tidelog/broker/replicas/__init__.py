@@ -1,0 +1,1 @@
+"""The partitions on this broker: led, followed, appended to, read, and who waits for them."""
