@@ -68,7 +68,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "fetch-epoch-unchecked",
-        "broker.replica_fetch",
+        "broker.replicas.replica_fetch",
         "        check_leader_epoch(replica, partition.current_leader_epoch)\n",
         "",
         "a leader answers followers of older and newer epochs",
@@ -97,7 +97,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "truncation-by-hw",
-        "broker.fetchers",
+        "broker.replicas.fetchers",
         "        log.begin_following()\n",
         "        log.begin_following()\n"
         "        if replica.known_high_watermark < log.log_end_offset:\n"
@@ -113,7 +113,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "diverging-epoch-not-sent",
-        "broker.replica_fetch",
+        "broker.replicas.replica_fetch",
         "        if partition.last_fetched_epoch >= 0 and self._context.api_version >= _DIVERGING_EPOCH_SINCE:\n",
         "        if partition.last_fetched_epoch > 1_000_000:\n",
         "a leader does not see that its follower's log parts from its own",
@@ -134,7 +134,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "acknowledged-before-hw",
-        "broker.replica_manager",
+        "broker.replicas.replica_manager",
         "            return leader.high_watermark > last_offset\n",
         "            return leader.log_end > last_offset\n",
         "acks=all is answered when the leader has written",
@@ -148,14 +148,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "stale-leader-and-isr",
-        "broker.leadership",
+        "broker.replicas.leadership",
         "        if epoch < replica.leader_epoch:\n            return ErrorCode.STALE_CONTROLLER_EPOCH\n",
         "",
         "a broker obeys a LeaderAndIsr of an older leader epoch",
     ),
     Mutant(
         "stale-controller",
-        "broker.metadata_cache",
+        "broker.cluster.metadata_cache",
         "        if epoch < self.image.controller_epoch:\n            raise KafkaError(\n"
         "                ErrorCode.STALE_CONTROLLER_EPOCH,\n"
         '                f"Controller epoch {epoch} is older',
@@ -194,14 +194,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "session-expiry-ignored",
-        "broker.controller_driver",
+        "broker.cluster.controller_driver",
         "            elif self._renewal is None or self._renewal.done():\n",
         "            elif False:\n",
         "a broker whose session is over does not register anew",
     ),
     Mutant(
         "writes-without-fence",
-        "broker.controller_term",
+        "broker.cluster.controller_term",
         "                operations = [self._fence] if fence is Fence.CONTROLLER_EPOCH else []\n",
         "                operations = []\n",
         "a deposed controller's writes are carried out",
@@ -259,7 +259,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "session-mixes-partitions",
-        "broker.replica_sessions",
+        "broker.replicas.replica_sessions",
         "                key = (name or topic_id, wanted.partition)\n",
         "                key = (name or topic_id, wanted.partition // 2)\n",
         "a follower's fetch session takes two partitions for one",
