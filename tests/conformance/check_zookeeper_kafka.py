@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +18,13 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 from kazoo.client import KazooClient
 
-from tests.conformance.zookeeper import JAVA, free_port
+from tests.conformance.zookeeper import JAVA, free_port, until
 from tests.unit.store.serving import Served
 
 DEADLINE_S = 60.0
 SESSION_TIMEOUT_MS = 3000
 QUIET = {"log_level": 0}
 """librdkafka says on standard error that brokers are not there yet; we know."""
-
-
-def until(condition: Callable[[], object]) -> None:
-    begin = time.monotonic()
-    while not condition():
-        assert time.monotonic() - begin < DEADLINE_S
-        time.sleep(0.1)
 
 
 class Kafka:
