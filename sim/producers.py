@@ -193,10 +193,7 @@ class Producer:
         if any(self._leader(lane) < 0 for lane in lanes):
             await self._router.refresh(self._topics)
         for lane in lanes:
-            # A broker takes any first sequence of a producer that it does not know, as Kafka does: if the first of
-            # several batches were refused for a moment, the second would be written. So the first one goes alone.
-            many = self.guarantee is Guarantee.EXACTLY_ONCE and lane.acknowledged
-            in_flight = IN_FLIGHT if many else 1
+            in_flight = IN_FLIGHT if self.guarantee is Guarantee.EXACTLY_ONCE else 1
             while len(lane.pending) < in_flight and not self.stopping and self._leader(lane) >= 0:
                 lane.pending.append(self._next_batch(lane))
                 if self._random.chance(0.6):

@@ -20,6 +20,7 @@ from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
 from tidelog.broker.replicas.acks import ACKS_ALL
+from tidelog.broker.replicas.refusals import note_refusal
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition
 from tidelog.model.topics import INTERNAL_TOPICS
@@ -298,6 +299,9 @@ def handle(
                     raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is none of -1, 0 and 1.")
                 replica, info = _append(node, context, name, request, data)
             except KafkaError as error:
+                refused = node.replicas.get(TopicPartition(name, data.index))
+                if refused is not None and data.records is not None:
+                    note_refusal(refused, data.records, error.code, node.clock.monotonic_ms())
                 answer.partition_responses.append(_failed(node, context.api_version, data.index, name, error))
                 continue
             stamped = replica.log.config.message_timestamp_type

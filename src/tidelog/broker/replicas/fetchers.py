@@ -17,6 +17,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tidelog.broker.replicas.leader_fetcher import LeaderFetcher
+from tidelog.broker.replicas.refusals import note_truncation
 from tidelog.broker.shell import Purpose
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import (
@@ -197,6 +198,11 @@ class Fetchers:
             if not log.truncation_is_pending and not log.is_offline:
                 self._truncation_goes_on(followed)
 
+    def throttles_changed(self) -> None:
+        """Other partitions are throttled than before, or the rate is another: what is held back is looked at anew."""
+        for fetcher in self._by_leader.values():
+            fetcher.release()
+
     def directory_failed(self) -> None:
         """A log directory went offline: its partitions are not fetched any more."""
         for followed in list(self._followed.values()):
@@ -335,6 +341,7 @@ class Fetchers:
                 replica.log.log_end_offset,
                 followed.follower.leader_epoch,
             )
+        note_truncation(replica, offset, self._node.clock.monotonic_ms())
         followed.cut = functools.partial(replica.log.truncate_to, offset)
         self._announce_truncation(followed, offset)
 

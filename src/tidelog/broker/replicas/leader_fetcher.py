@@ -12,6 +12,9 @@ While a request waits at the leader, a second one may follow on the same connect
 ready: the leader then answers the first at once. Never more than two are under way, so that at most two answers of
 replica.fetch.response.max.bytes (and one batch, where it is larger) are in memory.
 
+While the follower's throttle is exceeded, throttled partitions that are behind are left out of the requests, and of the
+session, until the rate allows more (KIP-73); the others go on.
+
 An answer is taken in over several turns of the loop where it is large. What an answer says of a partition counts only
 if the request that it answers, or an earlier one, named the partition's present position.
 """
@@ -90,6 +93,9 @@ class LeaderFetcher:
         """What is not taken in yet: number of the request, and a partition's data."""
         self._failures = 0
         self._rest: Timer | None = None
+        self._held_back: dict[PartitionKey, None] = {}
+        """Partitions that the throttle keeps out of the requests."""
+        self._held_back_timer: Timer | None = None
         self._is_scheduled = False
         self._is_stopped = False
 
@@ -131,8 +137,36 @@ class LeaderFetcher:
         """Asks no more; what is still answered is dropped."""
         self._is_stopped = True
         self._answers.clear()
-        if self._rest is not None:
-            self._rest.cancel()
+        for timer in (self._rest, self._held_back_timer):
+            if timer is not None:
+                timer.cancel()
+
+    # Throttled partitions.
+
+    def _is_behind(self, followed: Followed) -> bool:
+        """Whether the throttle is for the partition: it is named there, and has not all that is committed."""
+        return not followed.follower.has_all_committed and self._is_throttled(followed)
+
+    def _is_throttled(self, followed: Followed) -> bool:
+        topic, partition = followed.replica.topic_partition
+        return self._node.throttles.follower.is_throttled(topic, partition)
+
+    def _hold_back(self, key: PartitionKey) -> None:
+        """The throttle is exceeded: looks at the partition again when it is not."""
+        self._held_back[key] = None
+        if self._held_back_timer is None:
+            delay_ms = self._node.throttles.follower.delay_ms(self._node.clock.monotonic_ms())
+            self._held_back_timer = self._node.shell.after(max(1, delay_ms), self.release)
+
+    def release(self) -> None:
+        """The throttle may allow more: whatever it held back is looked at."""
+        if self._held_back_timer is not None:
+            self._held_back_timer.cancel()
+            self._held_back_timer = None
+        if self._held_back:
+            self._changed.update(self._held_back)
+            self._held_back.clear()
+            self._schedule()
 
     # Requests.
 
@@ -158,9 +192,14 @@ class LeaderFetcher:
         is_full = self._session_id == _NO_SESSION
         named: list[tuple[Followed, FetchPosition]] = []
         forgotten: list[PartitionKey] = []
+        quota = self._node.throttles.follower
+        is_exceeded = quota.throttles_any and quota.is_exceeded(self._node.clock.monotonic_ms())
         for key in list(self._partitions) if is_full else list(self._changed):
             followed = self._partitions.get(key)
             position = None if followed is None else followed.follower.position()
+            if is_exceeded and followed is not None and position is not None and self._is_behind(followed):
+                self._hold_back(key)
+                position = None
             if followed is not None and position is not None:
                 if is_full or position != followed.told or key not in self._in_session:
                     named.append((followed, position))
@@ -205,6 +244,10 @@ class LeaderFetcher:
         )
         request.replica_state.replica_id = self._node.broker_id
         request.replica_state.replica_epoch = self._node.broker_epoch
+        quota = self._node.throttles.follower
+        behind = {followed.key for followed, _ in named if self._is_behind(followed)} if quota.throttles_any else set()
+        # Together they ask for what the rate allows at once; a batch that is larger comes alone.
+        portion = min(config.replica_fetch_max_bytes, max(1, quota.portion // max(1, len(behind))))
         topics: dict[TopicId, messages.FetchRequest.FetchTopic] = {}
         for followed, position in named:
             topic_id, index = followed.key
@@ -219,7 +262,7 @@ class LeaderFetcher:
                     fetch_offset=position.offset,
                     last_fetched_epoch=position.last_fetched_epoch,
                     log_start_offset=position.log_start_offset,
-                    partition_max_bytes=config.replica_fetch_max_bytes,
+                    partition_max_bytes=portion if followed.key in behind else config.replica_fetch_max_bytes,
                 )
             )
         gone: dict[TopicId, messages.FetchRequest.ForgottenTopic] = {}
@@ -321,6 +364,8 @@ class LeaderFetcher:
             return 0
         records = data.records
         size = 0 if records is None else len(records)
+        if size and self._is_throttled(followed):
+            self._node.throttles.follower.record(self._node.clock.monotonic_ms(), size)
         diverging = None
         if data.diverging_epoch.end_offset >= 0:
             diverging = EpochEnd(LeaderEpoch(data.diverging_epoch.epoch), Offset(data.diverging_epoch.end_offset))

@@ -10,6 +10,9 @@ as there are records (once in a turn of the loop, so that the appends of a turn 
 `WATERMARK_DELAY_MS` when only a high watermark has moved, and at once when its follower sends the next one, which the
 server would otherwise keep waiting (`Deferred.hurry`).
 
+While the leader's throttle is exceeded, a follower outside the ISR gets no records of throttled partitions, the others
+go on; a request that has nothing else to give is looked at again when the rate allows more (KIP-73).
+
 Refused: a broker that is not assigned, one with an outdated or a too new leader epoch, an earlier life of a follower
 (KIP-903), and whoever claims this broker's own id.
 """
@@ -72,7 +75,7 @@ def handle(
 class _Reading:
     """What was found for one partition."""
 
-    __slots__ = ("data", "leader", "limit", "partition", "replica", "size")
+    __slots__ = ("bytes_max", "data", "is_behind", "leader", "limit", "partition", "replica", "size")
 
     def __init__(self, partition: FollowedPartition) -> None:
         self.partition = partition
@@ -83,6 +86,10 @@ class _Reading:
         """The partition's answer, unless it is made of what was read when the answer goes."""
         self.size = 0
         self.limit = 0
+        self.bytes_max = max(partition.max_bytes, 0)
+        """Bytes of records that may be read for it."""
+        self.is_behind = False
+        """Whether the throttle is for it: it is named there, and the follower is not in the ISR."""
 
 
 class _ReplicaFetch:
@@ -94,6 +101,8 @@ class _ReplicaFetch:
         "_cold",
         "_context",
         "_delay",
+        "_held_back",
+        "_held_back_timer",
         "_is_full",
         "_is_woken",
         "_node",
@@ -117,6 +126,10 @@ class _ReplicaFetch:
         self._timer: Timer | None = None
         self._delay: Timer | None = None
         """Set while news that are not urgent wait."""
+        self._held_back = False
+        """Whether the throttle kept records from the follower when it was last looked."""
+        self._held_back_timer: Timer | None = None
+        """Set while the throttle keeps records from the follower."""
         self._is_woken = False
         """Whether the loop's next turn will look for records."""
         self._cold = False
@@ -141,6 +154,7 @@ class _ReplicaFetch:
         self._timer = shell.after(self._request.max_wait_ms, self._answer_now)
         if any(self._differs(reading) for reading in readings):
             self._delay = shell.after(WATERMARK_DELAY_MS, self._answer_now)
+        self._await_throttle()
         self.answer.on_abandoned = self._abandon
         self.answer.on_hurried = self._answer_now
 
@@ -167,6 +181,19 @@ class _ReplicaFetch:
             self._complete(readings)
         else:
             _discard(readings)
+            self._await_throttle()
+
+    def _await_throttle(self) -> None:
+        """Looks again when the throttle allows what it has held back."""
+        if self._held_back and self._held_back_timer is None:
+            node = self._node
+            delay_ms = node.throttles.leader.delay_ms(node.clock.monotonic_ms())
+            if 0 < delay_ms < self._request.max_wait_ms:
+                self._held_back_timer = node.shell.after(delay_ms, self._throttle_allows)
+
+    def _throttle_allows(self) -> None:
+        self._held_back_timer = None
+        self._try()
 
     def _answer_now(self) -> None:
         """With what there is."""
@@ -184,7 +211,7 @@ class _ReplicaFetch:
     def _stop_waiting(self) -> None:
         if self._session.waiting is self:
             self._session.waiting = None
-        for timer in (self._timer, self._delay):
+        for timer in (self._timer, self._delay, self._held_back_timer):
             if timer is not None:
                 timer.cancel()
 
@@ -201,19 +228,34 @@ class _ReplicaFetch:
         cold: list[_Reading] = []
         remaining = self._bytes_max
         nothing_yet = True
+        quota = self._node.throttles.leader
+        portion = 0
+        if quota.throttles_any and not quota.is_exceeded(self._node.clock.monotonic_ms()):
+            portion = quota.portion
+        self._held_back = False
         try:
             for partition in partitions:
                 reading = _Reading(partition)
                 readings.append(reading)
                 try:
                     self._check(reading)
+                    reading.is_behind = quota.throttles_any and self._is_behind(reading)
                     if self._compare(reading) and (remaining or nothing_yet):
-                        self._read(reading, remaining, nothing_yet)
+                        if not reading.is_behind:
+                            self._read(reading, remaining, nothing_yet)
+                        elif portion:
+                            reading.bytes_max = min(reading.bytes_max, portion)
+                            self._read(reading, remaining, nothing_yet)
+                            portion = max(0, portion - reading.size)
+                        elif partition.fetch_offset < reading.limit:
+                            self._held_back = True
                     if learn:
                         self._learn(reading)
                 except WouldBlock:
                     cold.append(reading)
                     nothing_yet = False
+                    if reading.is_behind:
+                        portion = max(0, portion - reading.bytes_max)
                     if learn:
                         self._learn(reading)
                 except KafkaError as error:
@@ -253,6 +295,15 @@ class _ReplicaFetch:
         )
         reading.replica, reading.leader, reading.limit = replica, leader, leader.reported_log_end
 
+    def _is_behind(self, reading: _Reading) -> bool:
+        assert reading.leader is not None
+        return self._session.follower not in reading.leader.isr and self._is_throttled(reading)
+
+    def _is_throttled(self, reading: _Reading) -> bool:
+        assert reading.replica is not None
+        topic, partition = reading.replica.topic_partition
+        return self._node.throttles.leader.is_throttled(topic, partition)
+
     def _replica(self, partition: FollowedPartition) -> Replica:
         replica = partition.replica
         if replica is not None and not replica.removed:
@@ -287,7 +338,7 @@ class _ReplicaFetch:
         assert replica is not None
         result = replica.log.read(
             partition.fetch_offset,
-            min(max(partition.max_bytes, 0), remaining),
+            min(reading.bytes_max, remaining),
             up_to_offset=reading.limit,
             min_one_batch=nothing_yet,
             blocking=False,
@@ -310,11 +361,10 @@ class _ReplicaFetch:
             left, nothing_yet = remaining, first
             for reading in cold:
                 assert reading.replica is not None
-                partition = reading.partition
                 try:
                     result = reading.replica.log.read(
-                        partition.fetch_offset,
-                        min(max(partition.max_bytes, 0), left),
+                        reading.partition.fetch_offset,
+                        min(reading.bytes_max, left),
                         up_to_offset=reading.limit,
                         min_one_batch=nothing_yet,
                     )
@@ -392,6 +442,7 @@ class _ReplicaFetch:
         response = messages.FetchResponse(session_id=session.id)
         topic: messages.FetchResponse.FetchableTopicResponse | None = None
         by_id = self._context.api_version >= TOPIC_IDS_SINCE
+        throttled = 0
         for reading in readings:
             partition = reading.partition
             if reading.leader is not None and (reading.replica is None or reading.replica.leader is not reading.leader):
@@ -408,12 +459,16 @@ class _ReplicaFetch:
             elif not data.error_code:
                 self._fill(reading, data)
             self._told(reading, data)
+            if reading.size and self._is_throttled(reading):
+                throttled += reading.size
             if topic is None or (topic.topic_id != partition.topic_id if by_id else topic.topic != partition.topic):
                 topic = messages.FetchResponse.FetchableTopicResponse(
                     topic=partition.topic, topic_id=partition.topic_id
                 )
                 response.responses.append(topic)
             topic.partitions.append(data)
+        if throttled:
+            self._node.throttles.leader.record(self._node.clock.monotonic_ms(), throttled)
         if session.id == NO_SESSION:
             self._close_session()
         self.answer.complete(response)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.replicas.acks import ACKS_ALL, AckQueue
+from tidelog.broker.replicas.refusals import Refusals, check_refusals
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import (
     NO_LEADER,
@@ -72,6 +73,7 @@ class Replica:
         "leader_id",
         "log",
         "partition_epoch",
+        "refusals",
         "removed",
         "topic_partition",
         "waits",
@@ -92,6 +94,8 @@ class Replica:
         """Whether the controller took the partition away; who still waits for it gets an error."""
         self.answers: dict[int, Any] | None = None
         """What Produce's fast path keeps, by version; None while there is nothing: most replicas are idle."""
+        self.refusals: Refusals | None = None
+        """Batches that were refused for a while; None while there are none."""
         self.waits: AckQueue | None = None
         """Appends that wait to be acknowledged; None before the first."""
         self.watchers: list[FollowedPartition] = []
@@ -364,7 +368,8 @@ class ReplicaManager:
     ) -> AppendInfo:
         """Appends batches to a partition that this broker leads; `data` is not kept.
 
-        With `required_acks` -1 it is refused (NOT_ENOUGH_REPLICAS) while fewer than min.insync.replicas are in sync.
+        With `required_acks` -1 it is refused (NOT_ENOUGH_REPLICAS) while fewer than min.insync.replicas are in sync;
+        behind a batch that was refused lately (`Refusals`) it is refused like that one.
         Raises whatever else `Log.append` refuses. Whether the append is acknowledged yet, `acknowledged` says.
         """
         leader = replica.leader
@@ -377,6 +382,8 @@ class ReplicaManager:
                 f"The size of the current ISR {list(leader.isr)} is insufficient to satisfy the min.isr requirement of "
                 f"{leader.effective_min_isr} for partition {replica.topic_partition}",
             )
+        if replica.refusals is not None:
+            check_refusals(replica, data, self._clock.monotonic_ms())
         info = log.append(data, leader_epoch=leader.leader_epoch, now_ms=self._clock.wall_ms(), origin=origin)
         if not info.duplicate:
             effects = leader.step(self._clock.monotonic_ms(), Appended(Offset(log.log_end_offset)))

@@ -1,0 +1,115 @@
+"""Batches that were refused for a while, so that those behind them in flight are refused for the same reason.
+
+An idempotent producer has up to five requests under way. When a leader moves away and back, or an ISR shrinks and
+grows, the first may be refused and the next one arrive when all is well again: it would be out of order, or, from a
+producer that is not known yet, be taken and leave a gap for ever. Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER, upon
+which librdkafka begins a new epoch, and what it then sends again of other partitions may be in the log twice. Here the
+later ones get the retriable error of the first, and the producer sends all again in order.
+
+Only for `REMEMBERED_MS`: longer than anything is in flight that was sent before its producer knew. After that a gap is
+the producer's own, and gets Kafka's answer.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tidelog.model.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.ports.disk import Bytes
+
+REMEMBERED_MS: Final = 5_000
+PRODUCERS_MAX: Final = 1_000
+"""Remembered for one partition, the newest."""
+RETRIABLE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS)
+"""Refusals after which a producer sends the very batch again."""
+
+_PRODUCER: Final = struct.Struct(">qhi")
+"""Producer id, epoch, first sequence."""
+_PRODUCER_AT: Final = 43
+_HEADER_SIZE: Final = 61
+_SEQUENCE_COUNT: Final = 1 << 31
+
+
+class _Refused(NamedTuple):
+    producer_epoch: int
+    sequence: int
+    code: ErrorCode
+    at_ms: int
+
+
+class Refusals:
+    """What one partition has refused lately; times are monotonic."""
+
+    __slots__ = ("_refused",)
+
+    def __init__(self) -> None:
+        self._refused: dict[int, _Refused] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._refused)
+
+    def note(self, producer_id: int, producer_epoch: int, sequence: int, code: ErrorCode, now_ms: int) -> None:
+        """A batch that begins with `sequence` was refused, or has been taken out of the log again."""
+        known = self._refused.pop(producer_id, None)
+        if known is not None and known.producer_epoch == producer_epoch and _is_behind(sequence, known.sequence):
+            # The first one is what the others wait for.
+            sequence = known.sequence
+        self._refused[producer_id] = _Refused(producer_epoch, sequence, code, now_ms)
+        if len(self._refused) > PRODUCERS_MAX:
+            del self._refused[next(iter(self._refused))]
+
+    def check(self, data: Bytes, now_ms: int) -> None:
+        """KafkaError of an earlier refusal, if this batch was sent behind the refused one."""
+        if len(data) < _HEADER_SIZE:
+            return
+        producer_id, producer_epoch, sequence = _PRODUCER.unpack_from(data, _PRODUCER_AT)
+        refused = self._refused.get(producer_id)
+        if refused is None:
+            return
+        if producer_epoch == refused.producer_epoch and now_ms - refused.at_ms <= REMEMBERED_MS:
+            if _is_behind(sequence, refused.sequence):
+                raise KafkaError(refused.code, f"The batch before this one was refused: {refused.code.name}.")
+            if sequence != refused.sequence:
+                return  # A repetition of what is in the log already: the refused one is still to come.
+        del self._refused[producer_id]
+
+
+def note_refusal(replica: Replica, data: Bytes, code: ErrorCode, now_ms: int) -> None:
+    """A producer's batch was refused with `code`; one that names no producer is none of ours."""
+    if code in RETRIABLE and len(data) >= _HEADER_SIZE:
+        producer_id, producer_epoch, sequence = _PRODUCER.unpack_from(data, _PRODUCER_AT)
+        if producer_id >= 0 and sequence >= 0:
+            _of(replica).note(producer_id, producer_epoch, sequence, code, now_ms)
+
+
+def note_truncation(replica: Replica, offset: int, now_ms: int) -> None:
+    """A follower's log is cut at `offset`: nothing of that was acknowledged with acks=all, and its producers are about
+    to send it again."""
+    for entry in replica.log.producers.entries.values():
+        gone = next((batch for batch in entry.batches if batch.last_offset >= offset), None)
+        if gone is not None:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            _of(replica).note(entry.producer_id, entry.producer_epoch, gone.first_sequence, code, now_ms)
+
+
+def check_refusals(replica: Replica, data: Bytes, now_ms: int) -> None:
+    """Before an append: KafkaError of an earlier refusal, if the batch was sent behind the refused one."""
+    if replica.refusals is not None:
+        replica.refusals.check(data, now_ms)
+        if not replica.refusals:
+            replica.refusals = None
+
+
+def _of(replica: Replica) -> Refusals:
+    if replica.refusals is None:
+        replica.refusals = Refusals()
+    return replica.refusals
+
+
+def _is_behind(sequence: int, other: int) -> bool:
+    """Whether `sequence` comes after `other`; sequences begin again at 0 after 2^31 - 1."""
+    return 0 < (sequence - other) % _SEQUENCE_COUNT < _SEQUENCE_COUNT // 2

@@ -1,0 +1,73 @@
+"""Throttles of replication on this broker, kept in step with the settings of topics and brokers (KIP-73).
+
+What they limit is asked where replicas are read and fetched: `replica_fetch` for the leader's side, `leader_fetcher`
+for the follower's.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, cast
+
+from tidelog.config import registry
+from tidelog.config.setting import InvalidValue
+from tidelog.replication.quota import UNLIMITED, ReplicationQuota, throttled_partitions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidelog.config.broker_config import BrokerConfig
+    from tidelog.model.identifiers import BrokerId
+
+logger: Final = logging.getLogger(__name__)
+
+_LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
+_FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
+_LEADER_RATE: Final = "leader.replication.throttled.rate"
+_FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+
+
+class Throttles:
+    """Both sides' quotas."""
+
+    def __init__(self, broker_id: BrokerId, config: BrokerConfig) -> None:
+        self._broker_id = broker_id
+        samples = cast(int, config.get("replication.quota.window.num"))
+        sample_ms = 1000 * cast(int, config.get("replication.quota.window.size.seconds"))
+        self.leader = ReplicationQuota(samples, sample_ms)
+        """Of what this broker sends to followers."""
+        self.follower = ReplicationQuota(samples, sample_ms)
+        """Of what this broker fetches from leaders."""
+        self.broker_changed(config)
+
+    def topic_changed(self, topic: str, settings: Mapping[str, str]) -> bool:
+        """A topic's own settings are `settings` now; whether that throttles other partitions than before.
+
+        What is invalid there (written past AlterConfigs into the store) counts as not set, and is logged.
+        """
+        changed = False
+        for name, quota in ((_LEADER_REPLICAS, self.leader), (_FOLLOWER_REPLICAS, self.follower)):
+            partitions: frozenset[int] | None = frozenset()
+            if name in settings:
+                try:
+                    replicas = cast("tuple[str, ...]", registry.TOPIC[name].parse(settings[name]))
+                    partitions = throttled_partitions(replicas, self._broker_id)
+                except InvalidValue as error:
+                    logger.error("not throttled: node=/config/topics/%s error=%s", topic, error)
+            if quota.throttle(topic, partitions):
+                shown = "all" if partitions is None else sorted(partitions)
+                logger.info("throttled: topic=%s partitions=%s setting=%s", topic, shown, name)
+                changed = True
+        return changed
+
+    def broker_changed(self, config: BrokerConfig) -> bool:
+        """The broker's settings were replaced; whether the rates are others than before."""
+        changed = False
+        for name, quota in ((_LEADER_RATE, self.leader), (_FOLLOWER_RATE, self.follower)):
+            bytes_per_second = cast(int, config.get(name))
+            if bytes_per_second != quota.bytes_per_second:
+                quota.bytes_per_second = bytes_per_second
+                rate = "unlimited" if bytes_per_second == UNLIMITED else bytes_per_second
+                logger.info("throttle: %s=%s", name, rate)
+                changed = True
+        return changed
