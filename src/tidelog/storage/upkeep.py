@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 import logging
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidelog.model.errors import KafkaError
 from tidelog.ports.disk import replace_file
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from tidelog.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
+
+RECOVERED_CHECKPOINT_MS: Final = 2_000
+"""After a crash: until the recovery points are written down, and the segments that were just read through are flushed.
+A broker that crashes again and again would otherwise read the same ones each time, and more of them."""
 
 
 class Upkeep:
@@ -65,9 +69,22 @@ class Upkeep:
         """The logs are loaded: what is done from time to time is due an interval from now."""
         now = self._clock.monotonic_ms()
         self._next_retention_ms = now + self._settings.initial_task_delay_ms
-        self._next_checkpoint_ms = now + self._settings.flush_offset_checkpoint_interval_ms
+        checkpoint_ms = self._settings.flush_offset_checkpoint_interval_ms
+        if self._flush_recovered():
+            checkpoint_ms = min(checkpoint_ms, RECOVERED_CHECKPOINT_MS)
+        self._next_checkpoint_ms = now + checkpoint_ms
         self._next_high_watermarks_ms = now + self._settings.high_watermark_checkpoint_interval_ms
         self._next_expiration_ms = now + self._settings.producer_expiration_check_interval_ms
+
+    def _flush_recovered(self) -> bool:
+        """Asks for flushes of closed segments above the recovery points: a start after a crash has recovered them."""
+        found = False
+        for directory in self._directories:
+            for topic_partition, log in directory.logs.items():
+                if log.recovery_point < log.active.base_offset:
+                    directory.flush_wanted(topic_partition)
+                    found = True
+        return found
 
     def due_tasks(self, now_ms: int) -> list[DiskTask]:
         """Whatever is due at the monotonic time `now_ms`: flushes, retention, checkpoints, expiry, removal of files."""

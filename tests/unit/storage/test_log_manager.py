@@ -31,6 +31,7 @@ from tidelog.storage.errors import (
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_manager import LogManager, LogManagerSettings, NewLog
 from tidelog.storage.tasks import run_now
+from tidelog.storage.upkeep import RECOVERED_CHECKPOINT_MS
 
 
 def directories(root: Path, count: int = 3) -> list[Path]:
@@ -402,6 +403,27 @@ def test_checkpoints_are_written_when_they_change(tmp_path: Path) -> None:
     manager.upkeep.run_due(60_000)
     assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\ntopicone 0 0\n"
     assert (tmp_path / "topicone-0/leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+
+
+def test_a_broker_that_crashes_again_reads_no_more_each_time(tmp_path: Path) -> None:
+    """What a start after a crash has read through is flushed and written down soon, not at the next minute."""
+    config = LogConfig(segment_bytes=1000)
+    manager, log = open_log(tmp_path, config=config)
+    fill(log, 50)
+    manager.abandon()
+    again = open_manager(tmp_path, config=config)
+    recovered = again.get(TP)
+    assert recovered is not None
+    assert recovered.recovery_point == 0
+    assert len(recovered.segments) > 5
+    again.upkeep.run_due(0)
+    again.upkeep.run_due(RECOVERED_CHECKPOINT_MS)
+    base = recovered.active.base_offset
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == f"0\n1\ntopicone 0 {base}\n"
+    again.abandon()
+    third = open_manager(tmp_path, config=config).get(TP)
+    assert third is not None
+    assert (third.recovery_point, third.log_end_offset) == (base, 50)
 
 
 @pytest.mark.row("R36")
