@@ -30,7 +30,7 @@ def main() -> int:
     parser.add_argument("--crash-log", action="store_true", help="instead, crash one log at every write and sync")
     arguments = parser.parse_args()
     if arguments.log is None:
-        logging.disable()
+        logging.disable(logging.WARNING)  # Errors are looked at, and shown where nothing explains them.
     else:
         logging.basicConfig(level=arguments.log.upper())
     seeds = range(arguments.seed, arguments.seed + arguments.seeds)

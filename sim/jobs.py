@@ -31,7 +31,7 @@ def made(jobs: Sequence[Job], processes: int, trace_file: TextIO | None = None) 
             yield make(job, trace_file)
         return
     # Spawned, not forked: each process begins with nothing of another run in it.
-    with multiprocessing.get_context("spawn").Pool(processes, logging.disable) as pool:
+    with multiprocessing.get_context("spawn").Pool(processes, logging.disable, (logging.WARNING,)) as pool:
         yield from pool.imap(make, jobs)
 
 

@@ -7,7 +7,7 @@ process; `StoreMachine` runs the store alone.
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -96,6 +96,8 @@ class Machine(ABC):
         """Whether the process has started whatever it has to start."""
         self.failure: str | None = None
         """Why the last process gave up by itself, if it did."""
+        self.lost_power_at = -math.inf
+        """Seconds of the run, the last time."""
         mount = self.disk.mount()
         for directory in (DATA, STORE):
             mount.make_directories(directory)
@@ -171,6 +173,7 @@ class Machine(ABC):
             self._network.killed(process, power_cut=True)
         self.kill()
         self._trace.record("power_cut", self.name)
+        self.lost_power_at = self._loop.time()
         self.disk.power_cut()
 
     def pause(self) -> None:
@@ -258,9 +261,12 @@ class Machine(ABC):
         stopping.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
         await ended
         if stopping.done():
-            # It may die while it stops, in the middle of a change of the disk.
-            with contextlib.suppress(ProcessDeath):
+            try:
                 stopping.result()
+            except ProcessDeath:
+                # It may die while it stops, in the middle of a change of the disk; nothing else is such an end.
+                if process.alive:
+                    raise
         process.kill()
 
     def close(self) -> None:

@@ -29,6 +29,15 @@ SECONDS: Final = 20.0
 """Simulated, of each run."""
 
 
+class Edit(NamedTuple):
+    """A piece of a module's source that stands there once, and what it becomes."""
+
+    module: str
+    """Below `tidelog`."""
+    old: str
+    new: str
+
+
 class Mutant(NamedTuple):
     """A bug."""
 
@@ -38,6 +47,12 @@ class Mutant(NamedTuple):
     old: str
     new: str
     meaning: str
+    others: tuple[Edit, ...] = ()
+    """Where the same is asked more than once: all of it is taken away."""
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        return (Edit(self.module, self.old, self.new), *self.others)
 
 
 MUTANTS: Final = (
@@ -163,6 +178,14 @@ MUTANTS: Final = (
         "                ErrorCode.STALE_CONTROLLER_EPOCH,\n"
         '                f"Controller epoch {epoch} is older',
         "brokers obey a deposed controller",
+        (
+            Edit(
+                "broker.handlers._between_brokers",
+                "    if request.controller_epoch == known.controller_epoch:\n"
+                "        if request.controller_id != known.controller_id:\n",
+                "    if request.controller_epoch <= known.controller_epoch:\n        if False:\n",
+            ),
+        ),
     ),
     Mutant(
         "broker-epoch-ignored",
@@ -268,39 +291,40 @@ MUTANTS: Final = (
 """Thirty, and no more: what could be found is found, or the simulator is to be mended."""
 
 
-def source_of(mutant: Mutant) -> Path:
+def source_of(edit: Edit) -> Path:
     """The file that it changes."""
     spec = importlib.util.find_spec("tidelog")
     assert spec is not None
     assert spec.origin is not None
-    return Path(spec.origin).parent.joinpath(*mutant.module.split(".")).with_suffix(".py")
+    return Path(spec.origin).parent.joinpath(*edit.module.split(".")).with_suffix(".py")
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Hands out the mutated module, and leaves all others alone."""
+    """Hands out the mutated modules, and leaves all others alone."""
 
     def __init__(self, mutant: Mutant) -> None:
-        self._mutant = mutant
+        self._edits = {f"tidelog.{edit.module}": edit for edit in mutant.edits}
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != f"tidelog.{self._mutant.module}":
+        edit = self._edits.get(fullname)
+        if edit is None:
             return None
-        file = str(source_of(self._mutant))
-        return importlib.util.spec_from_file_location(fullname, file, loader=_Loader(fullname, file, self._mutant))
+        file = str(source_of(edit))
+        return importlib.util.spec_from_file_location(fullname, file, loader=_Loader(fullname, file, edit))
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    def __init__(self, fullname: str, path: str, mutant: Mutant) -> None:
+    def __init__(self, fullname: str, path: str, edit: Edit) -> None:
         super().__init__(fullname, path)
-        self._mutant = mutant
+        self._edit = edit
 
     def get_code(self, fullname: str) -> object:  # type: ignore[override]  # A code object, as its superclass has it.
         source = Path(self.path).read_text()
-        if source.count(self._mutant.old) != 1:
-            raise ImportError(f"{self.path} does not have the text that mutant {self._mutant.name} replaces")
-        return compile(source.replace(self._mutant.old, self._mutant.new), self.path, "exec")
+        if source.count(self._edit.old) != 1:
+            raise ImportError(f"{self.path} does not have the text that is to be replaced once: {self._edit.old}")
+        return compile(source.replace(self._edit.old, self._edit.new), self.path, "exec")
 
 
 class Found(NamedTuple):
@@ -333,7 +357,7 @@ def live(mutant: Mutant, seeds: int, seconds: float) -> tuple[int, str]:
 
     from sim.run import RunFailedError, run
 
-    logging.disable()
+    logging.disable(logging.WARNING)
     for seed in range(1, seeds + 1):
         try:
             run(seed, seconds)

@@ -93,6 +93,10 @@ class PartitionStates:
                 found.append(TopicPartition(match[1], int(match[2])))
         return found
 
+    def registered_at(self, broker: int) -> float:
+        """When a broker registered last, in seconds of the run."""
+        return self._registrations.get(broker, 0.0)
+
     def _registered(self, broker: int) -> int | None:
         """The epoch of a broker that is registered now."""
         stat = self._history.now(broker_path(broker)).stat
@@ -100,7 +104,7 @@ class PartitionStates:
 
     def _known_registration(self, broker: int) -> int | None:
         """The epoch of a broker that is registered, and long enough for the controller to know."""
-        recent = self._seconds() - self._registrations.get(broker, 0.0) < NOTICED_S
+        recent = self._seconds() - self.registered_at(broker) < NOTICED_S
         return None if recent else self._registered(broker)
 
     def _changed(self, path: str, before: Version, after: Version) -> None:

@@ -116,11 +116,12 @@ class ReplicaChecker:
                         f" {None if known is None else known.broker_epoch}",
                     )
                     needed = max(leader.high_watermark, leader.start_offset)
-                    # One that has died since it fetched may have lost its power, too; it comes back as another.
+                    # What it had fetched may be gone with its power; it comes back as another.
+                    registered_at = 0.0 if self._states is None else self._states.registered_at(broker)
                     ends = [
                         self.end(other, partition)
                         for other in self._machines
-                        if other.broker_id == broker and other.process is not None
+                        if other.broker_id == broker and other.lost_power_at < registered_at
                     ]
                     require(
                         8,

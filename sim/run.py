@@ -11,6 +11,7 @@ from sim.admin import Administrator
 from sim.client import Router
 from sim.clock import LoopClock
 from sim.cluster import Cluster
+from sim.complaints import Complaints
 from sim.consumers import Consumer, Reader
 from sim.faults import Trouble
 from sim.flushes import check_flushes
@@ -75,7 +76,8 @@ def run(seed: int, seconds: float, *, brokers: int | None = None, trace_file: Te
     simulation = Simulation(seed, seconds, draw(random.stream("plan"), brokers=brokers), loop, random, trace)
     asyncio.set_event_loop(None)
     try:
-        loop.run_until_complete(simulation.main())
+        with simulation.complaints:
+            loop.run_until_complete(simulation.main())
         simulation.check_errors()
         return simulation.outcome()
     except Exception as error:
@@ -91,6 +93,10 @@ def run(seed: int, seconds: float, *, brokers: int | None = None, trace_file: Te
         loop.close()
 
 
+class BrokerFailedError(AssertionError):
+    """A broker logged an error that no fault of the run explains."""
+
+
 class Simulation:
     """The parts of one run."""
 
@@ -103,6 +109,7 @@ class Simulation:
         self._loop = loop
         self._trace = trace
         self._random = random
+        self.complaints = Complaints(plan.faults, [topic.name for topic in plan.topics if topic.unclean], trace)
         self.history = History()
         self.history.lossy |= {topic.name for topic in plan.topics if topic.unclean}
         self.history.retained |= {topic.name for topic in plan.topics if topic.retains}
@@ -145,9 +152,11 @@ class Simulation:
         )
 
     def check_errors(self) -> None:
-        """What callbacks raised, outside of any task that is waited for."""
+        """What callbacks raised, outside of any task that is waited for; what brokers logged as errors."""
         if self._loop.errors:
             raise self._loop.errors[0]
+        if self.complaints.unexplained:
+            raise BrokerFailedError(self.complaints.unexplained[0])
 
     # Clients.
 

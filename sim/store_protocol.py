@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from abc import ABC, abstractmethod
 from struct import Struct
 from typing import Any, Final
 
 _SIZE: Final = Struct(">i")
 
 
-class MessageProtocol(asyncio.Protocol):
+class MessageProtocol(asyncio.Protocol, ABC):
     """One end of a connection; subclasses take messages and hear of its end."""
 
     def __init__(self) -> None:
@@ -49,13 +50,13 @@ class MessageProtocol(asyncio.Protocol):
         self.transport = None
         self.lost()
 
+    @abstractmethod
     def received(self, message: Any) -> None:
         """A whole message came."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lost(self) -> None:
         """The connection is over."""
-        raise NotImplementedError
 
     def abort(self) -> None:
         """Breaks the connection."""

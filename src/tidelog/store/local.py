@@ -7,48 +7,31 @@ process, or with the store.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from tidelog.metadata.operations import ANY_VERSION, Create, Delete, Operation, SetData
-from tidelog.store.client import Created, OperationResult, SessionState, Stat, Watch
+from tidelog.metadata.operations import Operation
+from tidelog.store.client import OperationResult, SessionState, Stat, Watch
 from tidelog.store.embedded import EmbeddedStore
 from tidelog.store.errors import StoreError
+from tidelog.store.session import StoreSession
 
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
 """zookeeper.session.timeout.ms."""
 
 
-class LocalStore:
+class LocalStore(StoreSession):
     """A `StoreClient`; made by `LocalStore.connect`."""
 
     def __init__(self, store: EmbeddedStore, session_id: int, session_timeout_ms: int) -> None:
+        super().__init__(session_id, session_timeout_ms, SessionState.CONNECTED)
         self._store = store
-        self._session_id = session_id
-        self._session_timeout_ms = session_timeout_ms
-        self._state = SessionState.CONNECTED
-        self._listeners: list[Callable[[SessionState], None]] = []
 
     @classmethod
     async def connect(cls, store: EmbeddedStore, session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS) -> LocalStore:
         """Opens a session with a started store."""
         session_id, record = await store.open_session(session_timeout_ms, local=True)
         return cls(store, session_id, record.timeout_ms)
-
-    @property
-    def session_id(self) -> int:
-        return self._session_id
-
-    @property
-    def session_timeout_ms(self) -> int:
-        return self._session_timeout_ms
-
-    @property
-    def state(self) -> SessionState:
-        return self._state
-
-    def add_listener(self, listener: Callable[[SessionState], None]) -> None:
-        self._listeners.append(listener)
 
     def get(self, path: str, watch: Watch | None = None) -> Awaitable[tuple[bytes | None, Stat]]:
         return self._store.get(self._session_id, path, watch)
@@ -58,17 +41,6 @@ class LocalStore:
 
     def children(self, path: str, watch: Watch | None = None) -> Awaitable[tuple[Sequence[str], Stat]]:
         return self._store.children(self._session_id, path, watch)
-
-    def create(
-        self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False
-    ) -> Awaitable[Created]:
-        return self._single(Create(path, data, ephemeral, sequential))
-
-    def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Awaitable[Stat]:
-        return self._single(SetData(path, data, version))
-
-    def delete(self, path: str, version: int = ANY_VERSION) -> Awaitable[None]:
-        return self._single(Delete(path, version))
 
     def multi(self, operations: Sequence[Operation]) -> Awaitable[Sequence[OperationResult]]:
         return self._store.transact(self._session_id, operations)
@@ -80,8 +52,7 @@ class LocalStore:
         # It is over already when the store was closed first, or failed.
         with contextlib.suppress(StoreError):
             await self._store.close_session(self._session_id)
-        for listener in self._listeners:
-            listener(self._state)
+        self._enter(SessionState.CLOSED)
 
-    def _single(self, operation: Operation) -> Awaitable[Any]:
+    def _write(self, operation: Operation) -> Awaitable[Any]:
         return self._store.transact_one(self._session_id, operation)

@@ -15,9 +15,11 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_what_a_mutant_replaces_is_there_once(mutant: Mutant) -> None:
     """Else it would change nothing, or something else; and what it makes can be compiled."""
-    source = source_of(mutant).read_text()
-    assert source.count(mutant.old) == 1
-    compile(source.replace(mutant.old, mutant.new), mutant.name, "exec")
+    assert len({edit.module for edit in mutant.edits}) == len(mutant.edits)
+    for edit in mutant.edits:
+        source = source_of(edit).read_text()
+        assert source.count(edit.old) == 1
+        compile(source.replace(edit.old, edit.new), mutant.name, "exec")
 
 
 def test_there_are_thirty_of_different_names() -> None:
