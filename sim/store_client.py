@@ -155,6 +155,9 @@ class SimulatedStore:
         operations = list(operations)
         return self._ask("transact", operations, on_result=lambda results: self._check_written(operations, results))
 
+    async def sync(self) -> None:
+        """The store machine is one: it never shows anything older than it did before."""
+
     async def close(self) -> None:
         if self._state is SessionState.CLOSED:
             return

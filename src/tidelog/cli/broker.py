@@ -61,7 +61,13 @@ def broker(properties: str, overrides: dict[str, str], log_level: str = "info", 
     log_to_stderr(log_level)
     try:
         run_in_foreground(
-            lambda stop: serve(config, stop, lambda runtime: print(f"ready: {runtime.addresses[0]}", flush=True)),
+            lambda stop: serve(
+                config,
+                stop,
+                lambda runtime: print(f"ready: {runtime.addresses[0]}", flush=True),
+                # A secret, for nobody but a supervisor.
+                None if parent_pipe is None else lambda key: print(f"session: {key}", flush=True),
+            ),
             parent_pipe=parent_pipe,
         )
     except BrokerFailed as error:

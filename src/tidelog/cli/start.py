@@ -1,6 +1,6 @@
 """`tidelog start`: a cluster on this machine, in the foreground.
 
-Prints two lines: `store: HOST:PORT`, where the metadata store is served, and `ready: HOST:PORT,...` when clients can
+Prints two lines: `store: HOST:PORT`, where the metadata store is, and `ready: HOST:PORT,...` when clients can
 connect to every broker. Ctrl-C or SIGTERM stops it cleanly. One broker runs in this process, several in processes of
 their own.
 """
@@ -28,8 +28,9 @@ def run(arguments: Sequence[str]) -> int:
     """Parses the command's arguments and runs it."""
     parser = argparse.ArgumentParser(
         prog="tidelog start",
-        description="A cluster on this machine: a metadata store and one or more brokers. Prints `store: HOST:PORT`, "
-        "and `ready: HOST:PORT,...` when clients can connect; Ctrl-C stops it cleanly.",
+        description="A cluster on this machine: one or more brokers, and a metadata store unless ZooKeeper has the "
+        "metadata. Prints `store: HOST:PORT`, and `ready: HOST:PORT,...` when clients can connect; Ctrl-C stops it "
+        "cleanly.",
     )
     parser.add_argument("--data", metavar="DIR", default=DEFAULT_DATA, help="where everything is kept (%(default)s)")
     parser.add_argument("--brokers", metavar="N", type=int, default=1, help="how many brokers (%(default)s)")
@@ -45,6 +46,11 @@ def run(arguments: Sequence[str]) -> int:
         metavar="S",
         type=int,
         help="port of the metadata store, which speaks ZooKeeper's protocol (2181, or any where that is taken)",
+    )
+    parser.add_argument(
+        "--zookeeper",
+        metavar="HOSTS[/CHROOT]",
+        help="keep the cluster's metadata in this ZooKeeper ensemble: host:port,host:port; a missing chroot is created",
     )
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], dest="settings", help="a setting, by Kafka's name"
@@ -69,10 +75,13 @@ def run(arguments: Sequence[str]) -> int:
     ports = tuple(parsed.port + broker_id if parsed.port else 0 for broker_id in range(parsed.brokers))
     if ports[-1] > 65535:
         raise WrongUsage(f"--port {parsed.port}: the last of {parsed.brokers} brokers would have port {ports[-1]}")
+    if parsed.zookeeper is not None and parsed.store_port is not None:
+        raise WrongUsage("--store-port: with --zookeeper there is no store here that could be served")
     return start(
         parsed.data,
         ports,
         settings(parsed.settings),
+        zookeeper=parsed.zookeeper,
         store_port=parsed.store_port,
         restart=not parsed.no_restart,
         log_level=parsed.log_level,
@@ -84,11 +93,15 @@ def start(
     ports: tuple[int, ...],
     overrides: dict[str, str],
     *,
+    zookeeper: str | None = None,
     store_port: int | None = None,
     restart: bool = True,
     log_level: str | None = None,
 ) -> int:
-    """Runs a broker for each of `ports` (0: any) with everything it keeps in the folder `data`, until told to stop."""
+    """Runs a broker for each of `ports` (0: any) with everything it keeps in the folder `data`, until told to stop.
+
+    `zookeeper` is the ensemble that has the metadata, else it is in that folder too.
+    """
     from tidelog.broker.failure import BrokerFailed
     from tidelog.config.properties import ConfigError
     from tidelog.launcher.foreground import log_to_stderr
@@ -96,7 +109,7 @@ def start(
     from tidelog.launcher.plan import Plan
 
     log_to_stderr(log_level or "warning")
-    plan = Plan(os.path.abspath(data), ports, overrides)
+    plan = Plan(os.path.abspath(data), ports, overrides, zookeeper=zookeeper)
 
     async def main(stop: Stop) -> None:
         if plan.brokers == 1:

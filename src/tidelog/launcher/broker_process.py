@@ -1,6 +1,6 @@
 """One broker in a process of its own: `tidelog broker` with a properties file, started, watched and ended.
 
-    stdout        one line, `ready: HOST:PORT`
+    stdout        the line `ready: HOST:PORT`, and a line `session: KEY` for each session with the metadata store
     stderr        the broker's log, and the sentence that says why it cannot start: appended to a file
     a pipe        which the broker inherits for reading; when its other end goes, with us or by `stop_with_cluster`,
                   the broker stops
@@ -20,8 +20,10 @@ import sys
 from typing import Final
 
 from tidelog.broker.failure import BrokerFailed
+from tidelog.store.client import SessionKey
 
 READY_PREFIX: Final = b"ready: "
+SESSION_PREFIX: Final = b"session: "
 FAILURE_PREFIX: Final = "tidelog: "
 """Begins the lines with which the command line says why it ends."""
 LAST_WORDS_BYTES_MAX: Final = 4096
@@ -62,6 +64,8 @@ class BrokerProcess:
         assert self._process.stdout is not None
         self._output = self._process.stdout.fileno()
         self._read = b""
+        self.session: SessionKey | None = None
+        """The broker's session with the metadata store, as it told last; good for ending it when the process has."""
         os.set_blocking(self._output, False)
         self._loop.add_reader(self._output, self._output_came)
         self._pidfd = os.pidfd_open(self._process.pid)
@@ -117,16 +121,18 @@ class BrokerProcess:
         if not data:
             self._loop.remove_reader(self._output)
             return
-        if self._ready.done():
-            return
-        self._read += data
-        for line in self._read.split(b"\n")[:-1]:
-            if line.startswith(READY_PREFIX):
+        *lines, self._read = (self._read + data).split(b"\n")
+        for line in lines:
+            if line.startswith(READY_PREFIX) and not self._ready.done():
                 self._ready.set_result(line[len(READY_PREFIX) :].decode())
-                return
+            elif line.startswith(SESSION_PREFIX):
+                self.session = SessionKey.parse(line[len(SESSION_PREFIX) :].decode())
 
     def _ended(self) -> None:
         self._loop.remove_reader(self._pidfd)
+        # What it said last may not have been read yet.
+        with contextlib.suppress(BlockingIOError):
+            self._output_came()
         self._loop.remove_reader(self._output)
         code = self._process.wait()
         assert self._process.stdout is not None

@@ -7,6 +7,7 @@ end. `tidelog start` of one broker is one of these, and so are the clusters of `
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
@@ -14,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.failure import BrokerFailed
 from tidelog.broker.runtime import Runtime
 from tidelog.config.broker_config import BrokerConfig
+from tidelog.launcher.cluster_store import cluster_store
 from tidelog.launcher.foreground import first_failure, run_all
 from tidelog.launcher.last_life import end_last_life
-from tidelog.launcher.metadata_store import MetadataStore
 from tidelog.launcher.plan import HOST, Plan
 from tidelog.launcher.ports import ReservedPort
 from tidelog.model.identifiers import BrokerId
@@ -47,9 +48,8 @@ class InProcessCluster:
         self._ports: dict[int, ReservedPort] = {}
         self._watchers: dict[int, asyncio.Task[None]] = {}
         self._failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.store = MetadataStore(
-            plan.store_folder, clock=self._clock, random=self._random, disk=self._disk, network=self._network
-        )
+        self.store = cluster_store(plan, self._clock, self._random, self._disk, self._network)
+        self._store_is_open = False
         self._store_port: int | None = None
         self._opening = asyncio.Lock()
         self.runtimes: dict[int, Runtime] = {}
@@ -126,7 +126,7 @@ class InProcessCluster:
             self._configs[broker_id] = self._config(broker_id, port)
         runtime = Runtime(
             self._configs[broker_id],
-            self._session,
+            functools.partial(self._session, broker_id),
             clock=self._clock,
             random=self._random,
             disk=self._disk,
@@ -137,15 +137,16 @@ class InProcessCluster:
         self._addresses[broker_id] = runtime.addresses[0]
         self._watchers[broker_id] = asyncio.get_running_loop().create_task(self._watch(broker_id, runtime))
 
-    async def _session(self) -> StoreClient:
+    async def _session(self, broker_id: int) -> StoreClient:
         """A session with the store; the first one opens it: brokers look for their ports before they touch a disk."""
         async with self._opening:
-            if not self.store.address:
+            if not self._store_is_open:
                 self.store.open()
                 await end_last_life(self._configs, self.store, self._disk)
                 # Before a broker registers: the controller may be one that joined this cluster, and comes back now.
                 await self.store.serve(self._store_port)
-        return await self.store.session()
+                self._store_is_open = True
+        return await self.store.session(self._configs[broker_id])
 
     async def _watch(self, broker_id: int, runtime: Runtime) -> None:
         reason = await runtime.failed()

@@ -12,7 +12,7 @@ from typing import Final
 
 from tidelog.broker.failure import BrokerFailed
 from tidelog.config.broker_config import BrokerConfig
-from tidelog.launcher.metadata_store import MetadataStore
+from tidelog.launcher.metadata_store import ClusterStore
 from tidelog.ports.disk import Disk
 from tidelog.storage.file_names import LOCK
 
@@ -22,7 +22,7 @@ LOOK_INTERVAL_S: Final = 0.01
 """Between two looks at a lock, of whose end nobody tells."""
 
 
-async def end_last_life(configs: Mapping[int, BrokerConfig], store: MetadataStore, disk: Disk) -> None:
+async def end_last_life(configs: Mapping[int, BrokerConfig], store: ClusterStore, disk: Disk) -> None:
     """Waits until nobody uses the brokers' directories, then ends the sessions that are left of these brokers.
 
     `configs` by broker's id; the store is open and not served yet, so that none of them can begin a session.

@@ -1,10 +1,13 @@
-"""The metadata store of a cluster on this machine: opened by whoever starts the cluster, and served on loopback."""
+"""The metadata store of a cluster on this machine: opened by whoever starts the cluster, and served on loopback.
+
+`ClusterStore` is what such a cluster needs of its store, whether that is this one or an ensemble (`launcher.ensemble`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import errno
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tidelog.broker.failure import BrokerFailed, disk_refused
 from tidelog.launcher.plan import HOST
@@ -18,15 +21,47 @@ from tidelog.store.sqlite import SqlitePersistence
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tidelog.config.broker_config import BrokerConfig
     from tidelog.ports.clock import Clock
     from tidelog.ports.disk import Disk
     from tidelog.ports.network import Network
     from tidelog.ports.random import Random
-    from tidelog.store.client import StoreClient
+    from tidelog.store.client import SessionKey, StoreClient
     from tidelog.store.server import StoreServer
 
 DEFAULT_STORE_PORT: Final = 2181
 """ZooKeeper's, which is what its tools try."""
+
+
+class ClusterStore(Protocol):
+    """The store of a cluster on this machine, as those see it who run its brokers."""
+
+    address: str
+    """What brokers get as zookeeper.connect; empty where the store is served to nobody."""
+
+    def open(self) -> None:
+        """Before anything else; may block. Idempotent. BrokerFailed."""
+        ...
+
+    async def serve(self, port: int | None) -> None:
+        """Lets others connect; see `MetadataStore.serve`. BrokerFailed."""
+        ...
+
+    async def session(self, config: BrokerConfig) -> StoreClient:
+        """A session of this process, for a broker with those settings. StoreError, BrokerFailed."""
+        ...
+
+    async def end_broker_session(self, broker_id: int, key: SessionKey | None = None) -> None:
+        """Ends the session of a broker that is known to be dead; `key` is the one it told. StoreError."""
+        ...
+
+    async def failed(self) -> str:
+        """Returns when the store is of no more use, with the reason."""
+        ...
+
+    async def close(self) -> None:
+        """Idempotent."""
+        ...
 
 
 class MetadataStore:
@@ -62,7 +97,7 @@ class MetadataStore:
         except OSError as error:
             raise BrokerFailed(disk_refused(error)) from error
 
-    async def session(self) -> StoreClient:
+    async def session(self, config: BrokerConfig) -> StoreClient:
         """A session of this process; opens the store if it is not yet: brokers look for their ports first."""
         self.open()
         return await LocalStore.connect(self.embedded)
@@ -91,10 +126,11 @@ class MetadataStore:
             self.address = f"{host}:{bound}"
             return
 
-    async def end_broker_session(self, broker_id: int) -> None:
+    async def end_broker_session(self, broker_id: int, key: SessionKey | None = None) -> None:
         """Ends the session of a broker that is known to be dead, so that nobody waits for it to time out.
 
-        The supervisor does when a process has ended, and before it starts what its last life left behind.
+        Whichever session that is: nobody else has brokers in this store. The supervisor does so when a process has
+        ended, and before it starts what its last life left behind.
         """
         await self.embedded.end_sessions_of(broker_path(BrokerId(broker_id)))
 

@@ -10,23 +10,32 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.failure import BrokerFailed
 from tidelog.broker.runtime import Runtime
+from tidelog.launcher.ensemble import join
 from tidelog.launcher.foreground import Stop, first_failure, log_warnings, settle_memory
 from tidelog.launcher.metadata_store import MetadataStore
 from tidelog.ports.real import SystemClock, SystemDisk, SystemNetwork, SystemRandom
 
 if TYPE_CHECKING:
     from tidelog.config.broker_config import BrokerConfig
-    from tidelog.store.client import StoreClient
+    from tidelog.store.client import SessionKey, StoreClient
 
 OWN_STORE_FOLDER: Final = ".store"
 """Name of the store's directory in the first log directory: no topic can be called so."""
 
 
-async def serve(config: BrokerConfig, stop: Stop, on_ready: Callable[[Runtime], object]) -> None:
-    """Runs the broker until it is asked to stop; calls `on_ready` when clients can connect. BrokerFailed."""
+async def serve(
+    config: BrokerConfig,
+    stop: Stop,
+    on_ready: Callable[[Runtime], object],
+    on_session: Callable[[SessionKey], object] | None = None,
+) -> None:
+    """Runs the broker until it is asked to stop; calls `on_ready` when clients can connect. BrokerFailed.
+
+    `on_session` is told the key of each session with the store of a cluster that the broker joins.
+    """
     log_warnings(config)
     if config.zookeeper_connect:
-        await _serve(config, lambda: _join(config), stop, on_ready)
+        await _serve(config, lambda: join(config, on_session), stop, on_ready)
         return
     store = MetadataStore(
         f"{config.log_dirs[0].rstrip('/')}/{OWN_STORE_FOLDER}",
@@ -36,7 +45,7 @@ async def serve(config: BrokerConfig, stop: Stop, on_ready: Callable[[Runtime], 
         network=SystemNetwork(),
     )
     try:
-        await _serve(config, store.session, stop, on_ready, store)
+        await _serve(config, lambda: store.session(config), stop, on_ready, store)
     finally:
         await store.close()
 
@@ -71,16 +80,3 @@ async def _serve(
         await runtime.stop(hand_over=hand_over)
     if reason is not None:
         raise BrokerFailed(reason)
-
-
-async def _join(config: BrokerConfig) -> StoreClient:
-    """A session with the store of the cluster that the broker belongs to."""
-    # kazoo takes a while to load: only those who need it do.
-    from tidelog.store.zookeeper import ZooKeeperStore
-
-    assert config.zookeeper_connect is not None
-    return await ZooKeeperStore.connect(
-        config.zookeeper_connect,
-        session_timeout_ms=config.zookeeper_session_timeout_ms,
-        connection_timeout_ms=config.zookeeper_connection_timeout_ms,
-    )

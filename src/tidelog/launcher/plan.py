@@ -1,6 +1,6 @@
 """What each broker of a cluster on this machine is: its number, port and folder, and the settings that follow.
 
-DIR/store/                  the metadata store
+DIR/store/                  the metadata store, unless an ensemble has it
 DIR/broker-N/               log directory of broker N
 DIR/broker-N.properties     its settings, where it is a process of its own: `tidelog broker` takes that file
 DIR/broker-N.log            what it logs then
@@ -45,6 +45,8 @@ class Plan:
     """Of every broker, by Kafka's names."""
     of_broker: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     """Settings of single brokers, such as broker.rack, by id: they win."""
+    zookeeper: str | None = None
+    """The ensemble with the cluster's metadata, as in zookeeper.connect; None: an embedded store of its own."""
 
     @property
     def brokers(self) -> int:
@@ -59,7 +61,7 @@ class Plan:
 
     def _unshareable(self) -> Iterable[tuple[str, str]]:
         if "zookeeper.connect" in self.settings:
-            yield "zookeeper.connect", "a cluster started here has a store of its own; `tidelog broker` joins another's"
+            yield "zookeeper.connect", "--zookeeper HOSTS[/CHROOT] says that the metadata is kept there"
         if self.brokers > 1:
             for name in OWN:
                 if name in self.settings:
@@ -95,4 +97,6 @@ class Plan:
             factor = str(min(self.brokers, INTERNAL_REPLICATION_FACTOR_MAX))
             # Said, not left to how many happen to be there when the topic is first needed.
             own |= dict.fromkeys(INTERNAL_REPLICATION_FACTORS, factor)
+        if self.zookeeper is not None:
+            own["zookeeper.connect"] = self.zookeeper
         return {**own, **self.settings, **self.of_broker.get(broker_id, {})}

@@ -1,6 +1,6 @@
 """The supervisor: the owner of a cluster's metadata store, and of the processes of its brokers.
 
-    supervisor --- store (SQLite), served on loopback in ZooKeeper's protocol
+    supervisor --- store (SQLite), served on loopback in ZooKeeper's protocol; or an ensemble elsewhere
         |                 |          |          |
         +-- exec --> broker 0   broker 1   broker 2        each with a session, a log, a properties file
 
@@ -26,9 +26,9 @@ from tidelog.client.errors import ClientError
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.config.properties import render
 from tidelog.launcher.broker_process import BrokerProcess
+from tidelog.launcher.cluster_store import cluster_store
 from tidelog.launcher.foreground import run_all
 from tidelog.launcher.last_life import end_last_life
-from tidelog.launcher.metadata_store import MetadataStore
 from tidelog.launcher.plan import HOST, Plan
 from tidelog.launcher.ports import ReservedPort
 from tidelog.ports.real import SystemClock, SystemDisk, SystemNetwork, SystemRandom
@@ -91,9 +91,7 @@ class Supervisor:
         self._brokers: dict[int, _Broker] = {}
         self._started = False
         self._disk = SystemDisk()
-        self.store = MetadataStore(
-            plan.store_folder, clock=SystemClock(), random=SystemRandom(), disk=self._disk, network=SystemNetwork()
-        )
+        self.store = cluster_store(plan, SystemClock(), SystemRandom(), self._disk, SystemNetwork())
         self.deaths: list[str] = []
         """What is known of each broker that ended by itself, in the order of their ends."""
 
@@ -219,7 +217,7 @@ class Supervisor:
         await asyncio.shield(process.exited)
         # A store that failed ends everything; there is nothing to add here.
         with contextlib.suppress(StoreError):
-            await self.store.end_broker_session(broker.id)
+            await self.store.end_broker_session(broker.id, process.session)
         broker.process = None
         broker.settled.set()
         if not broker.wanted or not self._started:

@@ -77,6 +77,24 @@ class SessionState(Enum):
     CLOSED = "closed"
 
 
+class SessionKey(NamedTuple):
+    """What a session is known by: whoever has it can go on with the session, or end it. A secret."""
+
+    id: int
+    password: bytes
+
+    @classmethod
+    def parse(cls, text: str) -> SessionKey:
+        """The key that `str()` wrote; ValueError."""
+        id, colon, password = text.partition(":")
+        if not colon:
+            raise ValueError("a session's key is two hexadecimal numbers with a colon between them")
+        return cls(int(id, 16), bytes.fromhex(password))
+
+    def __str__(self) -> str:
+        return f"{self.id:#x}:{self.password.hex()}"
+
+
 class Created(NamedTuple):
     """Outcome of a Create: the path (with its number, if sequential) and the new node's stat."""
 
@@ -132,6 +150,14 @@ class StoreClient(Protocol):
 
     def multi(self, operations: Sequence[Operation]) -> Awaitable[Sequence[OperationResult]]:
         """All or nothing, in order; raises the error of the operation that failed, with its `index`."""
+        ...
+
+    def sync(self) -> Awaitable[None]:
+        """Has the reads that are asked after it show whatever was durable when it was called, whoever wrote it.
+
+        Without it a server of an ensemble may be a moment behind the others; but never behind what this session was
+        told or has written, and not behind its own lost requests when a connection has broken.
+        """
         ...
 
     def close(self) -> Awaitable[None]:

@@ -45,6 +45,16 @@ class NoNode(StoreError):
     code = -101
 
 
+class NoAuth(StoreError):
+    """The node's access list does not allow it to this session's credentials."""
+
+    code = -102
+
+    def __init__(self, path: str = "", message: str = "", *, index: int | None = None) -> None:
+        advice = "the node's access list does not allow it: see zookeeper.digest, and who made the node"
+        super().__init__(path, message or advice, index=index)
+
+
 class BadVersion(StoreError):
     """The node's version is not the one expected: somebody else wrote. Read again and decide anew."""
 

@@ -21,6 +21,7 @@ from struct import Struct
 from typing import Final, NamedTuple, TypeVar
 
 from tidelog.metadata.operations import Check, Create, Delete, Operation, SetData
+from tidelog.store.access import access_list
 from tidelog.store.client import Created, OperationResult, Stat, WatchEvent
 from tidelog.store.errors import BadArguments, InvalidAcl, StoreError, Unimplemented
 from tidelog.store.tree import LostWatches
@@ -317,10 +318,10 @@ def identities(known: Sequence[tuple[str, str]]) -> bytes:
     return _INT.pack(len(known)) + b"".join(string(scheme) + string(user) for scheme, user in known)
 
 
-def acl() -> bytes:
-    """The list that every node has."""
-    permissions, scheme, id = OPEN_ACL
-    return _INT.pack(1) + _INT.pack(permissions) + string(scheme) + string(id)
+def acl(entries: Sequence[tuple[int, str, str]] = (OPEN_ACL,)) -> bytes:
+    """An access list: permissions, scheme and id of each entry. The default is what every node of ours has."""
+    parts = [_INT.pack(permissions) + string(scheme) + string(id) for permissions, scheme, id in entries]
+    return _INT.pack(len(entries)) + b"".join(parts)
 
 
 def multi_results(opcodes: Sequence[int], results: Sequence[OperationResult]) -> bytes:
@@ -366,8 +367,11 @@ def set_watches(lost: LostWatches) -> bytes:
     return _LONG.pack(lost.zxid) + strings(lost.data) + strings(lost.exist) + strings(lost.child)
 
 
-def multi(operations: Sequence[Operation], root: str = "") -> bytes:
-    """Operations with paths below `root` (a chroot); creations as Create2, so that the answer tells their stats."""
+def multi(operations: Sequence[Operation], root: str = "", *, owned: bool = False) -> bytes:
+    """Operations with paths below `root` (a chroot); creations as Create2, so that the answer tells their stats.
+
+    `owned`: nodes belong to who creates them (`store.access`).
+    """
     parts = []
     for operation in operations:
         opcode = OPCODES[type(operation)]
@@ -375,7 +379,8 @@ def multi(operations: Sequence[Operation], root: str = "") -> bytes:
         parts += [_MULTI_HEADER.pack(opcode, 0, -1), string(path)]
         match operation:
             case Create(_, data, ephemeral, sequential):
-                parts += [buffer(data), acl(), _INT.pack(ephemeral | sequential << 1)]
+                access = acl(access_list(operation.path, owned=owned))
+                parts += [buffer(data), access, _INT.pack(ephemeral | sequential << 1)]
             case SetData(_, data, version):
                 parts += [buffer(data), _INT.pack(version)]
             case Delete(_, version) | Check(_, version):

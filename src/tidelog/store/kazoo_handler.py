@@ -12,6 +12,10 @@ Between two threads of one interpreter a system call is dear: it gives the inter
 give it back. So the socket that kazoo is given reads and writes in large pieces (`Wire`), and a wake-up costs a system
 call only if the other side sleeps (`Waker`). Nothing here ever makes the event loop wait.
 
+A server that hangs keeps its connections. kazoo finds out by a ping that is not answered, but it pings only if there is
+nothing else to send: who goes on asking waits for ever. Here a connection is given up when nothing at all has come for
+two thirds of the session timeout, as in ZooKeeper's own client, which leaves a third to find another server.
+
 The thread keeps the session alive on its own, but not for a loop that hangs: a broker that does nothing must not keep
 its place. When the loop has not turned for a whole session timeout, the thread ends the session.
 """
@@ -42,6 +46,8 @@ SENDS_BETWEEN_READS: Final = 32
 """Requests taken from the queue before the socket is looked at again."""
 CLOSE_FRAME: Final = Struct(">iii").pack(8, 0, -11)
 """A request that ends the session."""
+SILENT_SHARE_MAX: Final = 2 / 3
+"""Of the session timeout, without a byte from the server: kazoo's pings come every third."""
 _CONNECTED: Final = Struct(">iii")
 """Length, protocol version, timeout: how the answer to a connect begins."""
 
@@ -134,7 +140,10 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
         waker = rlist[1] if len(rlist) > 1 else None
         assert not isinstance(waker, Wire)
         self._watch_the_loop(wire)
-        ready = wire.wait_readable(waker, timeout)
+        silent_left_s = wire.heard_at + SILENT_SHARE_MAX * self.session_timeout_ms / 1000 - time.monotonic()
+        ready = wire.wait_readable(waker, max(0.0, silent_left_s if timeout is None else min(timeout, silent_left_s)))
+        if silent_left_s <= 0 and wire not in ready and not wire.has_input():
+            raise ConnectionDropped("the server is silent")
         if waker in ready:
             self.before_send()
         return ready, [], []
@@ -207,6 +216,8 @@ class Wire:
         self._output = bytearray()
         self._greeted = False
         self._sent_since_read = 0
+        self.heard_at = time.monotonic()
+        """When the server was last heard of."""
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -224,10 +235,17 @@ class Wire:
         """Bytes that can be had without asking the socket; kazoo knows this from TLS."""
         return len(self._input) - self._position
 
+    def has_input(self) -> bool:
+        """Whether something can be had at once: after a pause of this process, its silence was not the server's."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(self.pending() or poll.poll(0))
+
     def recv(self, size: int) -> bytes:
         if not self.pending():
             self._input = self._socket.recv(READ_SIZE)
             self._position = 0
+            self.heard_at = time.monotonic()
             if not self._greeted and len(self._input) >= _CONNECTED.size:
                 # kazoo keeps to itself what was agreed; 0 says that the session is over.
                 self._greeted = True

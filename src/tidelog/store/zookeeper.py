@@ -6,6 +6,10 @@ kazoo keeps the connection: hosts, reconnecting, pings, the queue of requests. W
 - Results, watch events and states arrive on the event loop in the order of the wire (`kazoo_handler`).
 - kazoo forgets watches when a connection breaks. Here they are set again as the first request of the next connection,
   with the last transaction seen, so that the server tells what was missed meanwhile.
+- The next connection may be to another server, which is a moment behind: it refuses who has seen more than it has, but
+  what became of a request that was under way is nothing that was seen. So the second request is a sync: whoever reads
+  back, reads what the ensemble has agreed upon.
+- A server that hangs answers nothing, not even while requests are sent to it all the time (`kazoo_handler`).
 - kazoo begins a new session when one expired. Here that is the end: who lost its ephemeral nodes must know.
 - A multi may hold nodes without data, and tells the stats of those it creates: where the server does not (ZooKeeper's),
   all but their times, which are 0.
@@ -13,6 +17,9 @@ kazoo keeps the connection: hosts, reconnecting, pings, the queue of requests. W
 Calls made while there is no connection wait for the next one, as long as the session may live. A request that was under
 way when the connection broke fails with ConnectionLoss: whether it was carried out, only reading tells. So does one
 that was made before the event loop heard of the break, since it may build on what was lost; it is not carried out.
+
+A new session, the first or the next, reads nothing older than its own beginning: that was a transaction of the
+ensemble, and the server that tells of it has carried out all that were before it.
 
 Importing this module loads kazoo; whoever has no need of it imports it late.
 """
@@ -31,17 +38,36 @@ from typing import Any, Final
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import ConnectionClosedError, KazooException
 from kazoo.exceptions import ConnectionLoss as KazooConnectionLoss
-from kazoo.protocol.serialization import Create2, Delete, Exists, GetChildren2, GetData, SetData
+from kazoo.hosts import collect_hosts
+from kazoo.protocol.serialization import Create2, Delete, Exists, GetChildren2, GetData, SetData, Sync
 from kazoo.protocol.states import EventType as KazooEvent
 from kazoo.protocol.states import WatchedEvent
 from kazoo.retry import KazooRetry
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.security import ACL, Id
 
 from tidelog.metadata.operations import ANY_VERSION, Create, Operation
 from tidelog.store import errors, jute
-from tidelog.store.client import Created, EventType, OperationResult, SessionState, Stat, Watch, WatchEvent
-from tidelog.store.errors import ConnectionLoss, NodeExists, SessionExpired, StoreClosed, StoreError
+from tidelog.store.access import access_list
+from tidelog.store.client import (
+    Created,
+    EventType,
+    OperationResult,
+    SessionKey,
+    SessionState,
+    Stat,
+    Watch,
+    WatchEvent,
+)
+from tidelog.store.errors import (
+    AuthFailed,
+    ConnectionLoss,
+    NodeExists,
+    SessionExpired,
+    StoreClosed,
+    StoreError,
+)
 from tidelog.store.kazoo_handler import LoopHandler
+from tidelog.store.reachability import what_is_there
 from tidelog.store.tree import LostWatches
 
 logger: Final = logging.getLogger(__name__)
@@ -68,9 +94,11 @@ _ERRORS: Final[dict[int, type[StoreError]]] = {
 class ZooKeeperStore:
     """A `StoreClient`; made by `ZooKeeperStore.connect`."""
 
-    def __init__(self, client: KazooClient, handler: LoopHandler) -> None:
+    def __init__(self, client: KazooClient, handler: LoopHandler, *, owned: bool = False) -> None:
         self._client = client
         self._handler = handler
+        self._owned = owned
+        """Whether nodes belong to who creates them."""
         self._root: str = client.chroot
         self._session_id = 0
         self._state = SessionState.SUSPENDED
@@ -91,10 +119,22 @@ class ZooKeeperStore:
         self._stopping = False
 
     @classmethod
-    async def connect(cls, hosts: str, *, session_timeout_ms: int, connection_timeout_ms: int) -> ZooKeeperStore:
+    async def connect(
+        cls,
+        hosts: str,
+        *,
+        session_timeout_ms: int,
+        connection_timeout_ms: int,
+        digest: str | None = None,
+        owned: bool = False,
+        key: SessionKey | None = None,
+    ) -> ZooKeeperStore:
         """Opens a session. `hosts` as in zookeeper.connect: host:port, ..., and a chroot, made where it is missing.
 
-        ConnectionLoss when no server answers in time, ValueError when `hosts` cannot be read.
+        `digest` are the session's credentials, user:password; `owned`: what it creates is writable with these alone.
+        `key` is that of a session to go on with; where it has ended, another one is opened.
+
+        ConnectionLoss when no server answers in time, AuthFailed and NoAuth, ValueError when `hosts` cannot be read.
         """
         handler = LoopHandler(session_timeout_ms, connection_timeout_ms)
         kazoo_logger = logging.getLogger("tidelog.store.kazoo")
@@ -111,8 +151,10 @@ class ZooKeeperStore:
                 sleep_func=handler.sleep_func,
             ),
             logger=kazoo_logger,
+            client_id=key,
+            auth_data=None if digest is None else [("digest", digest)],
         )
-        store = cls(client, handler)
+        store = cls(client, handler, owned=owned)
         client.add_listener(store._changed)
         handler.before_send = store._drop_what_builds_on_lost_requests
         store._keep_turning()
@@ -124,8 +166,9 @@ class ZooKeeperStore:
         except TimeoutError:
             await store.close()
             raise ConnectionLoss(
-                message=f"no metadata store answers at {hosts} within {connection_timeout_ms} ms; see whether it runs, "
-                "and zookeeper.connect and zookeeper.connection.timeout.ms"
+                message=f"no metadata store answers at {hosts} within {connection_timeout_ms} ms "
+                f"({await what_is_there(collect_hosts(hosts)[0])}); see whether it runs, and zookeeper.connect and "
+                "zookeeper.connection.timeout.ms"
             ) from None
         except BaseException:
             await store.close()
@@ -135,6 +178,11 @@ class ZooKeeperStore:
     @property
     def session_id(self) -> int:
         return self._session_id
+
+    @property
+    def key(self) -> SessionKey:
+        """With which another process can end this session."""
+        return SessionKey(self._session_id, self._client.client_id[1])
 
     @property
     def session_timeout_ms(self) -> int:
@@ -161,7 +209,8 @@ class ZooKeeperStore:
         self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False
     ) -> Awaitable[Created]:
         flags = ephemeral | sequential << 1
-        return self._ask(Create2(self._absolute(path), data, OPEN_ACL_UNSAFE, flags), self._created, path)
+        access = [ACL(permissions, Id(scheme, id)) for permissions, scheme, id in self._access_list(path)]
+        return self._ask(Create2(self._absolute(path), data, access, flags), self._created, path)
 
     def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Awaitable[Stat]:
         return self._ask(SetData(self._absolute(path), data, version), _stat, path)
@@ -172,8 +221,11 @@ class ZooKeeperStore:
     def multi(self, operations: Sequence[Operation]) -> Awaitable[Sequence[OperationResult]]:
         operations = list(operations)
         # kazoo remembers the zxid of the answer that it is decoding: that of the multi's own transaction.
-        request = _Multi(operations, self._root, self._client)
+        request = _Multi(operations, self._root, self._client, owned=self._owned)
         return self._ask(request, partial(self._multi_results, operations), "")
+
+    def sync(self) -> Awaitable[None]:
+        return self._ask(Sync("/"), _nothing, "")
 
     async def close(self) -> None:
         if self._state is SessionState.CLOSED:
@@ -210,6 +262,9 @@ class ZooKeeperStore:
             case SessionState.CLOSED:
                 return StoreClosed(message="this client of the store was closed")
         return None
+
+    def _access_list(self, path: str) -> Sequence[tuple[int, str, str]]:
+        return access_list(path, owned=self._owned)
 
     def _absolute(self, path: str) -> str:
         return path if not self._root else self._root if path == "/" else self._root + path
@@ -293,9 +348,9 @@ class ZooKeeperStore:
     def _set_watches_again(self) -> None:
         """On the connection's thread, as the first thing on a new connection of the same session."""
         lost, self._lost_watches = self._lost_watches, []
-        if not lost:
-            return
         client = self._client
+        if self._breaks:
+            self._send_first(Sync("/"))
         for watch in lost:
             table = client._child_watchers if watch.table == _CHILD else client._data_watchers
             table[watch.path].add(watch)
@@ -306,8 +361,12 @@ class ZooKeeperStore:
         )
         # Before what was asked meanwhile: a read must not show a change whose event has not been told.
         for again in jute.lost_watches(client.last_zxid, *lists):
-            client._queue.appendleft((_SetWatches(again), None))
-            client._connection._write_sock.send(b"\0")
+            self._send_first(_SetWatches(again))
+
+    def _send_first(self, request: Any) -> None:
+        """On the connection's thread: before whatever waits to be sent."""
+        self._client._queue.appendleft((request, None))
+        self._client._connection._write_sock.send(b"\0")
 
     def _drop_what_builds_on_lost_requests(self) -> None:
         """On the connection's thread, before a request leaves the queue."""
@@ -343,6 +402,8 @@ class ZooKeeperStore:
         self._enter(SessionState.CONNECTED)
 
     def _lost(self) -> None:
+        if not self._connected.done():
+            self._connected.set_exception(AuthFailed(message="the metadata store refuses zookeeper.digest"))
         if self._state is not SessionState.CLOSED:
             self._enter(SessionState.EXPIRED)
             self._stop_kazoo()
@@ -385,13 +446,24 @@ class ZooKeeperStore:
         threading.Thread(target=stop, name="tidelog-zookeeper-stop", daemon=True).start()
 
     async def _make_root(self) -> None:
-        """Creates the chroot, as Kafka's brokers do."""
+        """Creates the chroot where it is missing, as Kafka's brokers do."""
         root, self._root = self._root, ""
         parts = root.split("/")[1:]
+        paths = ["/" + "/".join(parts[: depth + 1]) for depth in range(len(parts))]
         try:
-            for depth in range(1, len(parts) + 1):
-                with contextlib.suppress(NodeExists):
-                    await self.create("/" + "/".join(parts[:depth]))
+            while paths:
+                try:
+                    # Looked at first: above a chroot that somebody made for us, we may not be allowed to create.
+                    if await self.exists(root) is not None:
+                        return
+                    for path in paths:
+                        with contextlib.suppress(NodeExists):
+                            await self.create(path)
+                    logger.warning("the chroot %s of the metadata store was missing: it is created, empty", root)
+                    return
+                except ConnectionLoss:
+                    # Until the time to connect is over.
+                    await asyncio.sleep(RECONNECT_DELAY_S)
         finally:
             self._root = root
 
@@ -473,17 +545,28 @@ class _Multi:
 
     type = jute.OpCode.MULTI.value
 
-    def __init__(self, operations: Sequence[Operation], root: str, client: KazooClient) -> None:
+    def __init__(self, operations: Sequence[Operation], root: str, client: KazooClient, *, owned: bool) -> None:
         self._operations = operations
         self._root = root
         self._client = client
+        self._owned = owned
 
     def serialize(self) -> bytes:
-        return jute.multi(self._operations, self._root)
+        return jute.multi(self._operations, self._root, owned=self._owned)
 
     def deserialize(self, data: bytes, position: int) -> tuple[int, list[OperationResult | str | int]]:
         """The transaction's zxid, and what it did."""
         return self._client.last_zxid, jute.read_multi_results(jute.Reader(data, position))
+
+
+async def end_session(hosts: str, key: SessionKey, timeout_ms: int) -> None:
+    """Ends a session, and with it its ephemeral nodes; harmless if it has ended already. ConnectionLoss."""
+    # Without the chroot, which would be made anew where it is missing.
+    addresses = hosts.partition("/")[0]
+    store = await ZooKeeperStore.connect(
+        addresses, session_timeout_ms=timeout_ms, connection_timeout_ms=timeout_ms, key=key
+    )
+    await store.close()
 
 
 def _refused(code: int, path: str, index: int | None = None) -> StoreError:

@@ -22,6 +22,7 @@ from tidelog.launcher.foreground import Stop
 from tidelog.launcher.in_process import InProcessCluster
 from tidelog.launcher.plan import Plan
 from tidelog.launcher.supervisor import Supervisor
+from tidelog.testing.chroot import Chroot
 
 if TYPE_CHECKING:
     from tidelog.broker.runtime import Runtime
@@ -50,11 +51,14 @@ class Cluster:
         data: str | None = None,
         port: int = 0,
         of_broker: Mapping[int, Mapping[str, object]] | None = None,
+        zookeeper: str | None = None,
     ) -> None:
         """`brokers` of them, with ids 0, 1, ..., in this process, or with `processes` in one each.
 
         `settings` by Kafka's names; `of_broker` by broker's id, such as `{1: {"broker.rack": "b"}}`. `data` is the
         folder to use and keep, a temporary one if None; `port` is broker 0's, the others follow, 0: any free ones.
+        `zookeeper` is the ensemble that has the metadata, `host:port,.../chroot`; None: a store of the cluster's own,
+        or with TIDELOG_ZOOKEEPER in the environment a fresh chroot there.
         """
         self._settings = {**TEST_SETTINGS, **_texts(settings or {})}
         self._of_broker = {broker_id: _texts(own) for broker_id, own in (of_broker or {}).items()}
@@ -62,6 +66,8 @@ class Cluster:
         self._keep = data is not None
         self.data = data or ""
         """The folder with everything in it, from `start` on."""
+        self._zookeeper = zookeeper
+        self._chroot = Chroot.of_environment() if zookeeper is None else None
         self._ports = tuple(port + broker_id if port else 0 for broker_id in range(brokers))
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -83,7 +89,7 @@ class Cluster:
 
     @property
     def store(self) -> str:
-        """host:port of the metadata store, which speaks ZooKeeper's protocol; for `zookeeper.connect`."""
+        """host:port of the metadata store, which speaks ZooKeeper's protocol; of an ensemble all, and the chroot."""
         return self._running().store.address
 
     @property
@@ -238,7 +244,8 @@ class Cluster:
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = Stop()
-        plan = Plan(self.data, self._ports, self._settings, self._of_broker)
+        zookeeper = self._zookeeper if self._chroot is None else self._chroot.address
+        plan = Plan(self.data, self._ports, self._settings, self._of_broker, zookeeper)
         brokers: InProcessCluster | Supervisor
         if self._processes:
             brokers = Supervisor(plan, restart=False)
@@ -266,6 +273,8 @@ class Cluster:
         if not self._keep:
             shutil.rmtree(self.data, ignore_errors=True)
             self.data = ""
+            if self._chroot is not None:
+                self._chroot.remove()
 
 
 def _texts(settings: Mapping[str, object]) -> dict[str, str]:

@@ -40,7 +40,10 @@ def test_settings_that_several_brokers_cannot_share() -> None:
     Plan("/d", (0,), settings).check()
 
 
-def test_a_cluster_that_is_started_has_its_own_store() -> None:
-    """To name another one is a mistake, which is told."""
-    with pytest.raises(ConfigError, match="tidelog broker"):
+def test_a_store_elsewhere_is_named_by_its_own_option() -> None:
+    """Every broker is given it then; as a setting among others it would leave open who serves the store."""
+    with pytest.raises(ConfigError, match="--zookeeper HOSTS"):
         Plan("/d", (0,), {"zookeeper.connect": "zoo:2181"}).check()
+    plan = Plan("/d", (0, 0), zookeeper="zoo:2181,zoo2:2181/kafka")
+    plan.check()
+    assert [plan.settings_of(id, 0)["zookeeper.connect"] for id in plan.ids] == ["zoo:2181,zoo2:2181/kafka"] * 2

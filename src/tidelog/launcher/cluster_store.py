@@ -1,0 +1,22 @@
+"""Which store a cluster on this machine has: its own, embedded, or an ensemble that it is told to join."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.launcher.ensemble import Ensemble
+from tidelog.launcher.metadata_store import ClusterStore, MetadataStore
+
+if TYPE_CHECKING:
+    from tidelog.launcher.plan import Plan
+    from tidelog.ports.clock import Clock
+    from tidelog.ports.disk import Disk
+    from tidelog.ports.network import Network
+    from tidelog.ports.random import Random
+
+
+def cluster_store(plan: Plan, clock: Clock, random: Random, disk: Disk, network: Network) -> ClusterStore:
+    """The store of a plan; nothing is touched yet."""
+    if plan.zookeeper is not None:
+        return Ensemble(plan.zookeeper)
+    return MetadataStore(plan.store_folder, clock=clock, random=random, disk=disk, network=network)

@@ -1,0 +1,45 @@
+"""Why nobody answers: what is found at the addresses of a metadata store that cannot be reached.
+
+A ZooKeeper server without a quorum takes connections and closes them again. It tells whoever asks with one of its four
+letter words that it serves nobody, which is worth knowing: nothing is wrong with the addresses then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from typing import Final
+
+LOOK_S_MAX: Final = 1.0
+"""For each address; all are looked at side by side."""
+_QUESTION: Final = b"srvr"
+_NOT_SERVING: Final = b"not currently serving"
+_ANSWER_SIZE: Final = 4096
+
+
+async def what_is_there(addresses: Iterable[tuple[str, int]]) -> str:
+    """A sentence of what each (host, port) does, in the order of the addresses."""
+    found = await asyncio.gather(*(_look(host, port) for host, port in addresses))
+    return "; ".join(found)
+
+
+async def _look(host: str, port: int) -> str:
+    place = f"{host}:{port}"
+    try:
+        async with asyncio.timeout(LOOK_S_MAX):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                writer.write(_QUESTION)
+                answer = await reader.read(_ANSWER_SIZE)
+            finally:
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+    except TimeoutError:
+        return f"{place} does not answer"
+    except OSError as error:
+        return f"{place}: {error.strerror or error}"
+    if _NOT_SERVING in answer:
+        return f"{place} runs but serves nobody, for its ensemble has no quorum"
+    return f"{place} answers"
