@@ -15,7 +15,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -61,18 +61,21 @@ class Watch:
         self._topic, self._replicas = topic, replicas
         self._cluster = BlockingCluster(bootstrap, client_id="tidelog-demo", call_timeout_s=2.0)
         self._ending = threading.Event()
+        self._looked = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._thread.start()
 
     def until_whole(self) -> Look:
         """Waits until every partition is led and all replicas are in sync. PipelineError."""
-        deadline = time.monotonic() + WHOLE_S_MAX
-        while not (self.looks and self.looks[-1].whole(self._replicas)):
-            if time.monotonic() > deadline:
-                last = self.looks[-1].partitions if self.looks else "nothing known"
-                raise PipelineError(f"after {WHOLE_S_MAX:g} s not all replicas are in sync: {last}")
-            time.sleep(LOOK_S)
+        self.until(lambda: bool(self.looks) and self.looks[-1].whole(self._replicas), "not all replicas are in sync")
         return self.looks[-1]
+
+    def until(self, condition: Callable[[], bool], otherwise: str) -> None:
+        """Waits until a look makes the condition true. PipelineError, with the last look, when that takes too long."""
+        with self._looked:
+            if not self._looked.wait_for(condition, WHOLE_S_MAX):
+                last = self.looks[-1].partitions if self.looks else "nothing known"
+                raise PipelineError(f"after {WHOLE_S_MAX:g} s {otherwise}: {last}")
 
     def close(self) -> None:
         """Ends the thread."""
@@ -97,7 +100,9 @@ class Watch:
         look = Look(time.monotonic(), tuple(sorted(routing.brokers)), views)
         last = self.looks[-1] if self.looks else None
         if last is None or (last.brokers, last.partitions) != (look.brokers, look.partitions):
-            self.looks.append(look)
+            with self._looked:
+                self.looks.append(look)
+                self._looked.notify_all()
 
 
 class Waits:
@@ -194,18 +199,14 @@ class Failover:
 
     def tell(self) -> Story:
         """Waits until all replicas are in sync again; what happened until then. PipelineError."""
-        self._until_seen_dead()
+        # Metadata still shows the old world for a moment; that is not the end of the story.
+        self.watch.until(self._is_seen_dead, f"broker {self._victim}, which was killed, is said to be in sync")
         self.watch.until_whole()
         looks = [look for look in self.watch.looks if look.at > self._killed_at]
         return story(self._victim, self._sent, self._before, self._killed_at, looks, self.waits.longest)
 
-    def _until_seen_dead(self) -> None:
-        """Metadata still shows the old world for a moment; that is not the end of the story."""
-        deadline = time.monotonic() + WHOLE_S_MAX
-        while not any(
+    def _is_seen_dead(self) -> bool:
+        return any(
             look.at > self._killed_at and all(self._victim not in view.in_sync for view in look.partitions.values())
             for look in self.watch.looks
-        ):
-            if time.monotonic() > deadline:
-                raise PipelineError(f"broker {self._victim} was killed, and is still said to be in sync")
-            time.sleep(LOOK_S)
+        )
