@@ -5,7 +5,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 version=${KAFKA_VERSION:-4.3.0}
 target=$(cd "$here/../.." && pwd)/build/kafka-$version
 if [ ! -e "$target/.complete" ]; then
-  echo "fetching Apache Kafka $version (56 MB) into $target" >&2
+  echo "fetching Apache Kafka $version (about 60 MB) into $target" >&2
   mvn -q -B -f "$here/pom.xml" -Dkafka.version="$version" dependency:copy-dependencies \
     -DoutputDirectory="$target" >&2
   touch "$target/.complete"
