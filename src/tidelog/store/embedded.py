@@ -66,6 +66,7 @@ class EmbeddedStore:
         self._committer: asyncio.Task[None] | None = None
         self._closed: StoreError | None = StoreClosed(message="the store was not started")
         self._session_listeners: list[Callable[[int], None]] = []
+        self._followed: dict[str, Callable[[], None]] = {}
         self._started = False
 
     def start(self) -> None:
@@ -98,6 +99,13 @@ class EmbeddedStore:
     def add_session_listener(self, listener: Callable[[int], None]) -> None:
         """Calls `listener` with the id of each session that ends, when its end is durable."""
         self._session_listeners.append(listener)
+
+    def follow(self, path: str, listener: Callable[[], None]) -> None:
+        """Calls `listener` after each change of the node at `path`, when it is durable, before the writer is told.
+
+        For the store's owner, who has no session.
+        """
+        self._followed[path] = listener
 
     def open_session(self, timeout_ms: int, *, local: bool) -> asyncio.Future[tuple[int, SessionRecord]]:
         """Begins a session: its id and record. A `local` one lives in this process and never times out."""
@@ -255,6 +263,9 @@ class EmbeddedStore:
         self._gather(applied.changes)
         for watcher, event in applied.events:
             self._waiting.append(_Notice(self._tree.zxid, cast(Watcher, watcher), event, self))
+        for path in self._followed:
+            if path in applied.changes.nodes:
+                self._waiting.append(_Followed(self._tree.zxid, self._followed[path]))
 
     def _gather(self, changes: Changes) -> None:
         self._gathered.append(changes)
@@ -349,6 +360,18 @@ class _Notice:
         if self.watcher.session_id in self.store.tree.sessions:
             # Through the loop, as awaited results arrive too: the order holds, and a callback that raises harms nobody.
             asyncio.get_running_loop().call_soon(self.watcher.callback, self.event)
+
+    def abandon(self, error: StoreError) -> None:
+        """The change never happened, as far as anybody knows."""
+
+
+@dataclass(slots=True)
+class _Followed:
+    zxid: int
+    listener: Callable[[], None]
+
+    def deliver(self) -> None:
+        asyncio.get_running_loop().call_soon(self.listener)
 
     def abandon(self, error: StoreError) -> None:
         """The change never happened, as far as anybody knows."""

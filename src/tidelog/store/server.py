@@ -7,6 +7,10 @@ members is missing here: sync has nothing to wait for, and nobody is read-only.
 It owns the timeouts of sessions that came over the network. A session survives its connection until nothing was heard
 from it for its timeout, and survives a restart of the server with a fresh one.
 
+A store can be moved to another place while its cluster runs (`moving`). While the mover's node is there, everybody else
+is cut off and time stands still for their sessions; it goes with the mover's connection. Once the store says that it
+was moved, it is served no more: the address relays to the new place (`relay`), in this life and in all later ones.
+
 What a server of ZooKeeper does and this one refuses: container nodes and nodes with a time to live, lasting watches
 (addWatch), access lists other than world:anyone, quotas, reconfiguration.
 """
@@ -22,10 +26,12 @@ from tidelog.ports.clock import Clock
 from tidelog.ports.network import Listener, Network
 from tidelog.store.connection import StoreConnection
 from tidelog.store.embedded import EmbeddedStore
-from tidelog.store.errors import SessionExpired, StoreError
+from tidelog.store.errors import ConnectionLoss, SessionExpired, StoreError
 from tidelog.store.jute import ConnectRequest
+from tidelog.store.moving import MOVED, MOVING, decode_moved, parse_servers
+from tidelog.store.relay import Relay, RelayConnection
 from tidelog.store.session_deadlines import SessionDeadlines
-from tidelog.store.tree import SessionRecord
+from tidelog.store.tree import NO_SESSION, SessionRecord
 
 logger: Final = logging.getLogger(__name__)
 
@@ -55,11 +61,20 @@ class StoreServer:
         self._wake_ms = 0
         """When the timer wakes us, monotonic."""
         self._closed = False
+        self._network: Network | None = None
+        self._mover = NO_SESSION
+        """The session for which everybody else is cut off."""
+        self._relay: Relay | None = None
+        """To where the store is now."""
         store.add_session_listener(self._session_ended)
+        store.follow(MOVING, self._moving_changed)
+        store.follow(MOVED, self._moved)
 
     async def start(self, network: Network, host: str, port: int) -> tuple[str, int]:
         """Listens; returns the bound address. OSError when it is taken."""
-        self._listener = await network.listen(lambda: StoreConnection(self, self._store), host, port)
+        self._network = network
+        self._moved()
+        self._listener = await network.listen(self._connection, host, port)
         now_ms = self._clock.monotonic_ms()
         for session_id, record in self._store.tree.sessions.items():
             if not record.local:
@@ -74,8 +89,15 @@ class StoreServer:
             self._listener.close()
         if self._timer is not None:
             self._timer.cancel()
+        if self._relay is not None:
+            self._relay.close()
         for connection in list(self._connections):
             connection.close()
+
+    def _connection(self) -> asyncio.BaseProtocol:
+        if self._relay is not None:
+            return RelayConnection(self._relay, self.report)
+        return StoreConnection(self, self._store)
 
     # What connections ask.
 
@@ -95,6 +117,8 @@ class StoreServer:
     ) -> asyncio.Future[tuple[int, SessionRecord]]:
         """A session for a connection: a new one or, proven by its password, the client's own; else SessionExpired."""
         store = self._store
+        if self._relay is not None or (self._mover != NO_SESSION and request.session_id != self._mover):
+            return store.refuse(ConnectionLoss(message="the store is being moved"))
         if request.last_zxid_seen > store.durable_zxid:
             # The store was replaced by an older one. Nothing the client knows need be true: it has to begin anew.
             logger.warning(
@@ -144,6 +168,9 @@ class StoreServer:
             timer.cancel()
         if session_id is not None and self._by_session.get(session_id) is connection:
             del self._by_session[session_id]
+            if session_id == self._mover and self._relay is None and not self._closed:
+                # Nobody waits for a mover that died: without its session everything is as it was.
+                self._store.close_session(session_id).add_done_callback(_note)
 
     def report(self, word: bytes) -> str:
         """The answer to a four-letter word."""
@@ -160,6 +187,12 @@ class StoreServer:
 
     def _statistics(self, *, clients: bool) -> str:
         lines = [f"Zookeeper version: {VERSION}-tidelog"]
+        if self._relay is not None:
+            lines += [
+                f"Moved to: {self._moved_to}",
+                f"Relay: {'open' if self._relay.is_open else 'waiting for the new place'}",
+                *(f"Relayed: {peer}" for peer in self._relay.clients),
+            ]
         if clients:
             lines.append("Clients:")
             lines += [
@@ -174,10 +207,55 @@ class StoreServer:
             f"Sessions: {len(self._store.tree.sessions)}",
             f"Outstanding: {sum(each.outstanding for each in self._connections)}",
             f"Zxid: {self._store.durable_zxid:#x}",
-            "Mode: standalone",
+            f"Mode: {self._mode}",
             f"Node count: {self._store.tree.descendants('/') + 1}",
         ]
         return "\n".join(lines) + "\n"
+
+    # A store that moves.
+
+    @property
+    def _mode(self) -> str:
+        return "relay" if self._relay is not None else "standalone" if self._mover == NO_SESSION else "held by a mover"
+
+    @property
+    def _moved_to(self) -> str | None:
+        """Where the store is now, as zookeeper.connect; None: here."""
+        return None if self._store.tree.exists(MOVED) is None else decode_moved(self._store.tree.get(MOVED)[0])
+
+    def _moving_changed(self) -> None:
+        """The mover's node came or went."""
+        if self._relay is not None or self._closed:
+            return
+        found = self._store.tree.exists(MOVING)
+        if found is None or not found.ephemeral_owner:
+            # A node that would outlive its mover holds nothing.
+            if self._mover != NO_SESSION:
+                logger.warning("the store was not moved, and is served as before")
+                self._mover = NO_SESSION
+                now_ms = self._clock.monotonic_ms()
+                for session_id in self._store.tree.sessions:
+                    self._deadlines.heard_from(session_id, now_ms)
+        elif any(record.local for record in self._store.tree.sessions.values()):
+            # Who uses the store without a connection cannot be cut off, nor sent elsewhere.
+            self._store.close_session(found.ephemeral_owner).add_done_callback(_note)
+        else:
+            logger.warning("the store is being moved: nobody but the mover is served mover=%#x", found.ephemeral_owner)
+            self._mover = found.ephemeral_owner
+            for connection in list(self._connections):
+                if connection.session_id != self._mover:
+                    connection.close()
+
+    def _moved(self) -> None:
+        """The store says where it is now, if it is not here any more: from now on this address leads there."""
+        from tidelog.store.transfer import open_for_brokers
+
+        target = self._moved_to
+        if target is None or self._relay is not None or self._closed or self._network is None:
+            return
+        logger.warning("the store has moved: %s is relayed to", target)
+        self._relay = Relay(parse_servers(target), self._network, lambda: open_for_brokers(target))
+        self._relay.start()
 
     # Sessions that end.
 
@@ -190,7 +268,9 @@ class StoreServer:
     def _schedule(self) -> None:
         """Wakes up when the next session may be due."""
         next_ms = self.next_expiry_ms
-        if next_ms is None or self._closed or (self._timer is not None and self._wake_ms <= next_ms):
+        if next_ms is None or self._closed or self._relay is not None:
+            return
+        if self._timer is not None and self._wake_ms <= next_ms:
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -208,7 +288,14 @@ class StoreServer:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for session_id in self._deadlines.due(self._clock.monotonic_ms()):
+        if self._relay is not None:
+            return
+        now_ms = self._clock.monotonic_ms()
+        for session_id in self._deadlines.due(now_ms):
+            if self._mover not in (NO_SESSION, session_id):
+                # It is cut off, and can say nothing.
+                self._deadlines.add(session_id, self._store.tree.sessions[session_id].timeout_ms, now_ms)
+                continue
             logger.info("session expired session=%#x", session_id)
             self._store.close_session(session_id).add_done_callback(_note)
         self._schedule()

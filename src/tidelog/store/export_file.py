@@ -1,0 +1,186 @@
+"""A store's content as a file: JSON, a node a line, with a checksum.
+
+    {"format": "tidelog-store", "version": 1, "from": "127.0.0.1:2181", "taken": "2026-01-31T12:00:00.000Z",
+     "zxid": 4711, "checksum": "sha256:...", "nodes": [
+    {"path": "/brokers/seqid", "data": null, "version": 0, "acl": null},
+    ...]}
+
+Only persistent nodes are in it, parents before children, sorted by path; the root, ZooKeeper's own nodes and those of
+a move are not. `data` is text, or null; what is no UTF-8 stands in `base64` instead. `version` is the node's version
+where it was taken, for people and for /brokers/seqid, whose version counts. `acl` null is world:anyone:cdrwa; else a
+list of "scheme:id:permissions". The checksum covers the lines of the nodes, byte for byte.
+
+**What a file cannot carry over** are versions, since a new node begins with 0, and transaction ids. A partition's epoch
+is the version of its state, so `nodes_to_write` gives every partition the next leader epoch: whoever knows it by an
+earlier one takes over what the new store says, as after an election. Who numbers notifications is the parent, so they
+are numbered anew. Transaction ids are the affair of `transfer`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tidelog.metadata.operations import Create
+from tidelog.metadata.znodes import BROKER_SEQUENCE, CONFIG_CHANGES, ISR_CHANGES, LOG_DIRECTORY_EVENTS
+from tidelog.store.moving import OWN_NODES, RESERVED
+from tidelog.store.tree import SEQUENCE_DIGITS, invalid_path_reason, parent_of
+
+FORMAT: Final = "tidelog-store"
+VERSION: Final = 1
+NUMBERED: Final = frozenset({CONFIG_CHANGES, ISR_CHANGES, LOG_DIRECTORY_EVENTS})
+"""Nodes whose children are numbered by the store."""
+_STATE: Final = re.compile(r"/brokers/topics/[^/]+/partitions/\d+/state")
+
+
+class ExportUnreadable(Exception):
+    """A file is no export, is of another version, or was damaged. The message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedNode:
+    """A persistent node."""
+
+    path: str
+    data: bytes | None
+    version: int
+    """Changes of its data, where it was taken."""
+    acl: tuple[str, ...] | None = None
+    """scheme:id:permissions each; None: everybody may do everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """A store as it was at one moment."""
+
+    source: str
+    """Address or directory, for people."""
+    taken: str
+    """When, in ISO 8601."""
+    zxid: int
+    """No transaction that the store's content shows is newer: registrations of brokers neither."""
+    nodes: tuple[ExportedNode, ...]
+    """Sorted by path."""
+
+    @property
+    def checksum(self) -> str:
+        """Of the nodes."""
+        return _checksum(map(_line, self.nodes))
+
+
+def is_exported(path: str) -> bool:
+    """Whether a node belongs to what is kept in the store, and not to the store or to a move."""
+    return path != "/" and path not in OWN_NODES and path != RESERVED and not path.startswith(f"{RESERVED}/")
+
+
+def encode(export: Export) -> str:
+    """The file's text."""
+    lines = [_line(node) for node in export.nodes]
+    head = {
+        "format": FORMAT,
+        "version": VERSION,
+        "from": export.source,
+        "taken": export.taken,
+        "zxid": export.zxid,
+        "checksum": _checksum(lines),
+    }
+    return json.dumps(head)[:-1] + ', "nodes": [\n' + ",\n".join(lines) + "]}\n"
+
+
+def decode(text: str) -> Export:
+    """Raises ExportUnreadable."""
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise ExportUnreadable(f"it is no JSON, or was cut off: {error}") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise ExportUnreadable(f'it is no export of a metadata store: "format" is not "{FORMAT}"')
+    if content.get("version") != VERSION:
+        raise ExportUnreadable(f"it has version {content.get('version')!r}; this release reads version {VERSION}")
+    try:
+        export = Export(
+            str(content["from"]), str(content["taken"]), int(content["zxid"]), tuple(map(_node, content["nodes"]))
+        )
+        said = content["checksum"]
+    except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
+        raise ExportUnreadable(f"its content is not that of an export: {error!r}") from error
+    if export.checksum != said:
+        raise ExportUnreadable(f"it was damaged or edited: its nodes have the checksum {export.checksum}, not {said}")
+    _check_paths(export.nodes)
+    return export
+
+
+def nodes_to_write(export: Export) -> list[Create]:
+    """The creations that make a new store go on where the former one was, parents first."""
+    return [_creation(node) for node in export.nodes]
+
+
+def sequence_writes(export: Export) -> int:
+    """How often /brokers/seqid is to be written: generated broker ids are counted by its version."""
+    return next((node.version for node in export.nodes if node.path == BROKER_SEQUENCE), 0)
+
+
+def _creation(node: ExportedNode) -> Create:
+    if parent_of(node.path) in NUMBERED and node.path[-SEQUENCE_DIGITS:].isdecimal():
+        return Create(node.path[:-SEQUENCE_DIGITS], node.data, sequential=True)
+    return Create(node.path, _with_next_leader_epoch(node.data) if _STATE.fullmatch(node.path) else node.data)
+
+
+def _with_next_leader_epoch(data: bytes | None) -> bytes | None:
+    """A partition's state; one that cannot be read stays as it is, and the controller will say so."""
+    try:
+        state = json.loads(data or b"")
+        state["leader_epoch"] = int(state["leader_epoch"]) + 1
+    except (ValueError, KeyError, TypeError):
+        return data
+    return json.dumps(state, separators=(",", ":")).encode()
+
+
+def without_raised_epochs(nodes: Iterable[ExportedNode]) -> dict[str, bytes | None]:
+    """[path] -> data as `nodes_to_write` makes it, for comparisons; nodes that are numbered anew are left out."""
+    return {node.path: _creation(node).data for node in nodes if parent_of(node.path) not in NUMBERED}
+
+
+def _line(node: ExportedNode) -> str:
+    fields: dict[str, Any] = {"path": node.path}
+    try:
+        fields["data"] = None if node.data is None else node.data.decode()
+    except UnicodeDecodeError:
+        fields["base64"] = base64.b64encode(node.data or b"").decode()
+    return json.dumps(fields | {"version": node.version, "acl": node.acl}, ensure_ascii=False)
+
+
+def _node(fields: Any) -> ExportedNode:
+    if "base64" in fields:
+        data: bytes | None = base64.b64decode(fields["base64"], validate=True)
+    else:
+        data = None if fields["data"] is None else fields["data"].encode()
+    acl = fields["acl"]
+    return ExportedNode(str(fields["path"]), data, int(fields["version"]), None if acl is None else tuple(acl))
+
+
+def _checksum(lines: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for line in lines:
+        digest.update(line.encode() + b"\n")
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _check_paths(nodes: Sequence[ExportedNode]) -> None:
+    """Every node has its parent before it, as a store can create them."""
+    known = {"/"}
+    for node in nodes:
+        reason = invalid_path_reason(node.path)
+        if reason is None and node.path in known:
+            reason = "it is there twice"
+        if reason is None and parent_of(node.path) not in known:
+            reason = "its parent is not before it"
+        if reason is not None:
+            raise ExportUnreadable(f"its node {node.path!r} cannot be made: {reason}")
+        known.add(node.path)

@@ -1,0 +1,291 @@
+"""A store's content read and written over a session: exports, imports, and the move of a running cluster.
+
+**Reading.** What is read node by node is a picture of one moment only if nothing was written meanwhile. So every node
+is looked at twice, and the second look begins when the first has ended: where no node has another transaction id (of
+its data, of its children) then, all of them were as they were read at the moment between the two. Otherwise it is done
+again. A mover holds the store meanwhile (`moving.MOVING`), and succeeds at once.
+
+**Writing.** A node keeps brokers out while a store is filled, and says that the rest is only a part. What a former
+attempt left with that node is wiped away, so an import that broke off is simply done again. Anything else is left
+alone.
+
+**Moving** is: hold the former store, read it, write the new one, and create `moving.MOVED` in the former, in the same
+transaction that checks that it is still held. That transaction is the move. Before it, whatever dies, the cluster goes
+on with its former store; after it, that store never answers again, and its server relays to the new one.
+
+The broker epochs of a cluster are transaction ids of its store, and must not go back while its brokers live: who knew a
+follower by a later one would refuse it. So the new store is first made to count beyond the former (`count_up`). An
+ensemble does so by itself, since its elections count in steps of 2**32.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, TypeVar
+
+from tidelog.metadata.operations import Check, Create, Delete, Operation, SetData
+from tidelog.metadata.znodes import BROKER_IDS, BROKER_SEQUENCE
+from tidelog.store.client import Stat, StoreClient
+from tidelog.store.errors import NodeExists, NoNode
+from tidelog.store.export_file import (
+    Export,
+    ExportedNode,
+    is_exported,
+    nodes_to_write,
+    sequence_writes,
+    without_raised_epochs,
+)
+from tidelog.store.moving import IMPORT, MOVED, MOVING, OWN_NODES, RESERVED, encode_import, encode_moved
+
+logger: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+REQUESTS_MAX: Final = 500
+"""Under way at once."""
+OPERATIONS_PER_MULTI_MAX: Final = 500
+MULTI_SIZE_MAX: Final = 512 << 10
+"""Bytes of paths and data in one multi; a server closes the connection of one that is larger than 1 MiB."""
+LOOKS_MAX: Final = 10
+"""At a store that is being written to, before reading it is given up."""
+TRANSACTIONS_MAX: Final = 20_000_000
+"""That a store is made to count up; more would take hours."""
+SESSION_TIMEOUT_MS: Final = 10_000
+CONNECTION_TIMEOUT_MS: Final = 10_000
+
+
+class TransferRefused(Exception):
+    """What was asked cannot be done as things are; nothing has changed. The message says why, and what to do."""
+
+
+# Reading.
+
+
+async def read_store(store: StoreClient, source: str) -> Export:
+    """The store's persistent nodes at one moment. TransferRefused where too much is written meanwhile; StoreError."""
+    for _ in range(LOOKS_MAX):
+        taken = datetime.now(UTC)
+        found = await _read_once(store)
+        if found is not None:
+            nodes, zxid = found
+            return Export(source, taken.isoformat(timespec="milliseconds"), zxid, tuple(nodes))
+    raise TransferRefused(
+        f"the store is written to all the time: {LOOKS_MAX} attempts to read it as it is at one moment have failed. "
+        "Try again when no topics, settings or replicas are being changed"
+    )
+
+
+async def _read_once(store: StoreClient) -> tuple[list[ExportedNode], int] | None:
+    """The nodes, sorted by path, and the newest transaction they show; None if something changed meanwhile."""
+    first: dict[str, tuple[bytes | None, Stat]] = {}
+    level = ["/"]
+    while level:
+        found = await _all(level, store.get)
+        lists = await _all(level, store.children)
+        below: list[str] = []
+        for path, node, children in zip(level, found, lists, strict=True):
+            if node is None or children is None:
+                return None
+            first[path] = node
+            below += [f"{path.rstrip('/')}/{name}" for name in children[0]]
+        level = [path for path in below if path != RESERVED]
+    again = await _all(list(first), store.exists)
+    for (_, stat), later in zip(first.values(), again, strict=True):
+        if later is None or (later.czxid, later.mzxid, later.pzxid) != (stat.czxid, stat.mzxid, stat.pzxid):
+            return None
+    zxid = max(max(stat.czxid, stat.mzxid, stat.pzxid) for _, stat in first.values())
+    nodes = [
+        ExportedNode(path, data, stat.version)
+        for path, (data, stat) in sorted(first.items())
+        if not stat.ephemeral_owner and is_exported(path)
+    ]
+    return nodes, zxid
+
+
+async def _all(paths: Sequence[str], ask: Callable[[str], Awaitable[T]]) -> list[T | None]:
+    """Answers in the order of `paths`, None for nodes that are gone; many requests under way at once."""
+    answers: list[T | None] = []
+    for begin in range(0, len(paths), REQUESTS_MAX):
+        pending = [ask(path) for path in paths[begin : begin + REQUESTS_MAX]]
+        outcomes = await asyncio.gather(*pending, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, NoNode):
+                answers.append(None)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+            else:
+                answers.append(outcome)
+    return answers
+
+
+# Writing.
+
+
+async def prepare(store: StoreClient, source: str, checksum: str, *, replace: bool = False) -> None:
+    """Makes a store ready to be filled: empty but for the node that keeps brokers out.
+
+    What an import that broke off has left is removed; anything else only with `replace`. TransferRefused.
+    """
+    names = await _names(store)
+    unfinished = IMPORT[1:] in names
+    others = [name for name in names if f"/{name}" not in OWN_NODES]
+    if MOVED[1:] in names:
+        raise TransferRefused(f"the store has itself been moved elsewhere (its node {MOVED} says where)")
+    if others:
+        brokers = await _brokers(store)
+        if brokers:
+            ids = ", ".join(brokers)
+            raise TransferRefused(f"a cluster runs on that store: its brokers {ids} are registered. Stop them first")
+        if not (unfinished or replace):
+            shown = ", ".join(f"/{name}" for name in others[:5])
+            raise TransferRefused(
+                f"the store is not empty: it has {shown}{', ...' if len(others) > 5 else ''}. Choose another chroot, "
+                "or, if what is there may be lost, replace it (--replace)"
+            )
+    content = encode_import(source, checksum)
+    try:
+        await store.create(IMPORT, content)
+    except NodeExists:
+        await store.set(IMPORT, content)
+    for name in others:
+        await _remove(store, f"/{name}")
+
+
+async def fill(store: StoreClient, export: Export) -> None:
+    """Creates what the export holds in a store that `prepare` has made ready; reads it back. StoreError."""
+    await _in_multis(store, nodes_to_write(export))
+    # Generated broker ids are counted by this node's version.
+    await _in_multis(store, [SetData(BROKER_SEQUENCE, b"")] * sequence_writes(export))
+    written = await read_store(store, "")
+    wanted, found = without_raised_epochs(export.nodes), {node.path: node.data for node in written.nodes}
+    wrong = [path for path in wanted if path not in found or found[path] != wanted[path]]
+    if wrong or len(written.nodes) != len(export.nodes):
+        raise TransferRefused(
+            f"what was written is not what is there now: somebody else writes into that store too ({wrong[:3]})"
+        )
+
+
+async def count_up(store: StoreClient, zxid: int) -> int:
+    """Makes transactions until the store has counted beyond `zxid`; how many that took. TransferRefused, StoreError.
+
+    `prepare` was called before.
+    """
+    made = 0
+    content, stat = await store.get(IMPORT)
+    missing = zxid - stat.mzxid
+    if missing > TRANSACTIONS_MAX:
+        raise TransferRefused(
+            f"the new store's transaction ids are {missing:,} behind those of the former one, and broker epochs must "
+            "not go back: stop all brokers, and move the store's directory instead (--data)"
+        )
+    while stat.mzxid <= zxid:
+        batch = min(REQUESTS_MAX, zxid - stat.mzxid + 1)
+        stat = (await asyncio.gather(*(store.set(IMPORT, content) for _ in range(batch))))[-1]
+        made += batch
+    return made
+
+
+async def finish(store: StoreClient) -> None:
+    """The store is complete, and brokers may use it. Idempotent."""
+    with contextlib.suppress(NoNode):
+        await store.delete(IMPORT)
+
+
+async def open_for_brokers(connect: str) -> None:
+    """`finish`, for a store that is elsewhere, in a session of its own. StoreError."""
+    from tidelog.store.zookeeper import ZooKeeperStore
+
+    store = await ZooKeeperStore.connect(
+        connect, session_timeout_ms=SESSION_TIMEOUT_MS, connection_timeout_ms=CONNECTION_TIMEOUT_MS
+    )
+    try:
+        await finish(store)
+    finally:
+        await store.close()
+
+
+async def _names(store: StoreClient) -> list[str]:
+    names, _ = await store.children("/")
+    return [name for name in names if f"/{name}" != RESERVED]
+
+
+async def _brokers(store: StoreClient) -> Sequence[str]:
+    try:
+        return (await store.children(BROKER_IDS))[0]
+    except NoNode:
+        return []
+
+
+async def _remove(store: StoreClient, path: str) -> None:
+    """A node and all below it, children first."""
+    paths, level = [path], [path]
+    while level:
+        lists = await _all(level, store.children)
+        level = [f"{above}/{name}" for above, found in zip(level, lists, strict=True) if found for name in found[0]]
+        paths += level
+    await _in_multis(store, [Delete(each) for each in reversed(paths)])
+
+
+async def _in_multis(store: StoreClient, operations: Iterable[Operation]) -> None:
+    """All operations in order, many in a transaction, some transactions under way at once."""
+    multis: list[list[Operation]] = []
+    size = 0
+    for operation in operations:
+        weight = len(operation.path) + len(getattr(operation, "data", None) or b"")
+        if not multis or len(multis[-1]) >= OPERATIONS_PER_MULTI_MAX or size + weight > MULTI_SIZE_MAX:
+            multis.append([])
+            size = 0
+        multis[-1].append(operation)
+        size += weight
+    for outcome in await asyncio.gather(*map(store.multi, multis), return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
+# Moving.
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What a move has done."""
+
+    nodes: int
+    held_s: float
+    """Seconds for which nobody else was served."""
+
+
+async def move(former: StoreClient, new: StoreClient, source: str, target: str, *, replace: bool = False) -> Moved:
+    """Moves what `former` holds to `new`, which brokers reach by `target`.
+
+    When it returns, or fails in the last step with ConnectionLoss, the former store may have been moved: its node
+    `moving.MOVED` says so. Any other error means that it was not. TransferRefused, StoreError.
+    """
+    loop = asyncio.get_running_loop()
+    # What can be found out and done before anybody is held up.
+    before = await former.create(_PROBE, ephemeral=True, sequential=True)
+    await former.delete(before.path)
+    await prepare(new, source, "", replace=replace)
+    await count_up(new, before.stat.czxid)
+    try:
+        await former.create(MOVING, target.encode(), ephemeral=True)
+    except NodeExists:
+        raise TransferRefused("somebody else is moving that store just now") from None
+    began = loop.time()
+    export = await read_store(former, source)
+    await count_up(new, export.zxid)
+    await fill(new, export)
+    content = encode_moved(target, export.checksum, _now_ms())
+    await former.multi([Check(MOVING, 0), Create(MOVED, content)])
+    return Moved(len(export.nodes), loop.time() - began)
+
+
+_PROBE: Final = "/tidelog_moving_"
+
+
+def _now_ms() -> int:
+    return int(datetime.now(UTC).timestamp() * 1000)

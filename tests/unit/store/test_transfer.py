@@ -1,0 +1,282 @@
+"""A store moved to another one, with its clients: on loopback, by our own client."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.unit.store.serving import Served, run
+
+from tidelog.metadata.operations import Create
+from tidelog.store import transfer
+from tidelog.store.client import SessionState, StoreClient, WatchEvent
+from tidelog.store.errors import ConnectionLoss, NodeExists, SessionExpired, StoreError
+from tidelog.store.moving import IMPORT, MOVED, MOVING
+from tidelog.store.transfer import TransferRefused, count_up, move, prepare, read_store
+from tidelog.store.zookeeper import ZooKeeperStore
+
+STATE = "/brokers/topics/t/partitions/0/state"
+STATE_DATA = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,0]}'
+
+
+@asynccontextmanager
+async def client(hosts: str, timeout_ms: int = 4000) -> AsyncIterator[ZooKeeperStore]:
+    store = await ZooKeeperStore.connect(hosts, session_timeout_ms=timeout_ms, connection_timeout_ms=5000)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    while not await condition():  # noqa: ASYNC110  (another thread sets no event of this loop)
+        await asyncio.sleep(0.01)
+
+
+async def word(hosts: str, text: str = "srvr") -> str:
+    host, _, port = hosts.partition(":")
+
+    def ask() -> str:
+        with socket.create_connection((host, int(port)), 5) as connection:
+            connection.sendall(text.encode())
+            answer = b""
+            while data := connection.recv(4096):
+                answer += data
+            return answer.decode()
+
+    return await asyncio.to_thread(ask)
+
+
+async def reached(store: ZooKeeperStore, state: SessionState) -> None:
+    async def is_there() -> bool:
+        return store.state is state
+
+    await until(is_there)
+
+
+async def some_nodes(store: StoreClient) -> None:
+    for path in ("/brokers", "/brokers/ids", "/brokers/topics", "/brokers/topics/t", "/brokers/topics/t/partitions"):
+        await store.create(path)
+    await store.create("/brokers/topics/t/partitions/0")
+    await store.create(STATE, STATE_DATA)
+    await store.set(STATE, STATE_DATA)
+    await store.create("/brokers/seqid")
+    await store.set("/brokers/seqid", b"")
+    await store.create("/bytes", b"\xff\x00")
+    await store.create("/brokers/ids/1", b"{}", ephemeral=True)
+
+
+@pytest.mark.parametrize("root", ["", "/tidelog/a"])
+def test_a_store_moves_with_its_clients(root: str) -> None:
+    """What was there is in the new place; who has the old address finds itself there, in a session of the new store."""
+
+    async def scenario() -> None:
+        with Served() as old, Served() as new:
+            target = new.hosts + root
+            async with client(old.hosts) as broker, client(old.hosts) as tool, client(target) as there:
+                await some_nodes(broker)
+                last = (await broker.exists("/brokers/ids/1")).czxid  # type: ignore[union-attr]
+                done = await move(tool, there, old.hosts, target)
+                assert done.nodes == 9
+                await reached(broker, SessionState.EXPIRED)
+                async with client(old.hosts) as again:
+                    events: list[WatchEvent] = []
+                    data, stat = await again.get(STATE, events.append)
+                    assert data == STATE_DATA.replace(b'"leader_epoch":0', b'"leader_epoch":1')
+                    assert stat.version == 0
+                    assert (await again.get("/bytes"))[0] == b"\xff\x00"
+                    assert (await again.get("/brokers/seqid"))[1].version == 1
+                    assert (await again.children("/brokers/ids"))[0] == []
+                    assert await again.exists(IMPORT) is None
+                    # A registration's transaction is younger than any the former store has made.
+                    created = (await again.multi([Create("/brokers/ids/1", b"{}", ephemeral=True)]))[0]
+                    assert created.stat.czxid > last  # type: ignore[union-attr]
+                    assert created.path == "/brokers/ids/1"  # type: ignore[union-attr]
+                    # Whoever comes directly sees the same.
+                    assert (await there.exists("/brokers/ids/1")).ephemeral_owner == again.session_id  # type: ignore[union-attr]
+                    await there.set(STATE, b"{}")
+
+                    async def told() -> bool:
+                        return bool(events)
+
+                    await until(told)
+                    assert events[0].path == STATE
+                    assert (await again.create("/n-", sequential=True)).path.startswith("/n-0")
+                    with pytest.raises(NodeExists):
+                        await again.create("/bytes")
+                said = await word(old.hosts, "stat")
+                assert "Mode: relay" in said
+                assert f"Moved to: {target}" in said
+                # In its next life, too.
+                old.stop()
+                old.start()
+                async with client(old.hosts) as later:
+                    assert (await later.get("/bytes"))[0] == b"\xff\x00"
+
+    run(scenario)
+
+
+def test_nobody_but_the_mover_is_served_until_it_has_moved() -> None:
+    """Else what is written after the export would be lost. Sessions live on, however long it takes."""
+
+    async def scenario() -> None:
+        with Served() as old:
+            async with client(old.hosts, 600) as broker, client(old.hosts) as tool:
+                await some_nodes(broker)
+                await tool.create(MOVING, ephemeral=True)
+                await reached(broker, SessionState.SUSPENDED)
+                assert "Mode: held by a mover" in await word(old.hosts)
+                with pytest.raises(ConnectionLoss):
+                    await ZooKeeperStore.connect(old.hosts, session_timeout_ms=4000, connection_timeout_ms=300)
+                await asyncio.sleep(1)
+                assert await tool.exists("/brokers/ids/1") is not None
+                await tool.delete(MOVING)
+                await reached(broker, SessionState.CONNECTED)
+                await broker.set("/bytes", b"")
+
+    run(scenario)
+
+
+def test_a_mover_that_dies_leaves_the_store_as_it_was() -> None:
+    """The store waits for no mover whose connection is gone; what it has begun in the new place is done again."""
+
+    async def scenario() -> None:
+        with Served() as old, Served() as new:
+            async with client(old.hosts) as broker, client(new.hosts) as there:
+                await some_nodes(broker)
+                async with client(old.hosts) as tool:
+                    await prepare(there, old.hosts, "")
+                    await tool.create(MOVING, ephemeral=True)
+                    export = await read_store(tool, old.hosts)
+                    await transfer.fill(there, export)
+                    tool._client._connection._socket.close()  # As if the process were killed.
+                    await reached(broker, SessionState.CONNECTED)
+                    await broker.set("/bytes", b"later")
+                async with client(old.hosts) as tool:
+                    await move(tool, there, old.hosts, new.hosts)
+                async with client(old.hosts) as again:
+                    assert (await again.get("/bytes"))[0] == b"later"
+
+    run(scenario)
+
+
+def test_the_last_step_needs_the_hold() -> None:
+    """A mover that was thought dead cannot move the store any more."""
+
+    async def scenario() -> None:
+        with Served() as old, Served() as new:
+            async with client(old.hosts) as tool, client(new.hosts) as there:
+                await some_nodes(tool)
+                fill = transfer.fill
+
+                async def interrupted(*arguments: object) -> None:
+                    await fill(*arguments)  # type: ignore[arg-type]
+                    await tool.delete(MOVING)
+
+                transfer.fill = interrupted
+                try:
+                    with pytest.raises(StoreError):
+                        await move(tool, there, old.hosts, new.hosts)
+                finally:
+                    transfer.fill = fill
+                assert await tool.exists(MOVED) is None
+                assert await there.exists(IMPORT) is not None
+
+    run(scenario)
+
+
+def test_two_movers() -> None:
+    """The second one is told."""
+
+    async def scenario() -> None:
+        with Served() as old, Served() as new:
+            async with client(old.hosts) as tool, client(new.hosts) as there:
+                await tool.create(MOVING)
+                with pytest.raises(TransferRefused, match="somebody else is moving"):
+                    await move(tool, there, old.hosts, new.hosts)
+
+    run(scenario)
+
+
+def test_only_an_empty_store_is_filled() -> None:
+    """What is there is left alone, unless it is to be replaced, or is the rest of an import; never under brokers."""
+
+    async def scenario() -> None:
+        with Served() as new:
+            async with client(new.hosts) as there:
+                await there.create("/mine")
+                with pytest.raises(TransferRefused, match="not empty: it has /mine"):
+                    await prepare(there, "x", "")
+                await prepare(there, "x", "", replace=True)
+                assert (await there.children("/"))[0] == [IMPORT[1:]]
+                await there.create("/brokers")
+                await there.create("/brokers/ids")
+                await prepare(there, "x", "")
+                assert (await there.children("/"))[0] == [IMPORT[1:]]
+                await there.create("/brokers")
+                await there.create("/brokers/ids")
+                await there.create("/brokers/ids/7", ephemeral=True)
+                with pytest.raises(TransferRefused, match="its brokers 7 are registered"):
+                    await prepare(there, "x", "", replace=True)
+
+    run(scenario)
+
+
+def test_a_store_that_is_written_to_is_looked_at_again() -> None:
+    """What is read is a picture of one moment, or none."""
+
+    async def scenario() -> None:
+        with Served() as old:
+            async with client(old.hosts) as store:
+                await some_nodes(store)
+                zxid = (await store.set("/bytes", b"1")).mzxid
+                export = await read_store(store, "here")
+                assert export.zxid == zxid
+                busy = True
+
+                async def write() -> None:
+                    while busy:
+                        await store.set("/bytes", b"2")
+
+                writing = asyncio.create_task(write())
+                with pytest.raises(TransferRefused, match="written to all the time"):
+                    await read_store(store, "here")
+                busy = False
+                await writing
+
+    run(scenario)
+
+
+def test_transaction_ids_go_on_growing() -> None:
+    """A store is made to count beyond another; where that would take hours, it is said."""
+
+    async def scenario() -> None:
+        with Served() as new:
+            async with client(new.hosts) as there:
+                await prepare(there, "x", "")
+                assert await count_up(there, 0) == 0
+                await count_up(there, 1234)
+                assert 1235 <= (await there.exists(IMPORT)).mzxid < 1300  # type: ignore[union-attr]
+                with pytest.raises(TransferRefused, match="transaction ids"):
+                    await count_up(there, 1 << 40)
+
+    run(scenario)
+
+
+def test_a_session_of_the_former_store_is_over() -> None:
+    """However much its client has seen there: the new store does not wait to have seen as much."""
+
+    async def scenario() -> None:
+        with Served() as old, Served() as new:
+            async with client(old.hosts) as broker, client(old.hosts) as tool, client(new.hosts) as there:
+                await some_nodes(broker)
+                await move(tool, there, old.hosts, new.hosts)
+                # The server's next life has not seen the session's end, nor its client.
+                await reached(broker, SessionState.EXPIRED)
+                with pytest.raises(SessionExpired):
+                    await broker.get("/bytes")
+
+    run(scenario)
