@@ -37,7 +37,7 @@ from tidelog.controller.events import ControlledShutdown, Request
 from tidelog.controller.settings import ControllerSettings
 from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType, Endpoint
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
+from tidelog.model.identifiers import BrokerEpoch, BrokerId, ControllerEpoch, TopicId, TopicPartition
 from tidelog.protocol import apis, framing
 from tidelog.storage.errors import StorageError
 from tidelog.storage.file_pool import DEFAULT_CAPACITY
@@ -213,6 +213,7 @@ class Runtime:
             random=self._random,
             connect_store=self._connect_store,
             known_controller_epoch=lambda: -1 if self._node is None else self._node.metadata.image.controller_epoch,
+            known_topic_ids=self._known_topic_ids,
             on_config_changed=self._settings_read,
             on_controller_changed=self._controller_changed,
             on_registered_anew=self._registered_anew,
@@ -336,6 +337,15 @@ class Runtime:
             await asyncio.sleep(0.01)
 
     # Settings.
+
+    def _known_topic_ids(self) -> dict[str, TopicId]:
+        """What this broker's logs say, and what controllers told it."""
+        if self._logs is None:
+            return {}
+        ids = {log.topic_partition.topic: log.topic_id for log in self._logs.logs() if log.topic_id is not None}
+        if self._node is not None:
+            ids |= {name: topic_id for topic_id, name in self._node.metadata.image.topic_names.items()}
+        return ids
 
     def _settings_read(self, resource: ConfigResource, values: Mapping[str, str]) -> None:
         if self._node is None:

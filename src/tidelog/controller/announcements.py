@@ -58,8 +58,14 @@ class Announcements:
             return
         for broker_id in image.replicas:
             if broker_id in self._state.image.brokers:
-                self._leader_and_isr.setdefault(broker_id, {})[topic_partition] = is_new
+                orders = self._leader_and_isr.setdefault(broker_id, {})
+                orders[topic_partition] = is_new or orders.get(topic_partition, False)
         self._metadata[topic_partition] = None
+
+    def new_replica(self, broker_id: BrokerId, topic_partition: TopicPartition) -> None:
+        """A broker gets a replica that it never had: it may make it on any of its log directories."""
+        if broker_id in self._state.image.brokers:
+            self._leader_and_isr.setdefault(broker_id, {})[topic_partition] = True
 
     def metadata_only(self, topic_partition: TopicPartition) -> None:
         """Clients should know, but replicas need no order: an ISR changed, or a replica went offline."""

@@ -76,7 +76,7 @@ def adopt_configs(turn: Turn, event: ConfigsChanged) -> None:
 
 def _write(turn: Turn, resource: ConfigResource, values: Mapping[str, str]) -> None:
     path, data = config_path(resource), encode_config(values)
-    known = resource in turn.state.image.configs
+    known = resource in turn.state.image.configs or path in turn.state.malformed
     turn.write(SetData(path, data) if known else Create(path, data), Fence.NONE)
     change = Create(CONFIG_CHANGE_PREFIX, encode_config_change(entity_path(resource)), sequential=True)
     turn.write(change, Fence.NONE)

@@ -9,7 +9,7 @@ holds enters the state, in `load` as in `handle`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, assert_never
 
 from tidelog.controller.balance import FIRST_CHECK_MS, balance_leaders
@@ -20,6 +20,7 @@ from tidelog.controller.events import (
     AllocateProducerIds,
     AlterConfigs,
     AlterPartition,
+    AlterReassignments,
     BrokersChanged,
     ConfigsChanged,
     ControlledShutdown,
@@ -31,10 +32,13 @@ from tidelog.controller.events import (
     ElectLeaders,
     Event,
     Fence,
+    IsrsChanged,
     LeaderBalanceDue,
+    ListReassignments,
     LogDirectoryFailed,
     PreferredElectionRequested,
     ProducerIdBlock,
+    ReassignmentsRequested,
     ReplicasFailed,
     ReplicasStopped,
     Result,
@@ -42,17 +46,26 @@ from tidelog.controller.events import (
     TopicsChanged,
     UncleanElectionAllowed,
 )
-from tidelog.controller.isr import alter_partition
+from tidelog.controller.isr import adopt_states, alter_partition
 from tidelog.controller.leadership import begin, change_brokers, check_broker_epoch, fail_replicas, shut_down
+from tidelog.controller.reassignment import (
+    adopt_plan,
+    alter_reassignments,
+    brokers_came,
+    finish_moves,
+    forget_topics,
+    list_reassignments,
+    resume,
+)
 from tidelog.controller.settings import ControllerSettings
 from tidelog.controller.state import Record, State
-from tidelog.controller.topics import adopt_topics, complete_topics, create_topics, grow_topics
+from tidelog.controller.topics import adopt_topics, complete_topics, create_topics, give_ids, grow_topics
 from tidelog.controller.turn import Turn
 from tidelog.metadata.image import ClusterImage
 from tidelog.metadata.operations import Delete, SetData
 from tidelog.metadata.znodes import PRODUCER_ID_BLOCK, StoredProducerIdBlock, encode_producer_id_block
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import BrokerId, ControllerEpoch, ProducerId
+from tidelog.model.identifiers import BrokerId, ControllerEpoch, ProducerId, TopicId
 from tidelog.ports.random import Random
 
 PRODUCER_ID_BLOCK_SIZE: Final = 1_000
@@ -86,8 +99,12 @@ class Controller:
         """How often this controller made a leader of a replica that was not in sync."""
         return self._state.unclean_elections
 
-    def load(self, records: Iterable[Record]) -> None:
-        """Takes in what the store holds, parents before children, and the registered brokers."""
+    def load(self, records: Iterable[Record], topic_ids: Mapping[str, TopicId] | None = None) -> None:
+        """Takes in what the store holds, parents before children, and the registered brokers.
+
+        `topic_ids` are those that this broker knows: a tool of 2.2 may have dropped one from its node just now.
+        """
+        self._state.remembered_ids.update(topic_ids or {})
         for record in records:
             self._state.replay(record)
 
@@ -98,12 +115,16 @@ class Controller:
             case Submitted():
                 self._serve(turn, event)
             case Elected():
+                give_ids(turn, list(self._state.image.topics))
                 begin(turn)
                 complete_topics(turn, list(self._state.image.topics))
                 self._deletions.resume(turn)
+                resume(turn)
                 turn.set_timer(FIRST_CHECK_MS, LeaderBalanceDue())
             case BrokersChanged():
-                self._deletions.broker_came(turn, change_brokers(turn, event))
+                newcomers = change_brokers(turn, event)
+                self._deletions.broker_came(turn, newcomers)
+                brokers_came(turn, newcomers)
             case ReplicasStopped():
                 self._deletions.stopped(turn, event)
             case ReplicasFailed():
@@ -114,21 +135,28 @@ class Controller:
                 # Its answers to LeaderAndIsr will say which replicas are gone.
                 if broker_id in self._state.image.brokers:
                     turn.tell.everything_to(broker_id)
+            case IsrsChanged():
+                adopt_states(turn, event)
             case LeaderBalanceDue():
                 balance_leaders(turn)
             case UncleanElectionAllowed():
                 elect_offline(turn, self._state.image.partitions())
             case PreferredElectionRequested():
                 elect_preferred_of_node(turn, event)
+            case ReassignmentsRequested():
+                adopt_plan(turn, event)
             case ConfigsChanged():
                 adopt_configs(turn, event)
             case DeletionsRequested():
                 self._deletions.mark(turn, event)
+                forget_topics(turn)
             case TopicsChanged():
                 adopt_topics(turn, event)
                 self._deletions.topics_changed(turn)
+                forget_topics(turn)
             case _:
                 assert_never(event)
+        finish_moves(turn)
         return turn.finish()
 
     def _serve(self, turn: Turn, event: Submitted) -> None:
@@ -138,12 +166,17 @@ class Controller:
                     turn.reply(event.request_id, create_topics(turn, request))
                 case DeleteTopics() as request:
                     self._deletions.request(turn, event.request_id, request)
+                    forget_topics(turn)
                 case CreatePartitions() as request:
                     turn.reply(event.request_id, grow_topics(turn, request))
                 case AlterConfigs() as request:
                     turn.reply(event.request_id, alter_configs(turn, request))
                 case AlterPartition() as request:
                     turn.reply(event.request_id, alter_partition(turn, request))
+                case AlterReassignments() as request:
+                    turn.reply(event.request_id, alter_reassignments(turn, request))
+                case ListReassignments() as request:
+                    turn.reply(event.request_id, list_reassignments(turn, request))
                 case ElectLeaders() as request:
                     turn.reply(event.request_id, elect_leaders(turn, request))
                 case AllocateProducerIds() as request:
@@ -157,6 +190,12 @@ class Controller:
 
     def _allocate_producer_ids(self, turn: Turn, request: AllocateProducerIds) -> ProducerIdBlock:
         check_broker_epoch(turn, request.broker_id, request.broker_epoch)
+        unreadable = self._state.malformed.get(PRODUCER_ID_BLOCK)
+        if unreadable is not None:
+            # Counted from 0 again, ids would be given twice, and records taken for duplicates.
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"No producer ids are given out until this is mended: {unreadable}"
+            )
         given = self._state.producer_id_block
         first = 0 if given is None else given.last + 1
         last = first + PRODUCER_ID_BLOCK_SIZE - 1

@@ -169,12 +169,18 @@ class Deletions:
         bare = turn.state.bare_nodes
         has_folder = partitions_path(topic) in bare
         for index in sorted(image.partitions):
-            has_state = image.partitions[index].has_state
+            topic_partition = TopicPartition(topic, index)
+            has_state = image.partitions[index].has_state or turn.state.has_unreadable_state(topic_partition)
             if has_state:
                 turn.write(Delete(state_path(topic, index)))
             if has_state or partition_path(topic, index) in bare:
                 turn.write(Delete(partition_path(topic, index)))
                 has_folder = True
+        below = f"{partitions_path(topic)}/"
+        for path in [path for path in turn.state.orphans if path.startswith(below)]:
+            turn.write(Delete(path))
+            turn.write(Delete(path.removesuffix("/state")))
+            has_folder = True
         if has_folder:
             turn.write(Delete(partitions_path(topic)))
         turn.write(Delete(topic_path(topic)))

@@ -35,7 +35,13 @@ def choose_leader(replicas: Sequence[BrokerId], isr: Sequence[BrokerId], online:
 
 
 def choose_unclean_leader(turn: Turn, topic_partition: TopicPartition, online: Sequence[BrokerId]) -> BrokerId | None:
-    """The first replica that is online, in sync or not; counted and logged, for it may cost acknowledged records."""
+    """The first replica that is online, in sync or not; counted and logged, for it may cost acknowledged records.
+
+    One that a reassignment is adding, and that may have next to nothing yet, comes after those that were there before.
+    """
+    image = turn.state.image.partition(topic_partition)
+    adding = () if image is None else image.adding
+    online = sorted(online, key=lambda replica: replica in adding)
     if not online:
         return None
     turn.state.unclean_elections += 1
@@ -63,11 +69,16 @@ def create_partitions(turn: Turn, partitions: Sequence[TopicPartition]) -> None:
     """Makes the nodes and the first states of partitions that are assigned but were never led.
 
     For the whole batch first all `partitions` nodes, then all partition nodes, then all states, as Kafka does. A
-    partition none of whose replicas is live stays without a state until one is.
+    partition none of whose replicas is live stays without a state until one is; one whose state is there and cannot be
+    read is left alone.
     """
     bare, topics = turn.state.bare_nodes, turn.state.image.topics
+    partitions = [each for each in partitions if not turn.state.has_unreadable_state(each)]
     for topic in dict.fromkeys(partition.topic for partition in partitions):
-        has_states = any(image.has_state for image in topics[topic].partitions.values())
+        has_states = any(
+            image.has_state or turn.state.has_unreadable_state(TopicPartition(topic, index))
+            for index, image in topics[topic].partitions.items()
+        )
         if not has_states and partitions_path(topic) not in bare:
             turn.write(Create(partitions_path(topic)))
     for topic_partition in partitions:
@@ -109,7 +120,7 @@ def elect(turn: Turn, topic_partition: TopicPartition, image: PartitionImage, *,
     isr = [id for id in image.isr if id in online]
     if leader is None and unclean:
         leader = choose_unclean_leader(turn, topic_partition, online)
-        isr = online[:1]
+        isr = isr if leader is None else [leader]
     if leader is None:
         return False
     turn.write_state(topic_partition, leader, isr)

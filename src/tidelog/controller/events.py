@@ -247,6 +247,47 @@ class ElectLeaders(Request[Sequence[ElectionOutcome]]):
 
 
 @dataclass(frozen=True, slots=True)
+class ReassignPartition:
+    """A wish for one partition of an AlterReassignments."""
+
+    topic_partition: TopicPartition
+    replicas: Sequence[BrokerId] | None
+    """Who is to hold it, the preferred leader first; None: the reassignment in progress is to be cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentOutcome:
+    topic_partition: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterReassignments(Request[Sequence[ReassignmentOutcome]]):
+    """KIP-455. Answered, each partition once, when the reassignments have begun, not when they end."""
+
+    partitions: Sequence[ReassignPartition]
+    allow_replication_factor_change: bool = True
+    """KIP-860: without it a target of another length is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class OngoingReassignment:
+    topic_partition: TopicPartition
+    replicas: Sequence[BrokerId]
+    """All that there are: those to be, and those to go."""
+    adding: Sequence[BrokerId]
+    removing: Sequence[BrokerId]
+
+
+@dataclass(frozen=True, slots=True)
+class ListReassignments(Request[Sequence[OngoingReassignment]]):
+    """KIP-455. Without partitions: all that are reassigned; what is not reassigned is left out of the answer."""
+
+    partitions: Sequence[TopicPartition] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
     """Producer ids for one broker to hand out: first .. first + length - 1."""
 
@@ -319,6 +360,16 @@ class LogDirectoryFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class IsrsChanged:
+    """/isr_change_notification: brokers of a protocol below 2.7 wrote states by themselves, which were read again."""
+
+    states: Sequence[tuple[TopicPartition, bytes | None, PartitionEpoch]]
+    """Each partition with its state's content and version."""
+    notifications: Sequence[str] = ()
+    """Paths of the nodes that said so; they go."""
+
+
+@dataclass(frozen=True, slots=True)
 class LeaderBalanceDue:
     """It is time to look whether leadership is where it was assigned."""
 
@@ -336,6 +387,13 @@ class PreferredElectionRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class ReassignmentsRequested:
+    """/admin/reassign_partitions as it was found; None when it is gone, which cancels nothing."""
+
+    data: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
 class DeletionsRequested:
     """Children of /admin/delete_topics."""
 
@@ -348,6 +406,8 @@ class TopicNode:
 
     name: str
     data: bytes | None
+    is_same_node: bool = False
+    """Whether it was changed since it was seen last, and not removed and made anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,9 +432,11 @@ Event: TypeAlias = (
     | ReplicasStopped
     | ReplicasFailed
     | LogDirectoryFailed
+    | IsrsChanged
     | LeaderBalanceDue
     | UncleanElectionAllowed
     | PreferredElectionRequested
+    | ReassignmentsRequested
     | DeletionsRequested
     | TopicsChanged
     | ConfigsChanged

@@ -7,10 +7,13 @@ registration.
 
 from __future__ import annotations
 
-from tidelog.controller.events import AlterPartition, IsrOutcome, IsrProposal
+from tidelog.controller.events import AlterPartition, IsrOutcome, IsrProposal, IsrsChanged
 from tidelog.controller.leadership import check_broker_epoch
+from tidelog.controller.state import NodeRead
 from tidelog.controller.turn import Turn
 from tidelog.metadata.image import NO_BROKER_EPOCH, PartitionImage
+from tidelog.metadata.operations import Delete
+from tidelog.metadata.znodes import state_path
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerId
 
@@ -46,6 +49,20 @@ def _alter(turn: Turn, broker_id: BrokerId, proposal: IsrProposal) -> IsrOutcome
         image.isr,
         image.partition_epoch,
     )
+
+
+def adopt_states(turn: Turn, event: IsrsChanged) -> None:
+    """Takes over the states that brokers of a protocol below 2.7 wrote by themselves, and wipes their notices away."""
+    for topic_partition, data, version in event.states:
+        image = turn.state.image.partition(topic_partition)
+        if image is None:
+            continue
+        turn.state.replay(NodeRead(state_path(*topic_partition), data, version))
+        turn.tell.metadata_only(topic_partition)
+        if image.is_reassigning:
+            turn.moving[topic_partition] = None
+    for path in event.notifications:
+        turn.write(Delete(path))
 
 
 def _stands_already(broker_id: BrokerId, proposal: IsrProposal, image: PartitionImage) -> bool:

@@ -32,9 +32,12 @@ from tidelog.metadata.znodes import (
     StoredProducerIdBlock,
     decode_config,
     decode_producer_id_block,
+    decode_reassignment,
     decode_state,
     decode_topic,
     resource_of,
+    state_path,
+    topic_path,
 )
 from tidelog.model.identifiers import (
     NO_LEADER,
@@ -43,8 +46,10 @@ from tidelog.model.identifiers import (
     BrokerId,
     ControllerEpoch,
     PartitionEpoch,
+    TopicId,
     TopicPartition,
 )
+from tidelog.model.topics import invalid_topic_name_reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,8 @@ class NodeRead:
     version: int
     mzxid: int = -1
     """Transaction that wrote it; -1 where that does not matter."""
+    czxid: int = -1
+    """Transaction that created it; -1 where that does not matter."""
 
 
 Record: TypeAlias = NodeRead | Operation | BrokerChanged | BrokerGone
@@ -73,10 +80,18 @@ class State:
         """The block given away last; None while there was none."""
         self.producer_id_block_version = 0
         """Version of its node, to write against."""
+        self.plan: dict[TopicPartition, tuple[BrokerId, ...]] | None = None
+        """Targets in /admin/reassign_partitions, where an old tool has left it; None without that node."""
         self.bare_nodes: dict[str, None] = {}
         """Of topics being made: `partitions` and partition nodes that have nothing below them yet."""
+        self.orphans: dict[str, None] = {}
+        """States of partitions that their topics do not have: somebody made the topic smaller, or a deletion was cut
+        short. They go with the topic."""
         self.malformed: dict[str, str] = {}
-        """Nodes that could not be read, with the reason; what they describe is left out of the image."""
+        """Nodes that could not be read, with the reason; what they describe is left out of the image, or stays in it
+        as it was known."""
+        self.remembered_ids: dict[str, TopicId] = {}
+        """Ids of topics as brokers know them, of use where a tool has dropped one from its node; transient."""
         self.failed_replicas: dict[BrokerId, set[TopicPartition]] = {}
         """Replicas on failed log directories, by broker; transient."""
         self.shutting_down: dict[BrokerId, None] = {}
@@ -124,6 +139,10 @@ class State:
         """The replicas that cannot serve now."""
         return tuple([id for id in image.replicas if not self.is_online(id, topic_partition)])
 
+    def has_unreadable_state(self, topic_partition: TopicPartition) -> bool:
+        """Whether the partition was led, but nobody can tell by whom: it is left alone until its node is mended."""
+        return bool(self.malformed) and state_path(*topic_partition) in self.malformed
+
     def partitions_on(self, broker_id: BrokerId) -> Iterator[tuple[TopicPartition, PartitionImage]]:
         """The partitions of which a broker has a replica, in the order in which it got them.
 
@@ -154,6 +173,9 @@ class State:
                         self.image.apply(ConfigChanged(resource, decode_config(path, data)))
                 case ["", "admin", "delete_topics", topic]:
                     self.deleting[topic] = None
+                case ["", "admin", "reassign_partitions"]:
+                    self.plan = {}
+                    self.plan = {each: tuple(map(BrokerId, ids)) for each, ids in decode_reassignment(data).items()}
                 case ["", "latest_producer_id_block"]:
                     self.producer_id_block = decode_producer_id_block(data)
                     self.producer_id_block_version = version
@@ -161,6 +183,7 @@ class State:
             self.malformed[path] = str(error)
 
     def _remove(self, path: str) -> None:
+        self.malformed.pop(path, None)
         match path.split("/"):
             case ["", "brokers", "topics", topic, "partitions", partition, "state"]:
                 self._remove_state(topic, int(partition))
@@ -174,14 +197,22 @@ class State:
                     self.image.apply(ConfigChanged(resource, None))
             case ["", "admin", "delete_topics", topic]:
                 self.deleting.pop(topic, None)
+            case ["", "admin", "reassign_partitions"]:
+                self.plan = None
 
     def _put_topic(self, name: str, data: bytes | None) -> None:
         content = decode_topic(name, data)
+        reason = invalid_topic_name_reason(name)
+        if reason is not None:
+            raise MalformedZnode(topic_path(name), f"no topic can be called that: {reason}")
         known = self.image.topics.get(name)
         topic_id = content.topic_id
         if topic_id == ZERO_TOPIC_ID and known is not None:
             # Tools of 2.2 rewrite the node without the id: the topic is still the same one.
             topic_id = known.topic_id
+        namesake = self.image.topic_names.get(topic_id, name)
+        if namesake != name:
+            raise MalformedZnode(topic_path(name), f"its id is that of topic {namesake}")
         self.image.apply(TopicChanged(name, topic_id))
         partitions = self.image.topics[name].partitions
         for index in [index for index in partitions if index not in content.partitions]:
@@ -210,8 +241,9 @@ class State:
         self.image.apply(TopicGone(name))
         # A foreign tool that removed the topic removed what was below it first.
         below = f"/brokers/topics/{name}/partitions"
-        for path in [path for path in self.bare_nodes if path == below or path.startswith(f"{below}/")]:
-            del self.bare_nodes[path]
+        for nodes in (self.bare_nodes, self.orphans):
+            for path in [path for path in nodes if path == below or path.startswith(f"{below}/")]:
+                del nodes[path]
 
     def _reassigned(
         self, topic_partition: TopicPartition, before: Sequence[BrokerId], after: Sequence[BrokerId]
@@ -230,7 +262,7 @@ class State:
         self.bare_nodes.pop(folder, None)
         self.bare_nodes.pop(f"{folder}/{partition}", None)
         if old is None:
-            # Left behind by a deletion that did not end, or by a tool: nothing refers to it.
+            self.orphans[state_path(topic, partition)] = None
             return
         state = decode_state(topic, partition, data)
         new = PartitionImage(
@@ -248,6 +280,7 @@ class State:
             self.written[TopicPartition(topic, partition)] = mzxid
 
     def _remove_state(self, topic: str, partition: int) -> None:
+        self.orphans.pop(state_path(topic, partition), None)
         old = self.image.partition(TopicPartition(topic, partition))
         if old is not None:
             stripped = replace(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,6 +21,7 @@ from tidelog.controller.events import (
     Fence,
     MorePartitions,
     NewTopic,
+    TopicNode,
     TopicOutcome,
     TopicsChanged,
 )
@@ -128,6 +129,11 @@ def _check_name(turn: Turn, name: str, collisions: dict[str, str]) -> None:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion.")
     if name in turn.state.image.topics:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    unreadable = turn.state.malformed.get(topic_path(name))
+    if unreadable is not None:
+        raise KafkaError(
+            ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists, but cannot be read: {unreadable}"
+        )
     other = collisions.get(collision_key(name))
     if other is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
@@ -282,42 +288,74 @@ def _growth(turn: Turn, topic: MorePartitions) -> tuple[TopicImage, Assignment]:
 
 def adopt_topics(turn: Turn, event: TopicsChanged) -> None:
     """Takes over what a tool wrote into the store: new topics get an id, new partitions nodes and leaders."""
+    without_id = []
     for node in event.nodes:
         if node.data is None:
             turn.state.replay(Delete(topic_path(node.name)))
-        else:
-            _adopt_topic(turn, node.name, node.data)
+        elif _adopt_topic(turn, node, node.data):
+            without_id.append(node.name)
     complete_topics(turn, [node.name for node in event.nodes])
+    for name in without_id:
+        # Kafka writes it back at the next reassignment. A controller that is elected before that gives the topic
+        # another id, and brokers then take its logs for those of a deleted topic.
+        topic = turn.state.image.topics[name]
+        turn.write(SetData(topic_path(name), encode_topic(_content(topic, topic.topic_id))))
 
 
-def _adopt_topic(turn: Turn, name: str, data: bytes) -> None:
-    """New partitions are welcome. Replicas of those that stand move by reassignment alone: they are put back."""
-    path = topic_path(name)
-    found = NodeRead(path, data, 0)
+def _adopt_topic(turn: Turn, node: TopicNode, data: bytes) -> bool:
+    """New partitions are welcome. Replicas of those that stand move by reassignment alone: they are put back.
+
+    Returns whether the topic's id is missing in the node, and known.
+    """
+    name, path = node.name, topic_path(node.name)
     known = turn.state.image.topics.get(name)
     try:
         content = decode_topic(name, data)
     except MalformedZnode as error:
-        log.error("a changed topic is left as it was: %s", error)
-        turn.state.replay(found)
-        return
+        if known is None:
+            _take_over(turn, name, data)
+        else:
+            _put_back(turn, known, str(error))
+        return False
     if known is None:
-        turn.state.replay(found)
-    elif ZERO_TOPIC_ID not in (content.topic_id, known.topic_id) and content.topic_id != known.topic_id:
-        # Another topic of that name: what was known of the partitions went with the old one.
-        turn.state.replay(Delete(path))
-        turn.state.replay(found)
-    elif altered := [index for index, image in known.partitions.items() if not _same_replicas(image, index, content)]:
-        log.error(
-            "%s was changed by somebody else, for partitions %s: their replicas are put back; use a reassignment",
-            path,
-            ", ".join(map(str, altered)),
-        )
-        stands = _content(known, known.topic_id)
-        added = {index: replicas for index, replicas in content.partitions.items() if index not in known.partitions}
-        turn.write(SetData(path, encode_topic(replace(stands, partitions={**stands.partitions, **added}))))
+        _take_over(turn, name, data)
+        return False
+    if ZERO_TOPIC_ID not in (content.topic_id, known.topic_id) and content.topic_id != known.topic_id:
+        if node.is_same_node or content.topic_id in turn.state.image.topic_names:
+            _put_back(turn, known, f"{path} was changed by somebody else: a topic keeps its id")
+        else:
+            # Another topic of that name: what was known of the partitions went with the old one.
+            turn.state.replay(Delete(path))
+            _take_over(turn, name, data)
+        return False
+    added = {index: replicas for index, replicas in content.partitions.items() if index not in known.partitions}
+    altered = [index for index, image in known.partitions.items() if not _same_replicas(image, index, content)]
+    if added and name in turn.state.deleting:
+        _put_back(turn, known, f"{path} was changed by somebody else: a topic that is being deleted does not grow")
+    elif altered:
+        partitions = ", ".join(map(str, altered))
+        reason = f"{path} was changed by somebody else, for partitions {partitions}: use a reassignment"
+        _put_back(turn, known, reason, added)
     else:
-        turn.state.replay(found)
+        turn.state.replay(NodeRead(path, data, 0))
+        return content.topic_id == ZERO_TOPIC_ID != known.topic_id
+    return False
+
+
+def _take_over(turn: Turn, name: str, data: bytes) -> None:
+    path = topic_path(name)
+    turn.state.replay(NodeRead(path, data, 0))
+    reason = turn.state.malformed.get(path)
+    if reason is not None:
+        log.error("left out of the cluster's metadata: %s", reason)
+
+
+def _put_back(turn: Turn, known: TopicImage, reason: str, added: Mapping[int, Sequence[int]] | None = None) -> None:
+    """Writes the node as it should be, with partitions that are `added`."""
+    log.error("%s; what this controller knows is put back", reason)
+    stands = _content(known, known.topic_id)
+    content = replace(stands, partitions={**stands.partitions, **(added or {})})
+    turn.write(SetData(topic_path(known.name), encode_topic(content)))
 
 
 def _same_replicas(image: PartitionImage, index: int, content: TopicAssignment) -> bool:
@@ -331,18 +369,26 @@ def _same_replicas(image: PartitionImage, index: int, content: TopicAssignment) 
 
 def complete_topics(turn: Turn, names: Sequence[str]) -> None:
     """Gives topics that a tool made their ids, and what is missing of their partitions."""
-    topics = [turn.state.image.topics[name] for name in names if name in turn.state.image.topics]
-    topics = [topic for topic in topics if topic.name not in turn.state.deleting]
-    for topic in topics:
-        if topic.topic_id == ZERO_TOPIC_ID:
-            turn.write(SetData(topic_path(topic.name), encode_topic(_content(topic, _new_topic_id(turn)))))
+    give_ids(turn, names)
     missing = [
         TopicPartition(topic.name, index)
-        for topic in topics
+        for topic in _standing(turn, names)
         for index, image in topic.partitions.items()
         if not image.has_state
     ]
     create_partitions(turn, missing)
+
+
+def give_ids(turn: Turn, names: Sequence[str]) -> None:
+    """Writes an id into the nodes of topics that have none."""
+    for topic in _standing(turn, names):
+        if topic.topic_id == ZERO_TOPIC_ID:
+            turn.write(SetData(topic_path(topic.name), encode_topic(_content(topic, _id_of(turn, topic)))))
+
+
+def _standing(turn: Turn, names: Sequence[str]) -> list[TopicImage]:
+    topics = [turn.state.image.topics[name] for name in names if name in turn.state.image.topics]
+    return [topic for topic in topics if topic.name not in turn.state.deleting]
 
 
 def _content(topic: TopicImage, topic_id: TopicId) -> TopicAssignment:
@@ -356,6 +402,15 @@ def _content(topic: TopicImage, topic_id: TopicId) -> TopicAssignment:
 
 def _live_brokers(turn: Turn) -> list[BrokerRack]:
     return in_creation_order(BrokerRack(broker.id, broker.rack) for broker in turn.state.image.brokers.values())
+
+
+def _id_of(turn: Turn, topic: TopicImage) -> TopicId:
+    """For a topic whose node has none: the one it had, if it was led before and somebody remembers; else a new one."""
+    remembered = turn.state.remembered_ids.get(topic.name)
+    if remembered is None or remembered in turn.state.image.topic_names:
+        return _new_topic_id(turn)
+    was_led = any(image.has_state for image in topic.partitions.values())
+    return remembered if was_led else _new_topic_id(turn)
 
 
 def _new_topic_id(turn: Turn) -> TopicId:

@@ -25,6 +25,8 @@ class Turn:
         self.now_ms = now_ms
         """Monotonic."""
         self.tell = Announcements(state)
+        self.moving: dict[TopicPartition, None] = {}
+        """Partitions on their way to other replicas whose state this turn wrote: they may have arrived."""
         self._result = Result()
 
     def write(self, operation: Operation, fence: Fence = Fence.CONTROLLER_EPOCH) -> None:
@@ -37,6 +39,8 @@ class Turn:
     ) -> None:
         """Writes leader and ISR against the version known; the leader epoch grows unless it is to stay the same."""
         image = self.state.image.topics[topic_partition.topic].partitions[topic_partition.partition]
+        if image.is_reassigning:
+            self.moving[topic_partition] = None
         epoch = image.leader_epoch if same_epoch else LeaderEpoch(image.leader_epoch + 1)
         data = encode_state(PartitionState(leader, epoch, tuple(isr), self.state.image.controller_epoch))
         path = state_path(*topic_partition)

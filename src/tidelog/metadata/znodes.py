@@ -10,10 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
+from tidelog.config.listeners import SECURITY_PROTOCOLS
 from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType, Endpoint
 from tidelog.model.identifiers import (
+    NO_LEADER,
     ZERO_TOPIC_ID,
     BrokerEpoch,
     BrokerId,
@@ -68,6 +71,14 @@ DEFAULT_ENTITY: Final = "<default>"
 _UNREADABLE: Final = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 """What a value of an unexpected type or range leads to."""
 
+_STATES_KEPT: Final = 1024
+"""Different states of partitions that are kept as one object each."""
+_INT32_MAX: Final = (1 << 31) - 1
+"""Ids, epochs and ports travel between brokers as 32 bits: what has more would break the message, not the node."""
+_PORT_MAX: Final = 65_535
+_TEXT_LENGTH_MAX: Final = 1_000
+"""Of an endpoint or a rack, for the same reason."""
+
 _ENTITY_FOLDERS: Final = {ConfigResourceType.TOPIC: "topics", ConfigResourceType.BROKER: "brokers"}
 
 
@@ -77,6 +88,7 @@ class MalformedZnode(ValueError):
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path} in the metadata store is malformed: {reason}")
         self.path = path
+        self.reason = reason
 
 
 # Paths.
@@ -150,19 +162,19 @@ def encode_broker(registration: BrokerRegistration) -> bytes:
 def decode_broker(broker_id: int, data: bytes | None, epoch: int) -> BrokerRegistration:
     """`epoch` is the node's czxid. Versions 1 to 5."""
     path = broker_path(broker_id)
-    content = _load(path, data)
+    content = _load(path, data, newest=5)
     try:
         if "endpoints" in content:
             protocols = content.get("listener_security_protocol_map") or {}
             endpoints = tuple(_parse_endpoint(text, protocols) for text in content["endpoints"])
         else:
-            endpoints = (Endpoint("PLAINTEXT", "PLAINTEXT", str(content["host"]), int(content["port"])),)
+            endpoints = (_endpoint("PLAINTEXT", "PLAINTEXT", _text(content["host"]), content["port"]),)
         rack = content.get("rack")
         return BrokerRegistration(
-            BrokerId(broker_id),
+            BrokerId(_number(broker_id)),
             BrokerEpoch(epoch),
             endpoints,
-            None if rack is None else str(rack),
+            None if rack is None else _text(rack),
             int(content.get("timestamp", -1)),
             int(content.get("jmx_port", -1)),
         )
@@ -175,7 +187,8 @@ def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
 
 
 def decode_controller(data: bytes | None) -> BrokerId:
-    content = _load(CONTROLLER, data)
+    """Versions 1 and 2."""
+    content = _load(CONTROLLER, data, newest=2)
     return BrokerId(_integer(CONTROLLER, content, "brokerid"))
 
 
@@ -185,9 +198,9 @@ def encode_controller_epoch(epoch: int) -> bytes:
 
 def decode_controller_epoch(data: bytes | None) -> ControllerEpoch:
     try:
-        return ControllerEpoch(int(data or b""))
+        return ControllerEpoch(_number(int(data or b"")))
     except ValueError as error:
-        raise MalformedZnode(CONTROLLER_EPOCH, f"{data!r} is not a number") from error
+        raise MalformedZnode(CONTROLLER_EPOCH, f"{data!r} is not a number from 0 to {_INT32_MAX}") from error
 
 
 def encode_feature() -> bytes:
@@ -199,7 +212,7 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 
 def decode_cluster_id(data: bytes | None) -> str:
-    content = _load(CLUSTER_ID, data)
+    content = _load(CLUSTER_ID, data, newest=1)
     if not isinstance(content.get("id"), str):
         raise MalformedZnode(CLUSTER_ID, "no id")
     return str(content["id"])
@@ -235,7 +248,7 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
 def decode_topic(topic: str, data: bytes | None) -> TopicAssignment:
     """Versions 1 to 3."""
     path = topic_path(topic)
-    content = _load(path, data)
+    content = _load(path, data, newest=3)
     try:
         return TopicAssignment(
             _by_number(content["partitions"]),
@@ -266,17 +279,25 @@ def encode_state(state: PartitionState) -> bytes:
 
 
 def decode_state(topic: str, partition: int, data: bytes | None) -> PartitionState:
-    path = state_path(topic, partition)
-    content = _load(path, data)
+    try:
+        return _decode_state(data)
+    except MalformedZnode as error:
+        raise MalformedZnode(state_path(topic, partition), error.reason) from error
+
+
+@lru_cache(_STATES_KEPT)
+def _decode_state(data: bytes | None) -> PartitionState:
+    """Of thousands of partitions most have a state that others have too: each is read once, and is one object."""
+    content = _load("", data, newest=1)
     try:
         return PartitionState(
-            BrokerId(int(content["leader"])),
-            LeaderEpoch(int(content["leader_epoch"])),
-            tuple(BrokerId(int(id)) for id in content["isr"]),
-            ControllerEpoch(int(content["controller_epoch"])),
+            BrokerId(_number(content["leader"], lowest=NO_LEADER)),
+            LeaderEpoch(_number(content["leader_epoch"])),
+            tuple(BrokerId(_number(id)) for id in content["isr"]),
+            ControllerEpoch(_number(content["controller_epoch"])),
         )
     except _UNREADABLE as error:
-        raise MalformedZnode(path, repr(error)) from error
+        raise MalformedZnode("", repr(error)) from error
 
 
 # Settings.
@@ -287,7 +308,7 @@ def encode_config(values: Mapping[str, str]) -> bytes:
 
 
 def decode_config(path: str, data: bytes | None) -> dict[str, str]:
-    content = _load(path, data)
+    content = _load(path, data, newest=1)
     values = content.get("config")
     if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
         raise MalformedZnode(path, '"config" is not a map of strings')
@@ -300,7 +321,7 @@ def encode_config_change(entity: str) -> bytes:
 
 def decode_config_change(path: str, data: bytes | None) -> str:
     """The entity's path: topics/T, users/U/clients/C, ... (version 1 is turned into that form too)."""
-    content = _load(path, data)
+    content = _load(path, data, newest=2)
     if isinstance(content.get("entity_path"), str):
         return str(content["entity_path"])
     if isinstance(content.get("entity_type"), str) and isinstance(content.get("entity_name"), str):
@@ -335,7 +356,7 @@ def decode_producer_id_block(data: bytes | None) -> StoredProducerIdBlock | None
     """None while no block was ever given away."""
     if data is None:
         return None
-    content = _load(PRODUCER_ID_BLOCK, data)
+    content = _load(PRODUCER_ID_BLOCK, data, newest=1)
     try:
         return StoredProducerIdBlock(
             BrokerId(int(content["broker"])), int(content["block_start"]), int(content["block_end"])
@@ -356,10 +377,10 @@ def encode_reassignment(plan: Mapping[TopicPartition, Sequence[int]]) -> bytes:
 
 
 def decode_reassignment(data: bytes | None) -> dict[TopicPartition, list[int]]:
-    content = _load(REASSIGN_PARTITIONS, data)
+    content = _load(REASSIGN_PARTITIONS, data, newest=1)
     try:
         return {
-            TopicPartition(str(entry["topic"]), int(entry["partition"])): [int(id) for id in entry["replicas"]]
+            TopicPartition(str(entry["topic"]), _number(entry["partition"])): [_number(id) for id in entry["replicas"]]
             for entry in content["partitions"]
         }
     except _UNREADABLE as error:
@@ -377,9 +398,9 @@ def encode_partitions(partitions: Sequence[TopicPartition]) -> bytes:
 
 
 def decode_partitions(path: str, data: bytes | None) -> list[TopicPartition]:
-    content = _load(path, data)
+    content = _load(path, data, newest=1)
     try:
-        return [TopicPartition(str(entry["topic"]), int(entry["partition"])) for entry in content["partitions"]]
+        return [TopicPartition(str(entry["topic"]), _number(entry["partition"])) for entry in content["partitions"]]
     except _UNREADABLE as error:
         raise MalformedZnode(path, repr(error)) from error
 
@@ -389,14 +410,15 @@ def encode_log_directory_event(broker_id: int) -> bytes:
 
 
 def decode_log_directory_event(path: str, data: bytes | None) -> BrokerId:
-    return BrokerId(_integer(path, _load(path, data), "broker"))
+    return BrokerId(_integer(path, _load(path, data, newest=1), "broker"))
 
 
 def _dump(content: Mapping[str, Any]) -> bytes:
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _load(path: str, data: bytes | None) -> dict[str, Any]:
+def _load(path: str, data: bytes | None, *, newest: int) -> dict[str, Any]:
+    """The node's JSON object; its version, where it has one, is 1 to `newest`: others may mean something else."""
     if data is None:
         raise MalformedZnode(path, "it has no content")
     try:
@@ -405,14 +427,36 @@ def _load(path: str, data: bytes | None) -> dict[str, Any]:
         raise MalformedZnode(path, f"not JSON ({error})") from error
     if not isinstance(content, dict):
         raise MalformedZnode(path, "not a JSON object")
+    version = content.get("version", newest)
+    try:
+        known = 1 <= int(version) <= newest
+    except _UNREADABLE:
+        known = False
+    if not known:
+        raise MalformedZnode(path, f"its version is {version!r}, and 1 to {newest} are known")
     return content
 
 
 def _integer(path: str, content: Mapping[str, Any], key: str) -> int:
     try:
-        return int(content[key])
+        return _number(content[key])
     except _UNREADABLE as error:
         raise MalformedZnode(path, repr(error)) from error
+
+
+def _number(value: Any, *, lowest: int = 0) -> int:
+    """A whole number from `lowest` to what 32 bits hold; ValueError."""
+    number = int(value)
+    if isinstance(value, (bool, float)) or not lowest <= number <= _INT32_MAX:
+        raise ValueError(f"{value!r} is not a whole number from {lowest} to {_INT32_MAX}")
+    return number
+
+
+def _text(value: Any) -> str:
+    """A short text; ValueError."""
+    if not isinstance(value, str) or len(value) > _TEXT_LENGTH_MAX:
+        raise ValueError(f"{str(value)[:40]!r} is no text of at most {_TEXT_LENGTH_MAX} characters")
+    return value
 
 
 def _by_text(replicas: Mapping[int, Sequence[int]]) -> dict[str, list[int]]:
@@ -420,7 +464,7 @@ def _by_text(replicas: Mapping[int, Sequence[int]]) -> dict[str, list[int]]:
 
 
 def _by_number(replicas: Mapping[str, Sequence[Any]]) -> dict[int, tuple[int, ...]]:
-    return dict(sorted((int(partition), tuple(map(int, ids))) for partition, ids in replicas.items()))
+    return dict(sorted((_number(partition), tuple(map(_number, ids))) for partition, ids in replicas.items()))
 
 
 def _format_endpoint(endpoint: Endpoint) -> str:
@@ -429,8 +473,16 @@ def _format_endpoint(endpoint: Endpoint) -> str:
 
 
 def _parse_endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
-    name, separator, address = text.partition("://")
+    name, separator, address = _text(text).partition("://")
     host, colon, port = address.rpartition(":")
     if not separator or not colon:
         raise ValueError(f"{text!r} is not an endpoint")
-    return Endpoint(name, protocols.get(name, name), host.removeprefix("[").removesuffix("]"), int(port))
+    return _endpoint(name, protocols.get(name, name), host.removeprefix("[").removesuffix("]"), port)
+
+
+def _endpoint(name: str, protocol: Any, host: str, port: Any) -> Endpoint:
+    if protocol not in SECURITY_PROTOCOLS:
+        raise ValueError(f"{str(protocol)[:40]!r} is no security protocol")
+    if _number(port) > _PORT_MAX:
+        raise ValueError(f"{port} is no port")
+    return Endpoint(name, protocol, host, int(port))

@@ -19,9 +19,9 @@ from tidelog.controller.events import (
 )
 from tidelog.controller.settings import ControllerSettings, Placement
 from tidelog.metadata.operations import Create, Delete, SetData
-from tidelog.metadata.znodes import TopicAssignment, decode_topic, encode_topic
+from tidelog.metadata.znodes import TopicAssignment, encode_topic
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, format_topic_id
+from tidelog.model.identifiers import ZERO_TOPIC_ID, format_topic_id
 
 
 def create(cluster: Cluster, topic: NewTopic) -> CreatedTopic:
@@ -327,18 +327,6 @@ def test_a_topic_that_an_old_tool_made_gets_an_id_and_leaders() -> None:
     assert cluster.partition("topicone", 1).leader == 2
 
 
-def test_an_old_tool_that_drops_the_id_does_not_change_it() -> None:
-    """2.2.1 rewrites the node as version 1; the topic is the same one, and its new partition gets a leader."""
-    cluster = Cluster(broker(0), broker(1))
-    outcome = create(cluster, NewTopic("t", assignment=[(0, [0])]))
-    data = b'{"version":1,"partitions":{"0":[0],"1":[1]}}'
-    cluster.tree.transact(1, [SetData("/brokers/topics/t", data)], 0)
-    cluster.run(TopicsChanged([TopicNode("t", data)]))
-    assert cluster.controller.image.topics["t"].topic_id == outcome.topic_id
-    assert cluster.partition("t", 1).leader == 1
-    assert decode_topic("t", cluster.tree.get("/brokers/topics/t")[0]).topic_id == ZERO_TOPIC_ID
-
-
 def test_a_creation_that_was_cut_short_is_finished_by_the_next_controller() -> None:
     """Crashed after the first partition node: the rest follows, what is there is left alone."""
     cluster = Cluster(broker(0))
@@ -363,52 +351,14 @@ def test_a_name_that_is_being_deleted_is_taken() -> None:
     assert (outcome.error, outcome.message) == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 't' is marked for deletion.")
 
 
-def put_topic(cluster: Cluster, content: TopicAssignment) -> None:
-    """Somebody writes a topic's node, and the controller sees it."""
-    data = encode_topic(content)
-    cluster.tree.transact(1, [SetData("/brokers/topics/t", data)], 0)
-    cluster.run(TopicsChanged([TopicNode("t", data)]))
-
-
-@pytest.mark.parametrize(
-    "partitions",
-    [{0: [2, 1], 1: [1, 0]}, {0: [0, 1]}, {0: [0, 1, 2], 1: [], 2: [2]}],
-    ids=["other", "fewer", "more too"],
-)
-def test_replicas_that_somebody_else_moves_are_put_back(partitions: dict[int, list[int]]) -> None:
-    """A partition's replicas move by reassignment alone; else an ISR would name brokers that hold nothing."""
-    cluster = Cluster(broker(0), broker(1), broker(2))
-    cluster.make("t", [0, 1], [1, 0])
-    topic_id = cluster.controller.image.topics["t"].topic_id
-    put_topic(cluster, TopicAssignment(partitions, topic_id))
-    assert cluster.partition("t", 0).replicas == (0, 1)
-    assert cluster.partition("t", 1).replicas == (1, 0)
-    assert cluster.told()[0].startswith('* set /brokers/topics/t {"partitions":{"0":[0,1],"1":[1,0]')
-    # What is new is welcome.
-    assert len(cluster.controller.image.topics["t"].partitions) == max(2, len(partitions))
-    assert cluster.loaded(1).state.image == cluster.controller.image
-
-
-def test_another_topic_of_the_same_name() -> None:
-    """Removed and made anew by somebody between two looks: nothing of the old one is kept."""
-    cluster = Cluster(broker(0), broker(1))
-    cluster.make("t", [0, 1])
-    for path in sorted((path for path in cluster.tree.paths() if path.startswith("/brokers/topics/t")), reverse=True):
-        cluster.tree.transact(1, [Delete(path)], 0)
-    data = encode_topic(TopicAssignment({0: [1]}, TopicId(b"another topic id")))
-    cluster.tree.transact(1, [Create("/brokers/topics/t", data)], 0)
-    cluster.run(TopicsChanged([TopicNode("t", data)]))
-    image = cluster.partition("t")
-    assert (image.replicas, image.leader, image.leader_epoch, image.partition_epoch) == ((1,), 1, 0, 0)
-    assert cluster.loaded(1).state.image == cluster.controller.image
-
-
 def test_a_topic_with_gaps_does_not_grow() -> None:
     """A tool numbered its partitions 0 and 2: the next one would be 2 again."""
     cluster = Cluster(broker(0))
     cluster.make("t", [0])
     topic_id = cluster.controller.image.topics["t"].topic_id
-    put_topic(cluster, TopicAssignment({0: [0], 2: [0]}, topic_id))
+    data = encode_topic(TopicAssignment({0: [0], 2: [0]}, topic_id))
+    cluster.tree.transact(1, [SetData("/brokers/topics/t", data)], 0)
+    cluster.run(TopicsChanged([TopicNode("t", data)]))
     cluster.told()
     [outcome] = cluster.ask(CreatePartitions([MorePartitions("t", 3)]))
     assert outcome.error is ErrorCode.INVALID_PARTITIONS

@@ -4,7 +4,8 @@ Every broker runs one. It registers the broker, races for /controller, and while
 pure `Controller`: `controller_term` has the loop, `broker_channel` the way to each broker. A failed fence means
 that another broker is the controller: this one resigns.
 
-**The session.** While the connection to the store is lost the term is over, and the broker serves on. When the session
+**The session.** While the connection to the store is lost the broker serves on, and a controller waits: nothing can be
+decided without the store, and what was under way is read back when the connection has returned (`commit`). When the session
 itself has ended, another one is opened and the broker registers anew (`_renew`); before its first registration that is
 for `Runtime` to do, which begins again what needs the store (`open_another_session`).
 """
@@ -42,7 +43,7 @@ from tidelog.metadata.znodes import (
     encode_log_directory_event,
 )
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
+from tidelog.model.identifiers import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch, TopicId
 from tidelog.ports.clock import Clock
 from tidelog.ports.random import Random
 from tidelog.store.client import SessionState, Stat, StoreClient, WatchEvent
@@ -81,8 +82,8 @@ class ControllerDriver:
     Use: `await open()`, then `await register()`, then `submit`; at last `await close()`, which closes the session too.
 
     A session that ends before is followed by another, from `connect_store`: the broker registers anew, with a new
-    epoch, and goes on serving meanwhile. A controller whose connection is lost resigns at once, for it cannot know
-    whether it still is one; when the connection is back and the session lives, it begins a new term.
+    epoch, and goes on serving meanwhile. A controller whose connection is lost cannot know whether it still is one, and
+    need not: whatever it decides is written with the fence of its term, or not at all.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class ControllerDriver:
         random: Random,
         connect_store: Callable[[], Awaitable[StoreClient]] | None = None,
         known_controller_epoch: Callable[[], int] = lambda: 0,
+        known_topic_ids: Callable[[], Mapping[str, TopicId]] = dict,
         on_config_changed: ConfigListener = lambda resource, values: None,
         on_controller_changed: Callable[[int], None] = lambda controller_id: None,
         on_registered_anew: Callable[[BrokerEpoch], None] = lambda epoch: None,
@@ -104,10 +106,10 @@ class ControllerDriver:
         """`store` is the first session, `connect_store` opens the next ones.
 
         `registration` is how this broker announces itself; its epoch and timestamp are filled in.
-        `known_controller_epoch` is the highest that the broker has heard of. `on_controller_changed` is told who
-        controls the cluster, -1 for nobody, when that changed; `on_registered_anew` the epoch of a later registration;
-        `on_failure` when the driver cannot go on (the broker's id was taken meanwhile, an invariant is broken): the
-        broker should stop.
+        `known_controller_epoch` is the highest that the broker has heard of, `known_topic_ids` are those of topics that
+        it knows. `on_controller_changed` is told who controls the cluster, -1 for nobody, when that changed;
+        `on_registered_anew` the epoch of a later registration; `on_failure` when the driver cannot go on (the broker's
+        id was taken meanwhile, an invariant is broken): the broker should stop.
         """
         self._store = store
         self._connect_store = connect_store
@@ -117,6 +119,7 @@ class ControllerDriver:
         self._clock = clock
         self._random = random
         self._known_controller_epoch = known_controller_epoch
+        self._known_topic_ids = known_topic_ids
         self._tell_config = on_config_changed
         self._on_controller_changed = on_controller_changed
         self._on_registered_anew = on_registered_anew
@@ -207,10 +210,18 @@ class ControllerDriver:
             )
             return answer
         self._next_request_id += 1
-        expiry = loop.call_later(timeout_ms / 1000, _expire, answer)
+        expiry = loop.call_later(timeout_ms / 1000, self._expire, answer)
         answer.add_done_callback(lambda _: expiry.cancel())
         self._term.submit(Pending(self._next_request_id, request, answer))
         return answer
+
+    def _expire(self, answer: asyncio.Future[Any]) -> None:
+        if answer.done():
+            return
+        reason = "The controller did not finish in time."
+        if self._store.state is SessionState.SUSPENDED:
+            reason = "The controller has no connection to the metadata store: nothing can be changed until it is back."
+        answer.set_exception(KafkaError(ErrorCode.REQUEST_TIMED_OUT, reason))
 
     def confirm(self, controller_id: BrokerId, epoch: ControllerEpoch) -> asyncio.Future[bool]:
         """Whether the store names that broker as the controller, and of that epoch; fails with StoreError."""
@@ -226,6 +237,7 @@ class ControllerDriver:
         while True:
             looks_left -= 1
             try:
+                await self._store.sync()
                 holder, stored = await self._controller_as_stored()
             except (ConnectionLoss, SessionExpired):
                 if self._closed or self._clock.monotonic_ms() >= deadline_ms:
@@ -233,7 +245,6 @@ class ControllerDriver:
             else:
                 if (holder, stored) == (controller_id, epoch):
                     return True
-                # A server of an ensemble may be a moment behind the one that the new controller wrote to.
                 if stored >= epoch or looks_left <= 0:
                     return False
             await asyncio.sleep(CONFIRM_DELAY_MS / 1000)
@@ -318,7 +329,6 @@ class ControllerDriver:
             return
         if state is SessionState.SUSPENDED:
             log.warning("the connection to the metadata store is lost; this broker goes on serving")
-            self._end_term()
         elif state is SessionState.CONNECTED:
             log.info("the connection to the metadata store is back")
             if self._registered:
@@ -355,7 +365,7 @@ class ControllerDriver:
         self._store = store
         self._membership = self._member()
         try:
-            cluster_id = await self._membership.open()
+            cluster_id = await self._cluster_id_as_stored()
             if self._cluster_id not in (None, cluster_id):
                 raise KafkaError(
                     ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -374,6 +384,14 @@ class ControllerDriver:
             # It ended before anybody listened.
             raise SessionExpired
         self._look_at_controller()
+
+    async def _cluster_id_as_stored(self) -> str | None:
+        """As the store has it; a broker that knows it goes on where nobody can read it any more."""
+        try:
+            return await self._membership.open()
+        except MalformedZnode as error:
+            log.error("this broker stays in cluster %s: %s", self._cluster_id, error)
+            return self._cluster_id
 
     # Elections.
 
@@ -396,6 +414,10 @@ class ControllerDriver:
                 await self._settle_controller(store)
             except ConnectionLoss:
                 # What was written may be there or not: it is read back.
+                self._election_due = True
+                await asyncio.sleep(RETRY_DELAY_MS / 1000)
+            except (BadVersion, NodeExists, NoNode) as error:
+                log.warning("somebody else writes what belongs to the controller, it is read again: %s", error)
                 self._election_due = True
                 await asyncio.sleep(RETRY_DELAY_MS / 1000)
             except (SessionExpired, StoreClosed):
@@ -425,8 +447,33 @@ class ControllerDriver:
             self._end_term()
         elif self._term is None:
             # This session won, but the answer to its multi was lost, or it has resigned meanwhile.
-            epoch_data, epoch_stat = await store.get(CONTROLLER_EPOCH)
-            await self._begin_term(store, decode_controller_epoch(epoch_data), epoch_stat.version)
+            epoch, epoch_version = await self._own_epoch(store)
+            # Had another controller come and gone between the two reads, the epoch would be that one's, and the fence too.
+            _, unchanged = await store.get(CONTROLLER)
+            if unchanged.czxid == stat.czxid:
+                await self._begin_term(store, epoch, epoch_version)
+            else:
+                self._election_due = True
+
+    async def _own_epoch(self, store: StoreClient) -> tuple[ControllerEpoch, int]:
+        """The epoch of this session, which holds /controller, and its node's version.
+
+        Somebody may have written into the node: then the epoch is counted on, for nobody else can do it.
+        """
+        try:
+            data, stat = await store.get(CONTROLLER_EPOCH)
+        except NoNode:
+            data = encode_controller_epoch(0)
+            stat = (await store.create(CONTROLLER_EPOCH, data)).stat
+        try:
+            epoch = decode_controller_epoch(data)
+        except MalformedZnode:
+            epoch = NO_CONTROLLER_EPOCH
+        if epoch >= max(self._known_controller_epoch(), 1):
+            return epoch, stat.version
+        epoch = self._next_epoch(data, stat)
+        written = await store.set(CONTROLLER_EPOCH, encode_controller_epoch(epoch), stat.version)
+        return epoch, written.version
 
     def _saw_controller(self, controller_id: BrokerId) -> None:
         if controller_id != self.controller_id:
@@ -490,6 +537,7 @@ class ControllerDriver:
             send=self._send,
             clock=self._clock,
             spawn=self.spawn,
+            known_topic_ids=self._known_topic_ids,
         )
         try:
             await term.load()
@@ -543,8 +591,3 @@ async def _end_session(store: StoreClient) -> None:
     """A store that is gone cannot be told; the session ends by itself then."""
     with contextlib.suppress(TimeoutError, StoreError, OSError):
         await asyncio.wait_for(store.close(), CLOSE_MS_MAX / 1000)
-
-
-def _expire(answer: asyncio.Future[Any]) -> None:
-    if not answer.done():
-        answer.set_exception(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The controller did not finish in time."))

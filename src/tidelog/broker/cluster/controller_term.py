@@ -18,23 +18,28 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog.broker.cluster.broker_channel import Channel, SendRequest
+from tidelog.broker.cluster.commit import Commit
 from tidelog.broker.cluster.store_results import results
 from tidelog.controller.controller import Controller
 from tidelog.controller.events import (
+    AllocateProducerIds,
     AlterPartition,
     BrokersChanged,
     ConfigsChanged,
+    ControlledShutdown,
     DeletionsRequested,
     Elected,
     Event,
     Fence,
+    IsrsChanged,
     LogDirectoryFailed,
     PreferredElectionRequested,
+    ReassignmentsRequested,
     Request,
     Result,
     Submitted,
@@ -51,9 +56,11 @@ from tidelog.metadata.znodes import (
     CONFIG,
     CONTROLLER_EPOCH,
     DELETE_TOPICS,
+    ISR_CHANGES,
     LOG_DIRECTORY_EVENTS,
     PREFERRED_ELECTION,
     PRODUCER_ID_BLOCK,
+    REASSIGN_PARTITIONS,
     TOPICS,
     MalformedZnode,
     broker_path,
@@ -69,7 +76,7 @@ from tidelog.metadata.znodes import (
     topic_path,
 )
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import NO_LEADER, BrokerId, TopicPartition
+from tidelog.model.identifiers import NO_LEADER, BrokerId, PartitionEpoch, TopicId, TopicPartition
 from tidelog.ports.clock import Clock
 from tidelog.store.client import StoreClient, WatchEvent
 from tidelog.store.errors import BadVersion, NoNode, SessionExpired, StoreClosed, StoreError
@@ -87,6 +94,10 @@ RETRY_DELAY_MS_MIN: Final = 10
 RETRY_DELAY_MS_MAX: Final = 1_000
 ANNOUNCEMENT_WAIT_MS_MAX: Final = 5_000
 """How long an answer waits for brokers to take in what it is about; then it is given, for the decision is durable."""
+
+
+ANSWERED_WHEN_DURABLE: Final = (AlterPartition, ControlledShutdown, AllocateProducerIds)
+"""Requests whose answers do not wait for any broker to take in what was decided."""
 
 
 @dataclass(slots=True, eq=False)
@@ -115,25 +126,36 @@ class Term:
         send: SendRequest,
         clock: Clock,
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        known_topic_ids: Callable[[], Mapping[str, TopicId]] = dict,
     ) -> None:
-        """`epoch_version` is that of /controller_epoch, which this term's writes check; `spawn` runs beside it."""
+        """`epoch_version` is that of /controller_epoch, which this term's writes check; `spawn` runs beside it.
+
+        `known_topic_ids` are those that this broker knows, for topics whose node has lost its id.
+        """
         self._store = store
         self._fence = Check(CONTROLLER_EPOCH, epoch_version)
         self._new_controller = new_controller
         self._send = send
         self._clock = clock
         self._spawn = spawn
+        self._known_topic_ids = known_topic_ids
         self.controller = new_controller()
         self._events: deque[Event] = deque()
         self._stale: dict[str, None] = {}
         """Paths whose watch fired: to be read when their turn comes."""
-        self._watched_topics: set[str] = set()
+        self._watched_topics: dict[str, int] = {}
+        """Topics whose node is watched, with the transaction that created it."""
+        self._complaints: dict[str, str] = {}
+        """Nodes that could not be read, with the reason: each is told once."""
         self._wake = asyncio.Event()
         self._pending: dict[int, Pending] = {}
         self._decided: dict[int, Any] = {}
         """Answers that wait for brokers to take in what they are about, by request."""
         self._channels: dict[BrokerId, Channel] = {}
         self._timers: dict[Event, asyncio.TimerHandle] = {}
+        self._being_written: set[int] = set()
+        """Requests of which something is on its way into the store."""
+        self._commit_under_way: Commit | None = None
         self._failures = 0
         """Failures of the store in a row."""
         self._ended = False
@@ -162,13 +184,23 @@ class Term:
         self._answer(list(self._decided.items()))
         for pending in list(self._pending.values()):
             if not pending.answer.done():
-                pending.answer.set_exception(
-                    KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller any more.")
-                )
+                pending.answer.set_exception(self._unanswered(pending))
         for channel in self._channels.values():
             channel.close()
         for timer in self._timers.values():
             timer.cancel()
+
+    def _unanswered(self, pending: Pending) -> KafkaError:
+        """What somebody is told whose request this term does not answer any more."""
+        written = self._commit_under_way is not None and self._commit_under_way.may_have_happened
+        if not written or pending.id not in self._being_written or isinstance(pending.request, ANSWERED_WHEN_DURABLE):
+            # Asked of the next controller; what brokers ask for themselves may be carried out twice.
+            return KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller any more.")
+        return KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            "The controller changed while this was being written, and it may or may not be done: look before it is asked "
+            "for again.",
+        )
 
     async def load(self) -> None:
         """Makes a controller of what the store holds, and lets it do what a new one does first. Raises Deposed."""
@@ -176,9 +208,9 @@ class Term:
             self.controller = self._new_controller()
             self._stale.clear()
             try:
-                self.controller.load(await self._read_everything())
-                for path, reason in self.controller.state.malformed.items():
-                    log.error("left out of the cluster's metadata: %s (%s)", path, reason)
+                records = await self._read_everything()
+                self.controller.load(records, self._known_topic_ids())
+                await self._watch_malformed(records)
                 await self._carry_out(self.controller.handle(self._now_ms(), Elected()))
                 return
             except (SessionExpired, StoreClosed):
@@ -199,7 +231,8 @@ class Term:
             except (SessionExpired, StoreClosed):
                 raise
             except StoreError as error:
-                # Somebody else wrote, or the connection broke: what is known is no longer what is there.
+                # Somebody else wrote, or the connection broke while something was read: what is known is no longer what
+                # is there.
                 await self._pause("a decision could not be written, the metadata is loaded anew", error)
                 await self._start_over()
 
@@ -213,6 +246,13 @@ class Term:
     async def _next(self) -> None:
         if self._stale:
             stale, self._stale = self._stale, {}
+            mended = [path for path in stale if path in self.controller.state.malformed]
+            if mended:
+                log.info(
+                    "nodes that could not be read have changed, the metadata is loaded anew: %s", ", ".join(mended)
+                )
+                await self._start_over()
+                return
             for event in await self._read_again(stale):
                 await self._handle(event)
         elif self._events:
@@ -240,7 +280,9 @@ class Term:
     # Carrying out.
 
     async def _carry_out(self, result: Result) -> None:
+        self._being_written = {request_id for request_id, _ in result.replies}
         await self._commit(result.writes)
+        self._being_written = set()
         if self._ended:
             return
         self._close_channels()
@@ -256,17 +298,19 @@ class Term:
     def _waits_for_brokers(self, request_id: int) -> bool:
         """Whether brokers are to take in what was decided before it is answered.
 
-        A leader that asked for another ISR may use it once it is durable: a broker that is cut off and still
-        registered would else hold up every change of the cluster's ISRs, its own removal from them too.
+        What brokers ask for themselves holds once it is durable, as a leader's other ISR: a broker that is cut off and
+        still registered would else hold up every change of the cluster's ISRs, its own removal from them too, and
+        every broker that wants to leave.
         """
         pending = self._pending.get(request_id)
-        return pending is None or not isinstance(pending.request, AlterPartition)
+        return pending is None or not isinstance(pending.request, ANSWERED_WHEN_DURABLE)
 
     async def _commit(self, writes: Iterable[Write]) -> None:
-        """Makes the writes durable: many multis under way at once, in order. Raises the first failure."""
+        """Makes the writes durable: many multis under way at once, in order. Raises the first refusal."""
+        self._commit_under_way = Commit(self._store, list(self._multis(writes)))
         try:
-            await results([self._store.multi(operations) for operations in self._multis(writes)])
-        except BadVersion as error:
+            await self._commit_under_way.run()
+        except (BadVersion, NoNode) as error:
             if error.path == CONTROLLER_EPOCH:
                 raise Deposed from error
             raise
@@ -345,9 +389,10 @@ class Term:
     async def _read_everything(self) -> list[Record]:
         self._watched_topics.clear()
         records: list[Record] = [BrokerChanged(registration) for registration in await self._read_brokers()]
-        topics, _ = await self._store.children(TOPICS, self._changed)
-        records += await self._read_nodes([topic_path(topic) for topic in topics], watched=True)
-        self._watched_topics.update(topics)
+        topics = await self._children(TOPICS)
+        nodes = await self._read_nodes([topic_path(topic) for topic in topics], watched=True)
+        self._watched_topics.update((node.path.removeprefix(f"{TOPICS}/"), node.czxid) for node in nodes)
+        records += nodes
         records += await self._read_nodes([partitions_path(topic) for topic in topics])
         listed = await results([self._store.children(partitions_path(topic)) for topic in topics], NoNode)
         partitions = [
@@ -360,13 +405,14 @@ class Term:
         records += await self._read_nodes([partition_path(*each) for each in partitions])
         records += await self._read_nodes([state_path(*each) for each in partitions])
         for folder in ("/config/topics", "/config/brokers"):
-            names, _ = await self._store.children(folder)
+            names = await self._children(folder, watched=False)
             records += await self._read_nodes([f"{folder}/{name}" for name in names])
-        deletions, _ = await self._store.children(DELETE_TOPICS, self._changed)
+        deletions = await self._children(DELETE_TOPICS)
         records += await self._read_nodes([f"{DELETE_TOPICS}/{topic}" for topic in deletions])
         records += await self._read_nodes([PRODUCER_ID_BLOCK])
+        records += await self._read_plan()
         # Wishes that may have been there before this controller was; reading them sets their watches.
-        self._stale |= {LOG_DIRECTORY_EVENTS: None, PREFERRED_ELECTION: None}
+        self._stale |= {LOG_DIRECTORY_EVENTS: None, ISR_CHANGES: None, PREFERRED_ELECTION: None}
         return records
 
     async def _read_nodes(self, paths: Iterable[str], *, watched: bool = False) -> list[NodeRead]:
@@ -375,13 +421,39 @@ class Term:
         wanted = list(paths)
         found = await results([self._store.get(path, watch) for path in wanted], NoNode)
         return [
-            NodeRead(path, node[0], node[1].version, node[1].mzxid)
+            NodeRead(path, node[0], node[1].version, node[1].mzxid, node[1].czxid)
             for path, node in zip(wanted, found, strict=True)
             if node is not None
         ]
 
+    async def _children(self, path: str, *, watched: bool = True) -> Sequence[str]:
+        """Names of a container's children; none where it is gone, until somebody makes it again."""
+        while True:
+            try:
+                return (await self._store.children(path, self._changed if watched else None))[0]
+            except NoNode:
+                if await self._store.exists(path, self._changed) is None:
+                    self._complain(path, f"{path} in the metadata store is gone: it is taken as empty")
+                    return ()
+
+    async def _watch_malformed(self, records: Iterable[Record]) -> None:
+        """Tells what could not be read, and has everything read anew when it is mended."""
+        malformed = self.controller.state.malformed
+        for path, reason in malformed.items():
+            self._complain(path, f"left out of the cluster's metadata: {reason}")
+        unreadable = {each.path: each for each in records if isinstance(each, NodeRead) and each.path in malformed}
+        for node in await self._read_nodes(unreadable, watched=True):
+            if node.mzxid != unreadable[node.path].mzxid:
+                self._stale[node.path] = None
+
+    def _complain(self, path: str, text: str) -> None:
+        """Logs what is wrong with a node, once."""
+        if self._complaints.get(path) != text:
+            self._complaints[path] = text
+            log.error("%s", text)
+
     async def _read_brokers(self) -> list[BrokerRegistration]:
-        names, _ = await self._store.children(BROKER_IDS, self._changed)
+        names = await self._children(BROKER_IDS)
         ids = sorted(int(name) for name in names if name.isdecimal())
         found = await results([self._store.get(broker_path(id), self._changed) for id in ids], NoNode)
         registrations = []
@@ -391,7 +463,13 @@ class Term:
             try:
                 registrations.append(decode_broker(id, node[0], node[1].czxid))
             except MalformedZnode as error:
-                log.error("broker %d is left out of the cluster: %s", id, error)
+                known = self.controller.image.brokers.get(BrokerId(id))
+                if known is not None and known.epoch == node[1].czxid:
+                    # Its session lives, and it has not registered anew: somebody wrote into its node.
+                    self._complain(broker_path(id), f"broker {id} is taken as it was before: {error}")
+                    registrations.append(known)
+                else:
+                    self._complain(broker_path(id), f"broker {id} is left out of the cluster: {error}")
         return registrations
 
     async def _read_again(self, stale: Mapping[str, None]) -> list[Event]:
@@ -401,13 +479,13 @@ class Term:
             events.append(BrokersChanged(await self._read_brokers()))
         changed = {path.removeprefix(f"{TOPICS}/") for path in stale if path.startswith(f"{TOPICS}/")}
         if TOPICS in stale:
-            names, _ = await self._store.children(TOPICS, self._changed)
+            names = await self._children(TOPICS)
             gone = set(self.controller.image.topics).difference(names, self.controller.state.deleting)
-            changed |= set(names) - self._watched_topics | gone
+            changed |= set(names).difference(self._watched_topics) | gone
         if changed:
             events += await self._read_topics(sorted(changed))
         if DELETE_TOPICS in stale:
-            names, _ = await self._store.children(DELETE_TOPICS, self._changed)
+            names = await self._children(DELETE_TOPICS)
             new = [name for name in names if name not in self.controller.state.deleting]
             if new:
                 events.append(DeletionsRequested(new))
@@ -417,8 +495,13 @@ class Term:
                 events += await self._read_config(path, resource)
         if LOG_DIRECTORY_EVENTS in stale:
             events += await self._read_directory_failures()
+        if ISR_CHANGES in stale:
+            events += await self._read_isr_changes()
         if PREFERRED_ELECTION in stale:
             events += await self._read_preferred_election()
+        if REASSIGN_PARTITIONS in stale:
+            found = await self._read_plan()
+            events.append(ReassignmentsRequested(found[0].data if found else None))
         return events
 
     async def _read_config(self, path: str, resource: ConfigResource) -> list[Event]:
@@ -431,7 +514,7 @@ class Term:
 
     async def _read_directory_failures(self) -> list[Event]:
         """Brokers that said that a log directory of theirs failed, each with the nodes that say so."""
-        names, _ = await self._store.children(LOG_DIRECTORY_EVENTS, self._changed)
+        names = await self._children(LOG_DIRECTORY_EVENTS)
         notifications: dict[BrokerId, list[str]] = {}
         for node in await self._read_nodes([f"{LOG_DIRECTORY_EVENTS}/{name}" for name in names]):
             try:
@@ -441,6 +524,27 @@ class Term:
                 broker_id = NO_LEADER
             notifications.setdefault(broker_id, []).append(node.path)
         return [LogDirectoryFailed(broker_id, tuple(paths)) for broker_id, paths in notifications.items()]
+
+    async def _read_isr_changes(self) -> list[Event]:
+        """States that brokers of a protocol below 2.7 changed by themselves, with the nodes that say so."""
+        names = await self._children(ISR_CHANGES)
+        notifications = await self._read_nodes([f"{ISR_CHANGES}/{name}" for name in names])
+        changed: dict[TopicPartition, None] = {}
+        for node in notifications:
+            try:
+                changed |= dict.fromkeys(decode_partitions(node.path, node.data))
+            except MalformedZnode as error:
+                log.error("notification ignored: %s", error)
+        if not notifications:
+            return []
+        paths = {state_path(*topic_partition): topic_partition for topic_partition in changed}
+        states = [(paths[node.path], node.data, PartitionEpoch(node.version)) for node in await self._read_nodes(paths)]
+        return [IsrsChanged(tuple(states), tuple(node.path for node in notifications))]
+
+    async def _read_plan(self) -> list[NodeRead]:
+        """The node with an old tool's reassignments, if it is there; it is watched in any case."""
+        await self._store.exists(REASSIGN_PARTITIONS, self._changed)
+        return await self._read_nodes([REASSIGN_PARTITIONS])
 
     async def _read_preferred_election(self) -> list[Event]:
         if await self._store.exists(PREFERRED_ELECTION, self._changed) is None:
@@ -460,10 +564,10 @@ class Term:
         for name in names:
             read = found.get(topic_path(name))
             if read is not None:
-                self._watched_topics.add(name)
-                nodes.append(TopicNode(name, read.data))
+                nodes.append(TopicNode(name, read.data, self._watched_topics.get(name) == read.czxid))
+                self._watched_topics[name] = read.czxid
             else:
-                self._watched_topics.discard(name)
+                self._watched_topics.pop(name, None)
                 if name in self.controller.image.topics:
                     nodes.append(TopicNode(name, None))
         return [TopicsChanged(nodes)] if nodes else []

@@ -56,6 +56,9 @@ SESSION_GRACE_MS: Final = 1_000
 RETRY_DELAY_MS: Final = 100
 """Before a store without connection is asked again."""
 
+KEEP_EVERYTHING: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+"""Of a topic whose settings nobody can read: with the defaults, records would go that were to be kept."""
+
 T = TypeVar("T")
 
 ConfigListener = Callable[[ConfigResource, Mapping[str, str]], None]
@@ -92,6 +95,8 @@ class Membership:
         self._following = False
         self._closed = False
         self._last_change = -1
+        self._complaints: dict[str, str] = {}
+        """Settings that could not be read, by node, with the reason: each is told once."""
         self._reading: asyncio.Task[None] | None = None
         self._again = False
 
@@ -168,13 +173,38 @@ class Membership:
         return [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
 
     async def read_configs(self, resources: Iterable[ConfigResource]) -> dict[ConfigResource, Mapping[str, str]]:
-        """The settings of each resource as they stand in the store; empty where there are none, or none readable."""
-        wanted = list(resources)
-        found = await results([self._store.get(config_path(resource)) for resource in wanted], NoNode)
-        return {
-            resource: {} if node is None else _readable(config_path(resource), node[0])
-            for resource, node in zip(wanted, found, strict=True)
+        """The settings of each resource as they stand in the store; empty where there are none.
+
+        Where nobody can read them, a topic gets KEEP_EVERYTHING, and a broker is left out.
+        """
+        read = await self._read_configs(resources)
+        kept = {
+            resource: KEEP_EVERYTHING if values is None and resource.type is ConfigResourceType.TOPIC else values
+            for resource, values in read.items()
         }
+        return {resource: values for resource, values in kept.items() if values is not None}
+
+    async def _read_configs(
+        self, resources: Iterable[ConfigResource]
+    ) -> dict[ConfigResource, Mapping[str, str] | None]:
+        """As `read_configs`; None where they cannot be read, which is logged once."""
+        wanted = list(resources)
+        # A topic's first settings come without a notification: a server that is behind might not have them yet.
+        await self._store.sync()
+        found = await results([self._store.get(config_path(resource)) for resource in wanted], NoNode)
+        read: dict[ConfigResource, Mapping[str, str] | None] = {}
+        for resource, node in zip(wanted, found, strict=True):
+            path = config_path(resource)
+            try:
+                read[resource] = {} if node is None else decode_config(path, node[0])
+            except MalformedZnode as error:
+                read[resource] = None
+                if self._complaints.get(path) != str(error):
+                    self._complaints[path] = str(error)
+                    log.error("%s; until it is mended, no other settings take effect and nothing expires", error)
+            else:
+                self._complaints.pop(path, None)
+        return read
 
     async def close(self) -> None:
         """Ends the following; the session is the owner's to close."""
@@ -240,8 +270,10 @@ class Membership:
         new = sorted((name for name in names if _number_of(name) > self._last_change), key=_number_of)
         resources = [await self._changed_resource(f"{CONFIG_CHANGES}/{name}") for name in new]
         distinct = dict.fromkeys(resource for resource in resources if resource is not None)
-        for resource, values in (await self.read_configs(distinct)).items():
-            self._on_config_changed(resource, values)
+        for resource, values in (await self._read_configs(distinct)).items():
+            # What cannot be read changes nothing.
+            if values is not None:
+                self._on_config_changed(resource, values)
         if new:
             self._last_change = _number_of(new[-1])
         await self._purge(names)
@@ -263,14 +295,6 @@ class Membership:
         old = [path for path, stat in zip(paths, found, strict=True) if stat is not None and stat.ctime < oldest_ms]
         # Another broker may be faster.
         await results([self._store.delete(path) for path in old], NoNode)
-
-
-def _readable(path: str, data: bytes | None) -> dict[str, str]:
-    try:
-        return decode_config(path, data)
-    except MalformedZnode as error:
-        log.error("settings unreadable, taken as empty: %s", error)
-        return {}
 
 
 def _number_of(name: str) -> int:

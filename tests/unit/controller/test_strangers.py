@@ -1,0 +1,196 @@
+"""What tools and strangers write into the store by themselves: taken over, completed, put back, or left out."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.controller.harness import Cluster, broker
+
+from tidelog.controller.events import (
+    CreatedTopic,
+    CreateTopics,
+    DeleteTopics,
+    Elected,
+    NewTopic,
+    ReplicasStopped,
+    Submitted,
+    TopicNode,
+    TopicReference,
+    TopicsChanged,
+)
+from tidelog.metadata.operations import Create, Delete, SetData
+from tidelog.metadata.znodes import TopicAssignment, decode_topic, encode_topic
+from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
+
+
+def create(cluster: Cluster, topic: NewTopic) -> CreatedTopic:
+    [outcome] = cluster.ask(CreateTopics([topic]))
+    return outcome
+
+
+def put_topic(cluster: Cluster, content: TopicAssignment) -> None:
+    """Somebody writes a topic's node, and the controller sees it."""
+    data = encode_topic(content)
+    cluster.tree.transact(1, [SetData("/brokers/topics/t", data)], 0)
+    cluster.run(TopicsChanged([TopicNode("t", data)]))
+
+
+@pytest.mark.parametrize(
+    "partitions",
+    [{0: [2, 1], 1: [1, 0]}, {0: [0, 1]}, {0: [0, 1, 2], 1: [], 2: [2]}],
+    ids=["other", "fewer", "more too"],
+)
+def test_replicas_that_somebody_else_moves_are_put_back(partitions: dict[int, list[int]]) -> None:
+    """A partition's replicas move by reassignment alone; else an ISR would name brokers that hold nothing."""
+    cluster = Cluster(broker(0), broker(1), broker(2))
+    cluster.make("t", [0, 1], [1, 0])
+    topic_id = cluster.controller.image.topics["t"].topic_id
+    put_topic(cluster, TopicAssignment(partitions, topic_id))
+    assert cluster.partition("t", 0).replicas == (0, 1)
+    assert cluster.partition("t", 1).replicas == (1, 0)
+    assert cluster.told()[0].startswith('* set /brokers/topics/t {"partitions":{"0":[0,1],"1":[1,0]')
+    # What is new is welcome.
+    assert len(cluster.controller.image.topics["t"].partitions) == max(2, len(partitions))
+    assert cluster.loaded(1).state.image == cluster.controller.image
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"{",
+        b"[]",
+        b'{"version":4,"partitions":{"0":[0,1]}}',
+        b'{"version":3,"partitions":{"0":[0,1]},"topic_id":"AAAAAAAAAAAAAAAAAAAAAg"}',
+        b'{"version":3,"partitions":{"0":[0,4294967296]}}',
+        b'{"version":3,"partitions":{"0":null}}',
+    ],
+    ids=["broken", "no object", "version", "another id", "too large an id", "no list"],
+)
+def test_a_topics_node_that_somebody_breaks_is_put_back(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """The controller knows what stood there; the next one would leave the topic out. The message names the node."""
+    cluster = Cluster(broker(0), broker(1))
+    cluster.make("t", [0, 1])
+    known, before = cluster.partition("t"), cluster.tree.get("/brokers/topics/t")[0]
+    cluster.tree.transact(1, [SetData("/brokers/topics/t", data)], 0)
+    cluster.run(TopicsChanged([TopicNode("t", data, is_same_node=True)]))
+    assert cluster.partition("t") == known
+    assert cluster.tree.get("/brokers/topics/t")[0] == before
+    assert "/brokers/topics/t" in caplog.text
+    assert cluster.loaded(1).state.image == cluster.controller.image
+
+
+def test_a_topic_that_is_being_deleted_does_not_grow() -> None:
+    """Partitions that a tool adds meanwhile are taken out of the node again, as Kafka does."""
+    cluster = Cluster(broker(0), broker(1))
+    cluster.make("t", [0, 1])
+    topic_id = cluster.controller.image.topics["t"].topic_id
+    cluster.run(Submitted(1, DeleteTopics([TopicReference("t")])))
+    cluster.told()
+    put_topic(cluster, TopicAssignment({0: [0, 1], 1: [1, 0]}, topic_id))
+    assert list(cluster.controller.image.topics["t"].partitions) == [0]
+    [line] = cluster.told()
+    assert line.startswith('* set /brokers/topics/t {"partitions":{"0":[0,1]}')
+
+
+def test_two_topics_with_one_id(caplog: pytest.LogCaptureFixture) -> None:
+    """Somebody copied a node: the second one is left out, and its name stays taken."""
+    cluster = Cluster(broker(0))
+    cluster.make("t", [0])
+    data = cluster.tree.get("/brokers/topics/t")[0]
+    cluster.tree.transact(1, [Create("/brokers/topics/copy", data)], 0)
+    cluster.run(TopicsChanged([TopicNode("copy", data)]))
+    assert list(cluster.controller.image.topics) == ["t"]
+    assert "/brokers/topics/copy in the metadata store is malformed: its id is that of topic t" in caplog.text
+    outcome = create(cluster, NewTopic("copy", 1, 1))
+    assert outcome.error is ErrorCode.TOPIC_ALREADY_EXISTS
+    assert outcome.message is not None
+    assert "/brokers/topics/copy" in outcome.message
+
+
+def test_a_partition_whose_state_nobody_can_read_is_left_alone() -> None:
+    """No leader is elected, for nobody knows the last epoch; the other partition is, and both go with the topic."""
+    cluster = Cluster(broker(0))
+    cluster.make("t", [0], [0])
+    cluster.tree.transact(1, [SetData("/brokers/topics/t/partitions/1/state", b"broken")], 0)
+    cluster.told()
+    cluster.term(2)
+    assert cluster.told() == []
+    assert cluster.partition("t", 0).leader == 0
+    assert not cluster.partition("t", 1).has_state
+    assert list(cluster.controller.state.malformed) == ["/brokers/topics/t/partitions/1/state"]
+    cluster.run(Submitted(1, DeleteTopics([TopicReference("t")])))
+    stopped = {TopicPartition("t", index): ErrorCode.NONE for index in (0, 1)}
+    cluster.run(ReplicasStopped(BrokerId(0), stopped))
+    assert not [path for path in cluster.tree.paths() if path.startswith("/brokers/topics/")]
+
+
+def test_a_state_that_no_topic_refers_to_goes_with_the_topic() -> None:
+    """Somebody made the topic smaller while there was no controller."""
+    cluster = Cluster(broker(0))
+    cluster.make("t", [0], [0])
+    topic_id = cluster.controller.image.topics["t"].topic_id
+    cluster.tree.transact(1, [SetData("/brokers/topics/t", encode_topic(TopicAssignment({0: [0]}, topic_id)))], 0)
+    cluster.term(2)
+    cluster.run(Submitted(1, DeleteTopics([TopicReference("t")])))
+    cluster.run(ReplicasStopped(BrokerId(0), {TopicPartition("t", 0): ErrorCode.NONE}))
+    assert not [path for path in cluster.tree.paths() if path.startswith("/brokers/topics/")]
+
+
+def test_another_topic_of_the_same_name() -> None:
+    """Removed and made anew by somebody between two looks: nothing of the old one is kept."""
+    cluster = Cluster(broker(0), broker(1))
+    cluster.make("t", [0, 1])
+    for path in sorted((path for path in cluster.tree.paths() if path.startswith("/brokers/topics/t")), reverse=True):
+        cluster.tree.transact(1, [Delete(path)], 0)
+    data = encode_topic(TopicAssignment({0: [1]}, TopicId(b"another topic id")))
+    cluster.tree.transact(1, [Create("/brokers/topics/t", data)], 0)
+    cluster.run(TopicsChanged([TopicNode("t", data)]))
+    image = cluster.partition("t")
+    assert (image.replicas, image.leader, image.leader_epoch, image.partition_epoch) == ((1,), 1, 0, 0)
+    assert cluster.loaded(1).state.image == cluster.controller.image
+
+
+def test_an_old_tool_that_drops_the_id_does_not_change_it() -> None:
+    """2.2.1 rewrites the node as version 1; the topic is the same one, and its new partition gets a leader.
+
+    The id is written back after all else: the next controller would give the topic another one.
+    """
+    cluster = Cluster(broker(0), broker(1))
+    outcome = create(cluster, NewTopic("t", assignment=[(0, [0])]))
+    cluster.told()
+    drop_the_id(cluster)
+    cluster.run(TopicsChanged([TopicNode("t", cluster.tree.get("/brokers/topics/t")[0], is_same_node=True)]))
+    assert cluster.controller.image.topics["t"].topic_id == outcome.topic_id
+    assert cluster.partition("t", 1).leader == 1
+    assert cluster.told()[-1].startswith('* set /brokers/topics/t {"partitions":{"0":[0],"1":[1]},"topic_id":')
+    assert decode_topic("t", cluster.tree.get("/brokers/topics/t")[0]).topic_id == outcome.topic_id
+
+
+@pytest.mark.parametrize("remembered", [True, False], ids=["known to the broker", "forgotten"])
+def test_a_controller_dies_when_an_old_tool_has_dropped_the_id(remembered: bool) -> None:
+    """The next one takes the id that its broker knows; a topic that nobody remembers gets another one, as in Kafka."""
+    cluster = Cluster(broker(0), broker(1))
+    topic_id = create(cluster, NewTopic("t", assignment=[(0, [0])])).topic_id
+    drop_the_id(cluster)
+    cluster.controller = cluster.loaded(2)
+    cluster.controller.load([], {"t": topic_id} if remembered else {})
+    cluster.run(Elected())
+    assert (cluster.controller.image.topics["t"].topic_id == topic_id) is remembered
+    assert cluster.controller.image.topics["t"].topic_id != ZERO_TOPIC_ID
+    assert cluster.partition("t", 1).leader == 1
+
+
+def test_a_topic_that_is_made_anew_does_not_get_the_id_of_the_old_one() -> None:
+    """A tool of 2.8 made it without an id; it was never led, so it is not the one that a broker remembers."""
+    cluster = Cluster(broker(0))
+    cluster.tree.transact(1, [Create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0]}}')], 0)
+    cluster.controller = cluster.loaded(2)
+    cluster.controller.load([], {"t": TopicId(b"another topic id")})
+    cluster.run(Elected())
+    assert cluster.controller.image.topics["t"].topic_id not in (ZERO_TOPIC_ID, b"another topic id")
+
+
+def drop_the_id(cluster: Cluster) -> None:
+    """As kafka-topics of 2.2.1 --alter writes topic t with a second partition."""
+    data = b'{"version":1,"partitions":{"0":[0],"1":[1]}}'
+    cluster.tree.transact(1, [SetData("/brokers/topics/t", data)], 0)
