@@ -27,6 +27,7 @@ from tidelog.broker.replicas.leadership import Leadership
 from tidelog.broker.replicas.purgatory import Purgatory
 from tidelog.broker.replicas.replica_manager import ReplicaManager
 from tidelog.broker.replicas.replica_sessions import ReplicaSessions
+from tidelog.broker.replicas.throttles import Throttles
 from tidelog.broker.replicas.topic_settings import log_config
 from tidelog.metadata.image import CLUSTER_DEFAULT, ConfigChanged, ConfigResource, ConfigResourceType
 from tidelog.model.identifiers import BrokerEpoch
@@ -140,6 +141,8 @@ class Node:
             on_followers=self.isr_updates.watch,
         )
         """Every partition that this broker leads or follows; appends and reads go through it."""
+        self.throttles = Throttles(broker_id, config, clock=clock, shell=shell)
+        """How fast throttled partitions are sent to followers and fetched from leaders."""
         self.fetchers = Fetchers(self)
         """What this broker follows, and the way from its leaders."""
         self.metadata.on_brokers_changed.append(self.replicas.live_brokers_changed)
@@ -207,12 +210,20 @@ class Node:
             return
         image.apply(ConfigChanged(resource, values or None))
         if resource.type is ConfigResourceType.TOPIC:
+            if self.throttles.topic_changed(resource.name, values):
+                self._throttles_changed()
             self._configure_logs([resource.name])
             return
         changed = self.config.set_dynamic(image.configs.get(CLUSTER_DEFAULT, {}), image.broker_config(self.broker_id))
         if changed:
             logger.info("settings changed: %s", ", ".join(sorted(changed)))
+            if self.throttles.broker_changed(self.config):
+                self._throttles_changed()
             self._configure_logs(dict.fromkeys(replica.topic_partition.topic for replica in self.replicas))
+
+    def _throttles_changed(self) -> None:
+        self.throttles.held_back.release()
+        self.fetchers.throttles_changed()
 
     def _configure_logs(self, topics: Iterable[str]) -> None:
         for topic in topics:

@@ -154,10 +154,12 @@ class ThrottledReplicas:
 
     def check(self, name: str, value: Value) -> None:
         assert isinstance(value, tuple)
-        if value == ("*",) or all(re.fullmatch(r"[0-9]+:[0-9]+", member) for member in value):
+        if "".join(value) == "*" or all(re.fullmatch(r"([0-9]+:[0-9]+)?", member) for member in value):
             return
         shown = f"[{', '.join(value)}]"
-        raise InvalidValue(name, shown, f"{name} must be the literal '*' or a list of replicas in the format {self}")
+        raise InvalidValue(
+            name, shown, f"{name} must be the literal '*' or a list of replicas in the following format: {self}"
+        )
 
     def __str__(self) -> str:
         return "[partitionId]:[brokerId],[partitionId]:[brokerId],..."

@@ -144,6 +144,11 @@ class PartitionFollower:
             return None
         return FetchPosition(self.log_end, self._epochs.latest, self.log_start, self.leader_epoch)
 
+    @property
+    def has_all_committed(self) -> bool:
+        """Whether the log goes as far as the leader's last known high watermark; false before it has said one."""
+        return 0 <= self._leader_high_watermark <= self.log_end
+
     def step(self, event: FollowerEvent) -> list[FollowerEffect]:
         """Takes an event in; the effects are to be carried out in order. An event that comes too late has none."""
         match event:

@@ -102,7 +102,6 @@ class _ReplicaFetch:
         "_context",
         "_delay",
         "_held_back",
-        "_held_back_timer",
         "_is_full",
         "_is_woken",
         "_node",
@@ -128,8 +127,6 @@ class _ReplicaFetch:
         """Set while news that are not urgent wait."""
         self._held_back = False
         """Whether the throttle kept records from the follower when it was last looked."""
-        self._held_back_timer: Timer | None = None
-        """Set while the throttle keeps records from the follower."""
         self._is_woken = False
         """Whether the loop's next turn will look for records."""
         self._cold = False
@@ -184,15 +181,18 @@ class _ReplicaFetch:
             self._await_throttle()
 
     def _await_throttle(self) -> None:
-        """Looks again when the throttle allows what it has held back."""
-        if self._held_back and self._held_back_timer is None:
-            node = self._node
-            delay_ms = node.throttles.leader.delay_ms(node.clock.monotonic_ms())
-            if 0 < delay_ms < self._request.max_wait_ms:
-                self._held_back_timer = node.shell.after(delay_ms, self._throttle_allows)
+        """Looks again when the throttle allows what it has held back; unless the answer is only not full enough."""
+        throttles = self._node.throttles
+        if self._held_back and throttles.leader.is_exceeded(self._node.clock.monotonic_ms()):
+            throttles.held_back.add(self)
 
-    def _throttle_allows(self) -> None:
-        self._held_back_timer = None
+    @property
+    def turn_ms(self) -> int:
+        """When the throttle last let records through to this session."""
+        return self._session.throttle_turn_ms
+
+    def throttle_allows(self) -> None:
+        """The throttle holds nothing back for now."""
         self._try()
 
     def _answer_now(self) -> None:
@@ -209,9 +209,11 @@ class _ReplicaFetch:
             self._close_session()
 
     def _stop_waiting(self) -> None:
+        if self._held_back:
+            self._node.throttles.held_back.remove(self)
         if self._session.waiting is self:
             self._session.waiting = None
-        for timer in (self._timer, self._delay, self._held_back_timer):
+        for timer in (self._timer, self._delay):
             if timer is not None:
                 timer.cancel()
 
@@ -468,7 +470,8 @@ class _ReplicaFetch:
                 response.responses.append(topic)
             topic.partitions.append(data)
         if throttled:
-            self._node.throttles.leader.record(self._node.clock.monotonic_ms(), throttled)
+            session.throttle_turn_ms = self._node.clock.monotonic_ms()
+            self._node.throttles.leader.record(session.throttle_turn_ms, throttled)
         if session.id == NO_SESSION:
             self._close_session()
         self.answer.complete(response)

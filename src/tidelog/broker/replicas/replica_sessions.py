@@ -26,7 +26,7 @@ from tidelog.broker.replicas.fetch_sessions import (
 )
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerEpoch, BrokerId, TopicId
-from tidelog.replication.progress import FetchTimes
+from tidelog.replication.progress import NEVER_MS, FetchTimes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,6 +108,7 @@ class ReplicaSession:
         "news",
         "partitions",
         "requests",
+        "throttle_turn_ms",
         "waiting",
     )
 
@@ -121,6 +122,8 @@ class ReplicaSession:
         """Of the next request."""
         self.requests = 0
         """How many there were."""
+        self.throttle_turn_ms = NEVER_MS
+        """When it last got records of a throttled partition."""
         self.broker_epoch = BrokerEpoch(-1)
         """The registration under which the follower last fetched."""
         self.fetch_times = FetchTimes()

@@ -1,13 +1,14 @@
 """Throttles of replication on this broker, kept in step with the settings of topics and brokers (KIP-73).
 
 What they limit is asked where replicas are read and fetched: `replica_fetch` for the leader's side, `leader_fetcher`
-for the follower's.
+for the follower's. Fetches of followers that the leader's throttle holds back wait in `HeldBack`: when the rate allows
+more, those go first whose turn was longest ago, so that several followers that are behind share the rate.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from tidelog.config import registry
 from tidelog.config.setting import InvalidValue
@@ -16,8 +17,10 @@ from tidelog.replication.quota import UNLIMITED, ReplicationQuota, throttled_par
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tidelog.broker.shell import Shell, Timer
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.model.identifiers import BrokerId
+    from tidelog.ports.clock import Clock
 
 logger: Final = logging.getLogger(__name__)
 
@@ -30,7 +33,7 @@ _FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 class Throttles:
     """Both sides' quotas."""
 
-    def __init__(self, broker_id: BrokerId, config: BrokerConfig) -> None:
+    def __init__(self, broker_id: BrokerId, config: BrokerConfig, *, clock: Clock, shell: Shell) -> None:
         self._broker_id = broker_id
         samples = cast(int, config.get("replication.quota.window.num"))
         sample_ms = 1000 * cast(int, config.get("replication.quota.window.size.seconds"))
@@ -38,6 +41,8 @@ class Throttles:
         """Of what this broker sends to followers."""
         self.follower = ReplicationQuota(samples, sample_ms)
         """Of what this broker fetches from leaders."""
+        self.held_back = HeldBack(self.leader, clock, shell)
+        """Fetches of followers that wait for the leader's throttle."""
         self.broker_changed(config)
 
     def topic_changed(self, topic: str, settings: Mapping[str, str]) -> bool:
@@ -71,3 +76,57 @@ class Throttles:
                 logger.info("throttle: %s=%s", name, rate)
                 changed = True
         return changed
+
+
+class HeldBackFetch(Protocol):
+    """A fetch with records that the throttle keeps from its follower."""
+
+    @property
+    def turn_ms(self) -> int:
+        """When the follower's session last got records of a throttled partition; monotonic."""
+        ...
+
+    def throttle_allows(self) -> None:
+        """The rate allows more, unless another fetch has had it meanwhile."""
+        ...
+
+
+class HeldBack:
+    """Fetches that wait until a quota is not exceeded any more."""
+
+    def __init__(self, quota: ReplicationQuota, clock: Clock, shell: Shell) -> None:
+        self._quota = quota
+        self._clock = clock
+        self._shell = shell
+        self._fetches: dict[HeldBackFetch, None] = {}
+        self._timer: Timer | None = None
+
+    def __len__(self) -> int:
+        return len(self._fetches)
+
+    def add(self, fetch: HeldBackFetch) -> None:
+        """Tells `fetch` when the rate allows more, once. Idempotent."""
+        self._fetches[fetch] = None
+        if self._timer is None:
+            delay_ms = self._quota.delay_ms(self._clock.monotonic_ms())
+            self._timer = self._shell.after(max(1, delay_ms), self.release)
+
+    def remove(self, fetch: HeldBackFetch) -> None:
+        """It has been answered. Idempotent."""
+        self._fetches.pop(fetch, None)
+        if not self._fetches and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def release(self) -> None:
+        """The rate may allow more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        fetches, self._fetches = self._fetches, {}
+        for fetch in sorted(fetches, key=_turn):
+            fetch.throttle_allows()
+
+
+def _turn(fetch: HeldBackFetch) -> int:
+    return fetch.turn_ms

@@ -85,9 +85,9 @@ SETTINGS: Final = (
         "follower.replication.throttled.replicas",
         LIST,
         (),
-        "Replicas whose followers are throttled: partition:broker, comma-separated, or `*`.",
+        "Replicas that are throttled where they follow: partition:broker, comma-separated, or `*`. The rate is the "
+        "broker's `follower.replication.throttled.rate`.",
         valid=ThrottledReplicas(),
-        effect=ACCEPTED,
     ),
     Setting(
         "index.interval.bytes",
@@ -101,9 +101,9 @@ SETTINGS: Final = (
         "leader.replication.throttled.replicas",
         LIST,
         (),
-        "Replicas whose leaders are throttled: partition:broker, comma-separated, or `*`.",
+        "Replicas that are throttled where they lead: partition:broker, comma-separated, or `*`. The rate is the "
+        "broker's `leader.replication.throttled.rate`.",
         valid=ThrottledReplicas(),
-        effect=ACCEPTED,
     ),
     Setting(
         "local.retention.bytes",
