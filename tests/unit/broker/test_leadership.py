@@ -130,6 +130,53 @@ def test_many_logs_are_created_over_several_turns(broker: Broker) -> None:
     assert len(list(broker.node.replicas.of_topic("many"))) == 3 * leadership.LOGS_PER_TURN
 
 
+def test_many_partitions_are_taken_up_and_stopped_over_several_turns(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop gets its turn between partitions; what is ordered meanwhile waits until all of them have it."""
+    monkeypatch.setattr(leadership, "PARTITIONS_PER_TURN", 2)
+    broker.lead("many", 5)
+    node, shell = broker.node, broker.shell
+    lead, stop = messages.LeaderAndIsrRequest, messages.StopReplicaRequest
+    state = lead.LeaderAndIsrPartitionState
+    followers = node.leadership.lead_or_follow(
+        lead(
+            controller_epoch=1,
+            topic_states=[
+                lead.LeaderAndIsrTopicState(
+                    topic_name="many",
+                    topic_id=topic_id_of("many"),
+                    partition_states=[
+                        state(partition_index=index, leader=1, leader_epoch=1, isr=[1], replicas=[0, 1])
+                        for index in range(5)
+                    ],
+                )
+            ],
+        )
+    )
+    stopped = node.leadership.stop(
+        stop(
+            controller_epoch=1,
+            topic_states=[
+                stop.StopReplicaTopicState(
+                    topic_name="many",
+                    partition_states=[
+                        stop.StopReplicaPartitionState(partition_index=index, leader_epoch=1, delete_partition=True)
+                        for index in range(5)
+                    ],
+                )
+            ],
+        )
+    )
+    assert [replica.leader_epoch for replica in node.replicas.of_topic("many")] == [1, 1, 0, 0, 0]
+    shell.run_turn()
+    assert [replica.leader_epoch for replica in node.replicas.of_topic("many")] == [1, 1, 1, 1, 0]
+    assert not followers.done
+    shell.run_turns()
+    assert set(followers.result().values()) == set(stopped.result().values()) == {ErrorCode.NONE}
+    assert not list(node.replicas.of_topic("many"))
+
+
 @pytest.mark.row("R08")
 def test_deleting_takes_the_partition_and_its_folder(broker: Broker) -> None:
     """StopReplica with delete: the replica is gone, the folder has its .delete name, clients are told."""

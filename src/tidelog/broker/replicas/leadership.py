@@ -35,6 +35,8 @@ T = TypeVar("T")
 
 LOGS_PER_TURN: Final = 16
 """Logs created before clients have their turn: some milliseconds."""
+PARTITIONS_PER_TURN: Final = 128
+"""Partitions taken up, or stopped, before clients have their turn: some milliseconds too."""
 
 
 class Leadership:
@@ -122,20 +124,34 @@ class Leadership:
                 self._node.run_disk_task(task).on_complete(lambda _: take_up())
 
         def take_up() -> None:
-            try:
-                for topic_partition, topic_id, state in orders:
-                    if topic_partition not in outcomes:
-                        outcomes[topic_partition] = self._take_up(topic_partition, topic_id, state)
-            except Exception as error:
-                done.fail(error)
-                return
-            done.complete(outcomes)
+            wanted = deque(order for order in orders if order[0] not in outcomes)
+            self._one_by_one(wanted, lambda order: (order[0], self._take_up(*order)), outcomes, done)
 
         if missing:
             self._node.settings.of_topics(missing).on_complete(with_settings)
         else:
             with_settings(Deferred.of({}))
         return done
+
+    def _one_by_one(
+        self,
+        waiting: deque[T],
+        carry_out: Callable[[T], tuple[TopicPartition, ErrorCode]],
+        outcomes: dict[TopicPartition, ErrorCode],
+        done: Deferred[dict[TopicPartition, ErrorCode]],
+    ) -> None:
+        """Carries out what waits, some partitions in each turn; completes `done` with all outcomes, or fails it."""
+        try:
+            for _ in range(min(len(waiting), PARTITIONS_PER_TURN)):
+                topic_partition, outcome = carry_out(waiting.popleft())
+                outcomes[topic_partition] = outcome
+        except Exception as error:
+            done.fail(error)
+            return
+        if waiting:
+            self._node.shell.soon(self._one_by_one, waiting, carry_out, outcomes, done)
+        else:
+            done.complete(outcomes)
 
     def _create_some(
         self,
@@ -243,18 +259,26 @@ class Leadership:
 
     def stop(self, request: messages.StopReplicaRequest) -> Deferred[dict[TopicPartition, ErrorCode]]:
         """An outcome for each partition. KafkaError STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH for the whole."""
-        return self._in_order(lambda: Deferred.of(self._stop(request)))
+        return self._in_order(lambda: self._stop(request))
 
-    def _stop(self, request: messages.StopReplicaRequest) -> dict[TopicPartition, ErrorCode]:
+    def _stop(self, request: messages.StopReplicaRequest) -> Deferred[dict[TopicPartition, ErrorCode]]:
         self._check_epochs(request.controller_epoch, request.broker_epoch)
         self._node.metadata.saw_controller(request.controller_id, request.controller_epoch)
-        return {
-            TopicPartition(topic.topic_name, state.partition_index): self._stop_one(
-                TopicPartition(topic.topic_name, state.partition_index), state.leader_epoch, state.delete_partition
-            )
+        orders = deque(
+            (TopicPartition(topic.topic_name, state.partition_index), state)
             for topic in request.topic_states
             for state in topic.partition_states
-        }
+        )
+
+        def stop_one(
+            order: tuple[TopicPartition, messages.StopReplicaRequest.StopReplicaPartitionState],
+        ) -> tuple[TopicPartition, ErrorCode]:
+            topic_partition, state = order
+            return topic_partition, self._stop_one(topic_partition, state.leader_epoch, state.delete_partition)
+
+        done: Deferred[dict[TopicPartition, ErrorCode]] = Deferred()
+        self._one_by_one(orders, stop_one, {}, done)
+        return done
 
     def _stop_one(self, topic_partition: TopicPartition, leader_epoch: int, delete: bool) -> ErrorCode:
         replicas = self._node.replicas
