@@ -172,6 +172,45 @@ def test_elect_leaders_unclean(connection: BlockingConnection, version: int) -> 
     assert refused.replica_election_results[0].partition_result[0].error_code == ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.row("R12")
+@pytest.mark.parametrize("version", range(2))
+def test_alter_partition_reassignments(connection: BlockingConnection, version: int) -> None:
+    """Each partition has its own error, in Kafka's words; one that is where it should be is begun and done."""
+    name, _ = created(connection)
+    request = messages.AlterPartitionReassignmentsRequest
+    wishes = [([0], 0), ([0, 0], 1), ([], 2), ([-1], 0), ([7], 0), (None, 0), ([0], 99)]
+    outcomes = []
+    for replicas, index in wishes:
+        wish = request.ReassignablePartition(partition_index=index, replicas=replicas)
+        topics = [request.ReassignableTopic(name=name, partitions=[wish])]
+        response = connection.request(request(topics=topics, timeout_ms=10_000), version)
+        assert (response.error_code, response.responses[0].name) == (0, name)
+        [outcome] = response.responses[0].partitions
+        assert outcome.partition_index == index
+        outcomes.append((ErrorCode(outcome.error_code), outcome.error_message))
+    refused = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert outcomes == [
+        (ErrorCode.NONE, None),
+        (refused, "Duplicate replica ids in partition reassignment replica list: [0, 0]"),
+        (refused, "Empty replica list specified in partition reassignment."),
+        (refused, "Invalid broker id in replica list: [-1]"),
+        (refused, "Replica assignment has brokers that are not alive. Replica list: [7], live broker list: [0]"),
+        (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress."),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."),
+    ]
+
+
+@pytest.mark.row("R12")
+def test_list_partition_reassignments(connection: BlockingConnection) -> None:
+    """Nothing is under way on one broker; what is asked about and is not there is left out."""
+    name, _ = created(connection)
+    request = messages.ListPartitionReassignmentsRequest
+    wanted = [request.ListPartitionReassignmentsTopics(name=name, partition_indexes=[0, 99])]
+    for topics in (None, wanted):
+        response = connection.request(request(topics=topics, timeout_ms=10_000), 0)
+        assert (response.error_code, response.topics) == (0, [])
+
+
 @pytest.mark.row("R34")
 @pytest.mark.parametrize("version", range(3))
 def test_delete_records(connection: BlockingConnection, version: int) -> None:

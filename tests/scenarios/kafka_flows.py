@@ -33,6 +33,7 @@ from tidelog.controller.events import (
     Fence,
     IsrMember,
     IsrProposal,
+    ReassignmentsRequested,
     ReplicasStopped,
     Submitted,
     TopicNode,
@@ -163,6 +164,18 @@ class Flow:
         self._put(path, data)
         self._become(self.cluster.controller.image.controller_id, self._epoch)
 
+    def plan(self, *partitions: tuple[str, list[int]]) -> None:
+        """A tool writes /admin/reassign_partitions, and the controller's watch fires."""
+        targets = {self._partition(name): replicas for name, replicas in partitions}
+        data = znodes.encode_reassignment(targets)
+        self.tool(Create(znodes.REASSIGN_PARTITIONS, data))
+        self.run(ReassignmentsRequested(data))
+
+    def plan_deleted(self) -> None:
+        """Somebody deletes that node."""
+        self.tool(Delete(znodes.REASSIGN_PARTITIONS))
+        self.run(ReassignmentsRequested(None))
+
     def topic_seen(self, topic: str) -> None:
         """The controller's watch on a topic's node fires."""
         data, _ = self.cluster.tree.get(znodes.topic_path(topic))
@@ -247,6 +260,10 @@ def _line(kind: str, path: str, data: str | None, version: int, fenced: bool, ep
             f"{state[1]}-{state[2]} leader {content['leader']} epoch {content['leader_epoch']} isr {isr} "
             f"version {version}{mark}"
         )
+    if path == znodes.REASSIGN_PARTITIONS and data is not None:
+        # Kafka's plan goes through a hash map.
+        plan = znodes.decode_reassignment(data.encode())
+        data = znodes.encode_reassignment(dict(sorted(plan.items()))).decode()
     path = _SEQUENCE.sub("", path)
     content = "" if data is None else f" {_ID.sub(chr(34) + 'topic_id' + chr(34) + ':ID', data)}"
     return f"{kind} {path}{content}{mark}"

@@ -265,6 +265,58 @@ def reassignments(routing: Routing, *, timeout_s: float | None = None) -> Operat
     }
 
 
+def alter_reassignments(
+    routing: Routing,
+    targets: Mapping[TopicPartition, Sequence[int] | None],
+    *,
+    allow_replication_factor_change: bool = True,
+    timeout_s: float | None = None,
+) -> Operation[dict[TopicPartition, KafkaError | None]]:
+    """Begins reassignments: by partition its replicas, or None to cancel the one in progress; each one's error or None.
+
+    It answers when they have begun: `reassignments` says what is still under way. Forbidding another replication factor
+    needs Kafka 4.1 (KIP-860); UnsupportedByBroker from older clusters.
+    """
+    kind = messages.AlterPartitionReassignmentsRequest
+    topics: dict[str, list[Any]] = {}
+    for (name, index), replicas in targets.items():
+        wish = kind.ReassignablePartition(
+            partition_index=index, replicas=None if replicas is None else [int(id) for id in replicas]
+        )
+        topics.setdefault(name, []).append(wish)
+
+    def build(version: int) -> Any:
+        if version == 0 and not allow_replication_factor_change:
+            raise UnsupportedByBroker("the cluster is too old to keep replication factors as they are")
+        request = kind(
+            topics=[kind.ReassignableTopic(name=name, partitions=wishes) for name, wishes in topics.items()],
+            timeout_ms=REQUEST_TIMEOUT_MS,
+        )
+        if version >= 1:
+            request.allow_replication_factor_change = allow_replication_factor_change
+        return request
+
+    def errors(response: Any) -> Iterator[int]:
+        yield response.error_code
+        yield from (each.error_code for topic in response.responses for each in topic.partitions)
+
+    response = yield from routing.ask_controller(
+        ByVersion(ApiKey.ALTER_PARTITION_REASSIGNMENTS, build), routing.deadline(timeout_s), errors
+    )
+    refused = _error(response.error_code, response.error_message, "the reassignment was refused")
+    if refused is not None:
+        raise refused
+    for name in topics:
+        routing.topics.pop(name, None)
+    return {
+        TopicPartition(topic.name, each.partition_index): _error(
+            each.error_code, each.error_message, f"partition {topic.name}-{each.partition_index}"
+        )
+        for topic in response.responses
+        for each in topic.partitions
+    }
+
+
 # Settings
 
 

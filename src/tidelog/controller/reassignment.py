@@ -215,14 +215,14 @@ def _follow_plan(turn: Turn, plan: Mapping[TopicPartition, Sequence[BrokerId]]) 
 
 
 def _wanted(turn: Turn, wish: ReassignPartition, may_change_replication_factor: bool) -> Move:
+    fault = None if wish.replicas is None else _list_fault(wish.replicas)
+    if fault is not None:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, fault)
     image = turn.state.image.partition(wish.topic_partition)
     if image is None or not _exists(turn, wish.topic_partition):
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
     if wish.replicas is None:
         return _cancelled(wish.topic_partition, image)
-    fault = _list_fault(wish.replicas)
-    if fault is not None:
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, fault)
     move = move_to(image, wish.replicas)
     live = turn.state.image.brokers
     if any(id not in live for id in move.adding):
