@@ -25,14 +25,15 @@ END_SESSION_MS_MAX: Final = 3_000
 """For the end of a dead broker's session to reach the ensemble; after that, the session is left to its timeout."""
 
 
-async def join(config: BrokerConfig, on_session: Callable[[SessionKey], object] | None = None) -> StoreClient:
-    """A session with the store that zookeeper.connect names; `on_session` is told its key. StoreError."""
+async def join(
+    address: str, config: BrokerConfig, on_session: Callable[[SessionKey], object] | None = None
+) -> StoreClient:
+    """A session with the store at `address`, with a broker's timeouts; `on_session` is told its key. StoreError."""
     # kazoo takes a while to load: only those who need it do.
     from tidelog.store.zookeeper import ZooKeeperStore
 
-    assert config.zookeeper_connect is not None
     store = await ZooKeeperStore.connect(
-        config.zookeeper_connect,
+        address,
         session_timeout_ms=config.zookeeper_session_timeout_ms,
         connection_timeout_ms=config.zookeeper_connection_timeout_ms,
     )
@@ -55,7 +56,7 @@ class Ensemble:
 
     async def session(self, config: BrokerConfig) -> StoreClient:
         """A session of this process. StoreError."""
-        return await join(config)
+        return await join(self.address, config)
 
     async def end_broker_session(self, broker_id: int, key: SessionKey | None = None) -> None:
         """Ends the session that the broker had; where that cannot be done, says that its timeout will.

@@ -1,22 +1,29 @@
 """The metadata store of a cluster on this machine: opened by whoever starts the cluster, and served on loopback.
 
 `ClusterStore` is what such a cluster needs of its store, whether that is this one or an ensemble (`launcher.ensemble`).
+
+A store that was moved to an ensemble (`tidelog store move`) stays open, to say where it is now: its server relays there
+for those who know no other address yet, and whoever is started from now on is told the new one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tidelog.broker.failure import BrokerFailed, disk_refused
+from tidelog.launcher.ensemble import Ensemble, join
 from tidelog.launcher.plan import HOST
 from tidelog.metadata.znodes import broker_path
 from tidelog.model.identifiers import BrokerId
 from tidelog.store.embedded import EmbeddedStore
 from tidelog.store.errors import StoreCorrupt, StoreLocked
 from tidelog.store.local import LocalStore
+from tidelog.store.moving import MOVED, decode_moved
 from tidelog.store.sqlite import SqlitePersistence
+from tidelog.store.transfer import open_for_brokers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,6 +36,8 @@ if TYPE_CHECKING:
     from tidelog.store.client import SessionKey, StoreClient
     from tidelog.store.server import StoreServer
 
+logger: Final = logging.getLogger(__name__)
+
 DEFAULT_STORE_PORT: Final = 2181
 """ZooKeeper's, which is what its tools try."""
 
@@ -36,8 +45,10 @@ DEFAULT_STORE_PORT: Final = 2181
 class ClusterStore(Protocol):
     """The store of a cluster on this machine, as those see it who run its brokers."""
 
-    address: str
-    """What brokers get as zookeeper.connect; empty where the store is served to nobody."""
+    @property
+    def address(self) -> str:
+        """What brokers get as zookeeper.connect; empty where the store is served to nobody."""
+        ...
 
     def open(self) -> None:
         """Before anything else; may block. Idempotent. BrokerFailed."""
@@ -79,8 +90,17 @@ class MetadataStore:
             lambda failure: self._failed.set_result(f"the metadata store failed: {failure}"),
         )
         """The tree and its sessions."""
-        self.address = ""
-        """host:port where it is served; empty where it is not."""
+        self._served = ""
+
+    @property
+    def address(self) -> str:
+        """host:port where it is served, empty where it is not; or where it has moved to, as zookeeper.connect."""
+        return self._moved_to or self._served
+
+    @property
+    def _moved_to(self) -> str | None:
+        tree = self.embedded.tree
+        return None if tree.exists(MOVED) is None else decode_moved(tree.get(MOVED)[0])
 
     async def failed(self) -> str:
         """Returns when the store is of no more use, with the reason."""
@@ -92,15 +112,22 @@ class MetadataStore:
             return
         try:
             self.embedded.start()
-        except (StoreCorrupt, StoreLocked) as error:
+            moved_to = self._moved_to
+        except (StoreCorrupt, StoreLocked, ValueError) as error:
             raise BrokerFailed(str(error)) from error
         except OSError as error:
             raise BrokerFailed(disk_refused(error)) from error
+        if moved_to is not None:
+            logger.warning("this cluster's metadata has moved to %s", moved_to)
 
     async def session(self, config: BrokerConfig) -> StoreClient:
         """A session of this process; opens the store if it is not yet: brokers look for their ports first."""
         self.open()
-        return await LocalStore.connect(self.embedded)
+        moved_to = self._moved_to
+        if moved_to is None:
+            return await LocalStore.connect(self.embedded)
+        await open_for_brokers(moved_to)
+        return await join(moved_to, config)
 
     async def serve(self, port: int | None) -> None:
         """Serves the open store in ZooKeeper's protocol; `port` None: ZooKeeper's if it is free, else any; 0: any.
@@ -123,7 +150,7 @@ class MetadataStore:
                         f"{place}: something listens there; stop that, or choose another port (--store-port)"
                     ) from error
                 raise BrokerFailed(f"{place}: {error.strerror or error}") from error
-            self.address = f"{host}:{bound}"
+            self._served = f"{host}:{bound}"
             return
 
     async def end_broker_session(self, broker_id: int, key: SessionKey | None = None) -> None:
@@ -132,7 +159,11 @@ class MetadataStore:
         Whichever session that is: nobody else has brokers in this store. The supervisor does so when a process has
         ended, and before it starts what its last life left behind.
         """
-        await self.embedded.end_sessions_of(broker_path(BrokerId(broker_id)))
+        moved_to = self._moved_to
+        if moved_to is None:
+            await self.embedded.end_sessions_of(broker_path(BrokerId(broker_id)))
+        else:
+            await Ensemble(moved_to).end_broker_session(broker_id, key)
 
     async def close(self) -> None:
         """Idempotent."""

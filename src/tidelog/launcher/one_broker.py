@@ -35,7 +35,8 @@ async def serve(
     """
     log_warnings(config)
     if config.zookeeper_connect:
-        await _serve(config, lambda: join(config, on_session), stop, on_ready)
+        connect = config.zookeeper_connect
+        await _serve(config, lambda: join(connect, config, on_session), stop, on_ready)
         return
     store = MetadataStore(
         f"{config.log_dirs[0].rstrip('/')}/{OWN_STORE_FOLDER}",

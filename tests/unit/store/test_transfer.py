@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.unit.store.serving import Served, run
+from tests.unit.store.serving import Served, ServedInMemory, run
 
 from tidelog.metadata.operations import Create
 from tidelog.store import transfer
@@ -18,6 +19,8 @@ from tidelog.store.moving import IMPORT, MOVED, MOVING
 from tidelog.store.transfer import TransferRefused, count_up, move, prepare, read_store
 from tidelog.store.zookeeper import ZooKeeperStore
 
+EPHEMERAL = struct.pack(">iii", -1, 1, 31) + b"\0\0\0\5world\0\0\0\6anyone" + struct.pack(">i", 1)
+"""No data, an open access list, an ephemeral node: the end of a create request."""
 STATE = "/brokers/topics/t/partitions/0/state"
 STATE_DATA = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,0]}'
 
@@ -120,22 +123,48 @@ def test_a_store_moves_with_its_clients(root: str) -> None:
 
 
 def test_nobody_but_the_mover_is_served_until_it_has_moved() -> None:
-    """Else what is written after the export would be lost. Sessions live on, however long it takes."""
+    """Else what is written after the export would be lost. Then everybody goes on in the same session."""
 
     async def scenario() -> None:
         with Served() as old:
-            async with client(old.hosts, 600) as broker, client(old.hosts) as tool:
+            async with client(old.hosts) as broker, client(old.hosts) as tool:
                 await some_nodes(broker)
                 await tool.create(MOVING, ephemeral=True)
                 await reached(broker, SessionState.SUSPENDED)
                 assert "Mode: held by a mover" in await word(old.hosts)
                 with pytest.raises(ConnectionLoss):
                     await ZooKeeperStore.connect(old.hosts, session_timeout_ms=4000, connection_timeout_ms=300)
-                await asyncio.sleep(1)
                 assert await tool.exists("/brokers/ids/1") is not None
                 await tool.delete(MOVING)
                 await reached(broker, SessionState.CONNECTED)
                 await broker.set("/bytes", b"")
+
+    run(scenario)
+
+
+def test_time_stands_still_for_who_is_held_up() -> None:
+    """Sessions end neither while a mover holds the store nor at once when it lets go, but after that as ever."""
+
+    async def scenario() -> None:
+        async with ServedInMemory() as served:
+            broker, tool = served.dial(), served.dial()
+            _, session, password = await broker.connect(6000)
+            await tool.connect(60_000)
+            tool.send(struct.pack(">iii", 1, 1, len(MOVING)) + MOVING.encode() + EPHEMERAL)
+            await tool.frames()
+            assert broker.closed
+            await served.pass_time(30_000)
+            again = served.dial()
+            again.send(struct.pack(">iqiqi", 0, 0, 6000, session, 16) + password + b"\0")
+            assert await again.frames() == []
+            assert again.closed
+            tool.hang_up()
+            await tool.frames()
+            await served.pass_time(5000)
+            assert session in served.store.tree.sessions
+            assert served.store.tree.exists(MOVING) is None
+            await served.pass_time(2000)
+            assert session not in served.store.tree.sessions
 
     run(scenario)
 
