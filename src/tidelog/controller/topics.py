@@ -56,6 +56,10 @@ from tidelog.placement.striped import striped, too_few_brokers
 NEW_PARTITIONS_MAX: Final = 10_000
 """In one request, as in Kafka: a batch is one set of writes and one request to each broker."""
 
+TOPIC_NODE_SIZE_MAX: Final = 1_000_000
+"""Bytes of a topic's node. ZooKeeper cuts the connection over a request above 1 MiB (jute.maxbuffer), path, fence and
+all included, and would at each further attempt. With three replicas it is reached at 40,000 to 60,000 partitions."""
+
 log = logging.getLogger(__name__)
 
 Assignment = dict[int, list[int]]
@@ -68,6 +72,8 @@ class _Plan:
     name: str
     topic_id: TopicId
     assignment: Assignment
+    node: bytes
+    """As the store is to keep it."""
     overrides: dict[str, str]
 
 
@@ -87,11 +93,13 @@ def create_topics(turn: Turn, request: CreateTopics) -> list[CreatedTopic]:
             assignment = _assignment_of(turn, topic)
             new_partitions += len(assignment)
             _check_count(new_partitions)
+            topic_id = _new_topic_id(turn)
+            node = _node_of(topic.name, TopicAssignment(assignment, topic_id))
         except KafkaError as error:
             outcomes.append(CreatedTopic(topic.name, error.code, error.message))
             continue
         collisions[collision_key(topic.name)] = topic.name
-        plan = _Plan(topic.name, _new_topic_id(turn), assignment, overrides)
+        plan = _Plan(topic.name, topic_id, assignment, node, overrides)
         plans.append(plan)
         outcomes.append(
             CreatedTopic(
@@ -116,8 +124,7 @@ def _make(turn: Turn, plans: Sequence[_Plan]) -> None:
         left_over = resource in turn.state.image.configs
         path = config_path(resource)
         turn.write(SetData(path, settings) if left_over else Create(path, settings), Fence.NONE)
-        node = encode_topic(TopicAssignment(plan.assignment, plan.topic_id))
-        turn.write(Create(topic_path(plan.name), node), Fence.NONE)
+        turn.write(Create(topic_path(plan.name), plan.node), Fence.NONE)
     create_partitions(turn, [TopicPartition(plan.name, index) for plan in plans for index in plan.assignment])
 
 
@@ -137,6 +144,19 @@ def _check_name(turn: Turn, name: str, collisions: dict[str, str]) -> None:
     other = collisions.get(collision_key(name))
     if other is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
+
+
+def _node_of(name: str, content: TopicAssignment) -> bytes:
+    """The topic's node. KafkaError INVALID_PARTITIONS: the store does not take so large a one."""
+    node = encode_topic(content)
+    if len(node) > TOPIC_NODE_SIZE_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Topic '{name}' cannot have {len(content.partitions)} partitions with these replicas: {topic_path(name)} "
+            f"in the metadata store would hold {len(node)} bytes, and it takes {TOPIC_NODE_SIZE_MAX}. Use several "
+            "topics.",
+        )
+    return node
 
 
 def _check_count(partitions: int) -> None:
@@ -216,7 +236,7 @@ def grow_topics(turn: Turn, request: CreatePartitions) -> list[TopicOutcome]:
     """Adds partitions to topics, each topic by itself."""
     times = Counter(topic.name for topic in request.topics)
     outcomes: list[TopicOutcome] = []
-    grown: list[tuple[TopicImage, Assignment]] = []
+    grown: list[tuple[TopicImage, Assignment, bytes]] = []
     new_partitions = 0
     for topic in request.topics:
         try:
@@ -225,18 +245,18 @@ def grow_topics(turn: Turn, request: CreatePartitions) -> list[TopicOutcome]:
             image, added = _growth(turn, topic)
             new_partitions += len(added)
             _check_count(new_partitions)
+            existing = {index: partition.replicas for index, partition in image.partitions.items()}
+            node = _node_of(topic.name, TopicAssignment({**existing, **added}, image.topic_id))
         except KafkaError as error:
             outcomes.append(TopicOutcome(topic.name, error.code, error.message))
         else:
             outcomes.append(TopicOutcome(topic.name))
-            grown.append((image, added))
+            grown.append((image, added, node))
     if request.validate_only:
         return outcomes
-    for image, added in grown:
-        existing = {index: partition.replicas for index, partition in image.partitions.items()}
-        node = encode_topic(TopicAssignment({**existing, **added}, image.topic_id))
+    for image, _, node in grown:
         turn.write(SetData(topic_path(image.name), node), Fence.NONE)
-    create_partitions(turn, [TopicPartition(image.name, index) for image, added in grown for index in added])
+    create_partitions(turn, [TopicPartition(image.name, index) for image, added, _ in grown for index in added])
     return outcomes
 
 

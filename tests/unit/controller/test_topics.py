@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.controller.harness import Cluster, broker
 
+from tidelog.controller import topics
 from tidelog.controller.events import (
     CreatedTopic,
     CreatePartitions,
@@ -364,4 +365,19 @@ def test_a_topic_with_gaps_does_not_grow() -> None:
     assert outcome.error is ErrorCode.INVALID_PARTITIONS
     assert outcome.message is not None
     assert "/brokers/topics/t" in outcome.message
+    assert cluster.told() == []
+
+
+def test_a_topic_that_the_store_could_not_keep_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node above what ZooKeeper takes is never sent: the creation and the growth are refused with the node's path."""
+    monkeypatch.setattr(topics, "TOPIC_NODE_SIZE_MAX", 200)
+    cluster = Cluster(broker(1000), broker(1001), broker(1002))
+    outcome = create(cluster, NewTopic("large", partitions=20, replication_factor=3))
+    assert outcome.error is ErrorCode.INVALID_PARTITIONS
+    assert outcome.message is not None
+    assert "/brokers/topics/large in the metadata store would hold" in outcome.message
+    assert create(cluster, NewTopic("small", partitions=2, replication_factor=3)).error is ErrorCode.NONE
+    cluster.told()
+    [refused] = cluster.ask(CreatePartitions([MorePartitions("small", 30)]))
+    assert refused.error is ErrorCode.INVALID_PARTITIONS
     assert cluster.told() == []
