@@ -27,6 +27,9 @@ T = TypeVar("T")
 
 _PR_SET_PDEATHSIG: Final = 1
 """Of prctl(2): the signal that this process gets when its parent dies."""
+FULL_COLLECTION_RARITY: Final = 1000
+"""A full garbage collection comes after so many smaller ones, not after 10. It looks at all that lives: with 10,000
+partitions it stops the loop for a third of a second, and finds next to nothing, for hardly anything here is a cycle."""
 ORPHAN_S_MAX: Final = 30.0
 """Seconds that a process has to stop cleanly after its parent's end; its next start recovers what it did not finish."""
 
@@ -89,6 +92,8 @@ def run(main: Callable[[Stop], Awaitable[None]], *, parent_pipe: int | None = No
             loop.add_reader(parent_pipe, _parent_gone, loop, parent_pipe, stop)
         await main(stop)
 
+    young, middle, _ = gc.get_threshold()
+    gc.set_threshold(young, middle, FULL_COLLECTION_RARITY)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(started())
 
