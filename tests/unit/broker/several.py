@@ -40,6 +40,8 @@ async def until(condition: Callable[[], object], what: str = "it") -> None:
 class FragileSession(LocalStore):
     """A session that a test suspends, resumes and expires, and whose answers it loses."""
 
+    _missed: list[tuple[Watch, WatchEvent]]
+    """What watches would have told without the break."""
     lost_answers = 0
     """How many of the next writes happen, but are answered with ConnectionLoss."""
     calls_left: int | None = None
@@ -47,15 +49,19 @@ class FragileSession(LocalStore):
     calls = 0
 
     def suspend(self) -> None:
-        """The connection is gone: nothing arrives, and watches are lost."""
+        """The connection is gone: nothing arrives."""
+        self._missed = []
         self._become(SessionState.SUSPENDED)
 
     def resume(self) -> None:
+        """The connection is back; what watches have missed is told."""
         self._become(SessionState.CONNECTED)
+        for watch, event in self._missed:
+            watch(event)
 
     async def expire(self) -> None:
         """The store ends the session: its ephemeral nodes go, and whoever watches them is told."""
-        self._become(SessionState.SUSPENDED)
+        self.suspend()
         await self._store.close_session(self.session_id)
         self._become(SessionState.EXPIRED)
 
@@ -76,13 +82,16 @@ class FragileSession(LocalStore):
     def multi(self, operations: Sequence[Operation]) -> Awaitable[Any]:
         return self._guarded(lambda: super(FragileSession, self).multi(operations), writes=True)
 
-    def _single(self, operation: Operation) -> Awaitable[Any]:
-        return self._guarded(lambda: super(FragileSession, self)._single(operation), writes=True)
+    def _write(self, operation: Operation) -> Awaitable[Any]:
+        return self._guarded(lambda: super(FragileSession, self)._write(operation), writes=True)
 
     def _fragile(self, watch: Watch | None) -> Watch | None:
         def tell(event: WatchEvent) -> None:
-            if watch is not None and self._state is SessionState.CONNECTED:
+            assert watch is not None
+            if self._state is SessionState.CONNECTED:
                 watch(event)
+            elif self._state is SessionState.SUSPENDED:
+                self._missed.append((watch, event))
 
         return None if watch is None else tell
 

@@ -5,9 +5,9 @@ pure `Controller`: `controller_term` has the loop, `broker_channel` the way to e
 that another broker is the controller: this one resigns.
 
 **The session.** While the connection to the store is lost the broker serves on, and a controller waits: nothing can be
-decided without the store, and what was under way is read back when the connection has returned (`commit`). When the session
-itself has ended, another one is opened and the broker registers anew (`_renew`); before its first registration that is
-for `Runtime` to do, which begins again what needs the store (`open_another_session`).
+decided without the store, and what was under way is read back when the connection has returned (`commit`). When the
+session itself has ended, another one is opened and the broker registers anew (`_renew`); before its first registration
+that is for `Runtime` to do, which begins again what needs the store (`open_another_session`).
 """
 
 from __future__ import annotations
@@ -448,7 +448,7 @@ class ControllerDriver:
         elif self._term is None:
             # This session won, but the answer to its multi was lost, or it has resigned meanwhile.
             epoch, epoch_version = await self._own_epoch(store)
-            # Had another controller come and gone between the two reads, the epoch would be that one's, and the fence too.
+            # Had another controller come and gone between the reads, the epoch would be that one's, and the fence too.
             _, unchanged = await store.get(CONTROLLER)
             if unchanged.czxid == stat.czxid:
                 await self._begin_term(store, epoch, epoch_version)

@@ -87,6 +87,8 @@ OPERATIONS_PER_MULTI_MAX: Final = 500
 """A multi is one message: with states of some 100 bytes it stays far below ZooKeeper's limit of 1 MiB."""
 MULTI_SIZE_MAX: Final = 512 * 1024
 """Bytes of paths and data in one multi; a single larger operation travels alone."""
+RECORDS_PER_TURN: Final = 1000
+"""Nodes that are taken in before others have their turn: some 10 ms."""
 RELOADS_MAX: Final = 3
 """How often a request is handled anew after writes that failed, before it is refused."""
 RETRY_DELAY_MS_MIN: Final = 10
@@ -108,6 +110,8 @@ class Pending:
     request: Request[Any]
     answer: asyncio.Future[Any]
     reloads: int = 0
+    may_have_happened: bool = False
+    """Something of it is in the store, or may be, although what was to be written failed."""
 
 
 class Deposed(Exception):
@@ -153,9 +157,8 @@ class Term:
         """Answers that wait for brokers to take in what they are about, by request."""
         self._channels: dict[BrokerId, Channel] = {}
         self._timers: dict[Event, asyncio.TimerHandle] = {}
-        self._being_written: set[int] = set()
-        """Requests of which something is on its way into the store."""
-        self._commit_under_way: Commit | None = None
+        self._being_written: list[Pending] = []
+        """Requests that are answered when the writes that are under way are durable."""
         self._failures = 0
         """Failures of the store in a row."""
         self._ended = False
@@ -182,25 +185,24 @@ class Term:
         self._wake.set()
         # What is durable holds under the next controller too.
         self._answer(list(self._decided.items()))
-        for pending in list(self._pending.values()):
-            if not pending.answer.done():
-                pending.answer.set_exception(self._unanswered(pending))
+        self._give_up(pending for pending in list(self._pending.values()) if pending not in self._being_written)
         for channel in self._channels.values():
             channel.close()
         for timer in self._timers.values():
             timer.cancel()
 
-    def _unanswered(self, pending: Pending) -> KafkaError:
-        """What somebody is told whose request this term does not answer any more."""
-        written = self._commit_under_way is not None and self._commit_under_way.may_have_happened
-        if not written or pending.id not in self._being_written or isinstance(pending.request, ANSWERED_WHEN_DURABLE):
-            # Asked of the next controller; what brokers ask for themselves may be carried out twice.
-            return KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller any more.")
-        return KafkaError(
-            ErrorCode.REQUEST_TIMED_OUT,
-            "The controller changed while this was being written, and it may or may not be done: look before it is asked "
-            "for again.",
-        )
+    def _give_up(self, unanswered: Iterable[Pending]) -> None:
+        """Refuses requests that this term does not answer any more."""
+        for pending in unanswered:
+            if pending.answer.done():
+                continue
+            code, reason = ErrorCode.NOT_CONTROLLER, "This broker is not the controller any more."
+            # The next controller may be asked for what was not done; what brokers ask for themselves is done twice
+            # without harm.
+            if pending.may_have_happened and not isinstance(pending.request, ANSWERED_WHEN_DURABLE):
+                code = ErrorCode.REQUEST_TIMED_OUT
+                reason = "The controller changed during this: it may be done or not, look before you ask for it again."
+            pending.answer.set_exception(KafkaError(code, reason))
 
     async def load(self) -> None:
         """Makes a controller of what the store holds, and lets it do what a new one does first. Raises Deposed."""
@@ -209,7 +211,7 @@ class Term:
             self._stale.clear()
             try:
                 records = await self._read_everything()
-                self.controller.load(records, self._known_topic_ids())
+                await self._take_in(records)
                 await self._watch_malformed(records)
                 await self._carry_out(self.controller.handle(self._now_ms(), Elected()))
                 return
@@ -217,6 +219,13 @@ class Term:
                 raise
             except StoreError as error:
                 await self._pause("the metadata could not be loaded, once more", error)
+
+    async def _take_in(self, records: Sequence[Record]) -> None:
+        """Loads the controller, some records in each turn: there may be tens of thousands."""
+        self.controller.load((), self._known_topic_ids())
+        for start in range(0, len(records), RECORDS_PER_TURN):
+            self.controller.load(records[start : start + RECORDS_PER_TURN])
+            await asyncio.sleep(0)
 
     async def run(self) -> None:
         """Handles events until the term ends. Raises Deposed, and SessionExpired or StoreClosed."""
@@ -280,10 +289,19 @@ class Term:
     # Carrying out.
 
     async def _carry_out(self, result: Result) -> None:
-        self._being_written = {request_id for request_id, _ in result.replies}
-        await self._commit(result.writes)
-        self._being_written = set()
+        replied = [request_id for request_id, _ in result.replies]
+        self._being_written = [self._pending[id] for id in replied if id in self._pending]
+        try:
+            await self._commit(result.writes)
+        except BaseException:
+            if self._ended:
+                self._give_up(self._being_written)
+            raise
+        finally:
+            self._being_written = []
         if self._ended:
+            # What is durable holds under the next controller too.
+            self._answer(result.replies)
             return
         self._close_channels()
         announced = [self._channel(send.broker_id).add(send) for send in result.sends]
@@ -307,11 +325,13 @@ class Term:
 
     async def _commit(self, writes: Iterable[Write]) -> None:
         """Makes the writes durable: many multis under way at once, in order. Raises the first refusal."""
-        self._commit_under_way = Commit(self._store, list(self._multis(writes)))
+        commit = Commit(self._store, list(self._multis(writes)))
         try:
-            await self._commit_under_way.run()
-        except (BadVersion, NoNode) as error:
-            if error.path == CONTROLLER_EPOCH:
+            await commit.run()
+        except BaseException as error:
+            for pending in self._being_written:
+                pending.may_have_happened |= commit.may_have_happened
+            if isinstance(error, BadVersion | NoNode) and error.path == CONTROLLER_EPOCH:
                 raise Deposed from error
             raise
 
@@ -393,16 +413,14 @@ class Term:
         nodes = await self._read_nodes([topic_path(topic) for topic in topics], watched=True)
         self._watched_topics.update((node.path.removeprefix(f"{TOPICS}/"), node.czxid) for node in nodes)
         records += nodes
-        records += await self._read_nodes([partitions_path(topic) for topic in topics])
         listed = await results([self._store.children(partitions_path(topic)) for topic in topics], NoNode)
+        standing = {topic: found[0] for topic, found in zip(topics, listed, strict=True) if found is not None}
         partitions = [
-            TopicPartition(topic, int(name))
-            for topic, found in zip(topics, listed, strict=True)
-            if found is not None
-            for name in found[0]
-            if name.isdecimal()
+            TopicPartition(topic, int(name)) for topic, names in standing.items() for name in names if name.isdecimal()
         ]
-        records += await self._read_nodes([partition_path(*each) for each in partitions])
+        # These nodes hold nothing, and that they are there has just been told: of thousands, none need be read.
+        records += [NodeRead(partitions_path(topic), None, 0) for topic in standing]
+        records += [NodeRead(partition_path(*each), None, 0) for each in partitions]
         records += await self._read_nodes([state_path(*each) for each in partitions])
         for folder in ("/config/topics", "/config/brokers"):
             names = await self._children(folder, watched=False)
