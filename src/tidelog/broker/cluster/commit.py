@@ -20,7 +20,7 @@ from typing import Final
 from tidelog.broker.cluster.store_results import results
 from tidelog.metadata.operations import ANY_VERSION, Check, Create, Delete, Operation, SetData
 from tidelog.store.client import StoreClient
-from tidelog.store.errors import ConnectionLoss, NoNode, StoreError
+from tidelog.store.errors import ConnectionLoss, NoNode, SessionExpired, StoreClosed, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Commit:
 
     async def run(self) -> None:
         """Returns when all are durable. Raises the first refusal, when all were answered; never ConnectionLoss."""
-        done = 0
+        done = unanswered = 0
         while self._left:
             self.may_have_happened = True
             refusal: StoreError | None = None
@@ -52,10 +52,12 @@ class Commit:
                     lost.append(operations)
                 except StoreError as error:
                     refusal = refusal or error
+                    # The end of a session is no answer to what was asked before it.
+                    unanswered += isinstance(error, SessionExpired | StoreClosed)
                 else:
                     done += 1
             if refusal is not None:
-                self.may_have_happened = bool(done or lost)
+                self.may_have_happened = bool(done or lost or unanswered)
                 raise refusal
             self._left = await self._missing(lost) if lost else []
             done += len(lost) - len(self._left)
