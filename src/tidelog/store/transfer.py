@@ -259,8 +259,16 @@ class Moved:
     """Seconds for which nobody else was served."""
 
 
-async def move(former: StoreClient, new: StoreClient, source: str, target: str, *, replace: bool = False) -> Moved:
-    """Moves what `former` holds to `new`, which brokers reach by `target`.
+async def move(
+    former: StoreClient,
+    new: StoreClient,
+    source: str,
+    target: str,
+    *,
+    replace: bool = False,
+    brokers_run: bool = True,
+) -> Moved:
+    """Moves what `former` holds to `new`, which brokers reach by `target`; `brokers_run`: some know broker epochs.
 
     When it returns, or fails in the last step with ConnectionLoss, the former store may have been moved: its node
     `moving.MOVED` says so. Any other error means that it was not. TransferRefused, StoreError.
@@ -270,14 +278,16 @@ async def move(former: StoreClient, new: StoreClient, source: str, target: str, 
     before = await former.create(_PROBE, ephemeral=True, sequential=True)
     await former.delete(before.path)
     await prepare(new, source, "", replace=replace)
-    await count_up(new, before.stat.czxid)
+    if brokers_run:
+        await count_up(new, before.stat.czxid)
     try:
         await former.create(MOVING, target.encode(), ephemeral=True)
     except NodeExists:
         raise TransferRefused("somebody else is moving that store just now") from None
     began = loop.time()
     export = await read_store(former, source)
-    await count_up(new, export.zxid)
+    if brokers_run:
+        await count_up(new, export.zxid)
     await fill(new, export)
     content = encode_moved(target, export.checksum, _now_ms())
     await former.multi([Check(MOVING, 0), Create(MOVED, content)])

@@ -41,6 +41,7 @@ from tidelog.ports.clock import Clock
 from tidelog.ports.random import Random
 from tidelog.store.client import Created, StoreClient, WatchEvent
 from tidelog.store.errors import ConnectionLoss, NodeExists, NoNode, SessionExpired, StoreClosed, StoreError
+from tidelog.store.moving import IMPORT
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +102,16 @@ class Membership:
         self._again = False
 
     async def open(self) -> str:
-        """Makes the containers and returns the cluster's id, which the first broker of all draws."""
+        """Makes the containers and returns the cluster's id, which the first broker of all draws.
+
+        KafkaError where the store is only being filled: what is there is no cluster yet.
+        """
+        if await self._store.exists(IMPORT) is not None:
+            raise KafkaError(
+                ErrorCode.BROKER_NOT_AVAILABLE,
+                f"The metadata store is being filled by an import or a move that has not ended (its node {IMPORT}): "
+                "wait for it, or do it again; a broker that started now could lead what others still lead elsewhere.",
+            )
         wanted: dict[str, None] = {}
         for path in PERSISTENT_PATHS:
             names = path.split("/")[1:]

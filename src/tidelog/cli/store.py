@@ -1,0 +1,349 @@
+"""`tidelog store`: what a metadata store holds, written to a file, made of a file, and moved elsewhere.
+
+export and import copy. `move` takes a cluster with it: while it runs, if its store is served by `tidelog start`, or by
+its directory when it is stopped. `status` says where a store is, and who still comes by its former address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+
+from tidelog.cli.errors import Refused, WrongUsage
+from tidelog.cli.options import Form, Output
+from tidelog.cli.output import print_json
+from tidelog.store.export_file import ExportUnreadable, decode, encode
+from tidelog.store.moving import MOVED, decode_moved, parse_servers
+from tidelog.store.sqlite import FILE_NAME
+from tidelog.store.transfer import (
+    CONNECTION_TIMEOUT_MS,
+    SESSION_TIMEOUT_MS,
+    Moved,
+    TransferRefused,
+    fill,
+    finish,
+    move,
+    prepare,
+    read_store,
+)
+
+if TYPE_CHECKING:
+    from tidelog.store.client import StoreClient
+    from tidelog.store.embedded import EmbeddedStore
+
+T = TypeVar("T")
+
+WORD_S_MAX: Final = 5.0
+"""For a server to answer a four-letter word."""
+RELAY_S_MAX: Final = 60.0
+"""For a store that has moved to let its clients through."""
+LOOK_INTERVAL_S: Final = 0.05
+STORE_FOLDERS: Final = ("", "store", ".store")
+"""Where the store's file is in a directory: its own, that of `tidelog start`, that of a broker with a store."""
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="What a metadata store holds: written to a file, made of a file, moved elsewhere.",
+)
+
+Served = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="HOST:PORT,.../CHROOT",
+        help="A store that runs: `tidelog start` says where its own is served, or zookeeper.connect of an ensemble.",
+    ),
+]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", metavar="DIR", help="The directory of a store that does not run: that of `tidelog start --data`."
+    ),
+]
+Replace = Annotated[bool, typer.Option("--replace", help="What is there already is lost. Never where brokers run.")]
+
+
+@app.command("export")
+def export_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
+    store: Served = None,
+    data: Data = None,
+) -> None:
+    """Write what a store holds to a file: topics, replicas, settings, ids; a picture of one moment.
+
+    A backup, or one half of a copy. Registrations of brokers and the controller's are not in it.
+    """
+
+    async def export() -> int:
+        async with _opened(store, data) as (client, name):
+            taken = await read_store(client, name)
+        text = encode(taken)
+        # Whole or not at all: a file that was there before stays until this one is on the disk.
+        partial = file.with_name(f"{file.name}.partial")
+        with partial.open("w", encoding="utf-8") as output:
+            output.write(text)
+            output.flush()
+            os.fsync(output.fileno())
+        partial.replace(file)
+        return len(taken.nodes)
+
+    print(f"{_run(export())} nodes in {file}")
+
+
+@app.command("import")
+def import_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
+    store: Served = None,
+    data: Data = None,
+    replace: Replace = False,
+) -> None:
+    """Make of a file what a store holds. No broker of that cluster may run; start them when this has ended.
+
+    The store must be empty. An import that broke off is done again by the same command.
+    """
+    try:
+        content = decode(file.read_text(encoding="utf-8"))
+    except (ExportUnreadable, UnicodeDecodeError) as error:
+        raise Refused([f"{file}: {error}"]) from error
+
+    async def fill_store() -> None:
+        async with _opened(store, data, create=True) as (client, _):
+            await prepare(client, str(file), content.checksum, replace=replace)
+            await fill(client, content)
+            await finish(client)
+
+    _run(fill_store())
+    print(f"{len(content.nodes)} nodes written")
+
+
+@app.command("move")
+def move_command(
+    to: Annotated[
+        str, typer.Option("--to", metavar="HOST:PORT,.../CHROOT", help="The new store, as zookeeper.connect names it.")
+    ],
+    store: Served = None,
+    data: Data = None,
+    replace: Replace = False,
+) -> None:
+    """Move a cluster's metadata to another store, such as a ZooKeeper ensemble; its brokers serve on.
+
+    Brokers that run find their store by the address they know, which leads to the new one from then on, until they are
+    restarted with the new address. Nothing changes unless the last step succeeds; a move that broke off is done again
+    by the same command.
+    """
+    _servers(to)
+    if data is not None:
+        moved = _run(_move_directory(data, store, to, replace))
+    else:
+        if store is None:
+            raise WrongUsage("which store? --store HOST:PORT of one that runs, or --data DIR")
+        moved = _run(_move_served(store, to, replace))
+    if moved is None:
+        print(f"The store had moved to {to} already.")
+    else:
+        print(f"{moved.nodes} nodes moved to {to}; nobody else was served for {moved.held_s:.1f} s.")
+    if store is not None:
+        print(f"{store} leads there now. Restart the brokers one by one, with zookeeper.connect={to}")
+
+
+@app.command()
+def status(
+    store: Annotated[str, typer.Option("--store", metavar="HOST:PORT", help="Where the store is, or was, served.")],
+    output: Output = Form.TABLE,
+) -> None:
+    """Say where a store is, and who still comes by its former address."""
+    said = _run(_look(store))
+    if output is Form.JSON:
+        print_json({"mode": said.mode, "movedTo": said.moved_to, "relayed": said.relayed})
+        return
+    print(f"{store}: {said.mode}")
+    if said.moved_to is not None:
+        print(f"moved to {said.moved_to}; {len(said.relayed)} connections come by this address")
+        for peer in said.relayed:
+            print(f"  {peer}")
+
+
+# Moving.
+
+
+async def _move_served(store: str, to: str, replace: bool) -> Moved | None:
+    """Moves a store that is served; None where it had moved to that place already."""
+    before = await _look(store)
+    if before.moved_to is not None:
+        if before.moved_to != to:
+            raise Refused([f"{store} has moved to {before.moved_to} already: move it on from there"])
+        await _await_relay(store, to)
+        return None
+    if not before.is_ours:
+        raise Refused(
+            [
+                f"{store} is no store of tidelog's, but {before.version}: only that of `tidelog start` can be moved "
+                "while its brokers run. Stop them all, then `tidelog store export` and `tidelog store import`"
+            ]
+        )
+    async with _session(to) as new, _session(store) as former:
+        try:
+            moved = await move(former, new, store, to, replace=replace)
+        except Exception:
+            # The last step may have been carried out although nobody heard of it: the server knows.
+            after = await _look(store)
+            if after.moved_to != to:
+                raise
+            moved = Moved(0, 0.0)
+    await _await_relay(store, to)
+    return moved
+
+
+async def _await_relay(store: str, to: str) -> None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + RELAY_S_MAX
+    while not (await _look(store)).is_open:
+        if loop.time() > deadline:
+            raise Refused([f"the store has moved, but {store} does not reach {to}: see its log; no need to move again"])
+        await asyncio.sleep(LOOK_INTERVAL_S)
+
+
+async def _move_directory(data: Path, store: str | None, to: str, replace: bool) -> Moved | None:
+    if store is not None:
+        raise WrongUsage("--store is for a store that runs, --data for one that does not: one of them")
+    async with _embedded(data, create=False) as embedded, _session(to) as new:
+        from tidelog.store.local import LocalStore
+
+        moved: Moved | None = None
+        if embedded.tree.exists(MOVED) is None:
+            former = await LocalStore.connect(embedded)
+            moved = await move(former, new, str(data), to, replace=replace, brokers_run=False)
+        elif (elsewhere := decode_moved(embedded.tree.get(MOVED)[0])) != to:
+            raise Refused([f"{data} has moved to {elsewhere} already"])
+        await finish(new)
+        return moved
+
+
+# Stores.
+
+
+class _Said:
+    """What a server says of itself when it is asked `stat`."""
+
+    def __init__(self, text: str) -> None:
+        self._fields = [line.partition(": ")[::2] for line in text.splitlines()]
+        self.version = self._field("Zookeeper version") or "something that says nothing of its version"
+        self.mode = self._field("Mode") or "unknown"
+        self.moved_to = self._field("Moved to")
+
+    def _field(self, name: str) -> str | None:
+        return next((value for key, value in self._fields if key == name), None)
+
+    @property
+    def is_ours(self) -> bool:
+        return self.version.endswith("-tidelog")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it lets clients through to where it has moved."""
+        return self._field("Relay") == "open"
+
+    @property
+    def relayed(self) -> list[str]:
+        """Addresses of those."""
+        return [value for key, value in self._fields if key == "Relayed"]
+
+
+async def _look(store: str) -> _Said:
+    (host, port), *_ = _servers(store).addresses
+
+    def ask() -> str:
+        with socket.create_connection((host, port), WORD_S_MAX) as connection:
+            connection.sendall(b"stat")
+            answer = b""
+            while data := connection.recv(1 << 16):
+                answer += data
+            return answer.decode(errors="replace")
+
+    try:
+        return _Said(await asyncio.to_thread(ask))
+    except OSError as error:
+        raise Refused([f"no store answers at {host}:{port}: {error.strerror or error}"]) from error
+
+
+def _servers(connect: str) -> Any:
+    try:
+        return parse_servers(connect)
+    except ValueError as error:
+        raise WrongUsage(str(error)) from error
+
+
+@contextlib.asynccontextmanager
+async def _opened(
+    store: str | None, data: Path | None, *, create: bool = False
+) -> AsyncIterator[tuple[StoreClient, str]]:
+    """A session with the store that the options name, and its name."""
+    if (store is None) == (data is None):
+        raise WrongUsage("which store? --store HOST:PORT,.../CHROOT of one that runs, or --data DIR: one of them")
+    if store is not None:
+        async with _session(store) as client:
+            yield client, store
+    else:
+        assert data is not None
+        from tidelog.store.local import LocalStore
+
+        async with _embedded(data, create=create) as embedded:
+            if embedded.tree.exists(MOVED) is not None:
+                place = decode_moved(embedded.tree.get(MOVED)[0])
+                raise Refused([f"{data} has moved to {place}: that is the store now"])
+            yield await LocalStore.connect(embedded), str(data)
+
+
+@contextlib.asynccontextmanager
+async def _session(connect: str) -> AsyncIterator[StoreClient]:
+    from tidelog.store.zookeeper import ZooKeeperStore
+
+    _servers(connect)
+    client = await ZooKeeperStore.connect(
+        connect, session_timeout_ms=SESSION_TIMEOUT_MS, connection_timeout_ms=CONNECTION_TIMEOUT_MS
+    )
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+@contextlib.asynccontextmanager
+async def _embedded(data: Path, *, create: bool) -> AsyncIterator[EmbeddedStore]:
+    """The store of a directory that nobody uses."""
+    from tidelog.ports.real import SystemClock, SystemDisk, SystemRandom
+    from tidelog.store.embedded import EmbeddedStore
+    from tidelog.store.sqlite import SqlitePersistence
+
+    places = [data / folder for folder in STORE_FOLDERS]
+    place = next((each for each in places if (each / FILE_NAME).exists()), None)
+    if place is None:
+        if not create:
+            looked = ", ".join(str(each / FILE_NAME) for each in places)
+            raise Refused([f"there is no metadata store in {data}: none of {looked}"])
+        place = data / "store"
+    embedded = EmbeddedStore(SqlitePersistence(str(place), SystemDisk()), SystemClock(), SystemRandom())
+    embedded.start()
+    try:
+        yield embedded
+    finally:
+        await embedded.close()
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    from tidelog.store.errors import StoreCorrupt, StoreError, StoreLocked
+
+    try:
+        return asyncio.run(work)
+    except (TransferRefused, StoreError, StoreCorrupt, StoreLocked) as error:
+        sys.stdout.flush()
+        raise Refused([str(error)]) from error
