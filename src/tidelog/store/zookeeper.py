@@ -60,6 +60,7 @@ from tidelog.store.client import (
 )
 from tidelog.store.errors import (
     AuthFailed,
+    BadArguments,
     ConnectionLoss,
     NodeExists,
     SessionExpired,
@@ -77,6 +78,10 @@ RECONNECT_DELAY_MAX_S: Final = 1.0
 """Between rounds of attempts; a session of some seconds has time for several."""
 CLOSE_WAIT_S: Final = 5.0
 """For the server's word that the session is over; without it, it ends by its timeout."""
+REQUEST_SIZE_MAX: Final = (1 << 20) - 1
+"""Bytes: ZooKeeper's jute.maxbuffer, above which a server cuts the connection, at each further attempt too."""
+OPERATION_OVERHEAD: Final = 256
+"""Bytes of a request for each operation beside its path and data, at most: types, lengths, the access list."""
 TURNS_PER_TIMEOUT: Final = 4
 """How often in a session timeout the event loop is asked for a sign of life."""
 
@@ -210,10 +215,11 @@ class ZooKeeperStore:
     ) -> Awaitable[Created]:
         flags = ephemeral | sequential << 1
         access = [ACL(permissions, Id(scheme, id)) for permissions, scheme, id in self._access_list(path)]
-        return self._ask(Create2(self._absolute(path), data, access, flags), self._created, path)
+        request = Create2(self._absolute(path), data, access, flags)
+        return self._ask(request, self._created, path, size=_size(path, data))
 
     def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Awaitable[Stat]:
-        return self._ask(SetData(self._absolute(path), data, version), _stat, path)
+        return self._ask(SetData(self._absolute(path), data, version), _stat, path, size=_size(path, data))
 
     def delete(self, path: str, version: int = ANY_VERSION) -> Awaitable[None]:
         return self._ask(Delete(self._absolute(path), version), _nothing, path)
@@ -222,7 +228,10 @@ class ZooKeeperStore:
         operations = list(operations)
         # kazoo remembers the zxid of the answer that it is decoding: that of the multi's own transaction.
         request = _Multi(operations, self._root, self._client, owned=self._owned)
-        return self._ask(request, partial(self._multi_results, operations), "")
+        sizes = [_size(operation.path, getattr(operation, "data", None)) for operation in operations]
+        # Any of them may fail, and tells its own path; only one that is never sent has none.
+        path = operations[sizes.index(max(sizes))].path if sum(sizes) > REQUEST_SIZE_MAX else ""
+        return self._ask(request, partial(self._multi_results, operations), path, size=sum(sizes))
 
     def sync(self) -> Awaitable[None]:
         return self._ask(Sync("/"), _nothing, "")
@@ -244,9 +253,15 @@ class ZooKeeperStore:
         convert: Callable[[Any], Any],
         path: str,
         watch: _ArmedWatch | None = None,
+        *,
+        size: int = 0,
     ) -> asyncio.Future[Any]:
+        """`size`: bytes of the request, where it writes."""
         outcome = _Outcome(self, path, convert, watch)
         refusal = self._refusal()
+        if refusal is None and size > REQUEST_SIZE_MAX:
+            reason = f"a request of {size} bytes: ZooKeeper takes {REQUEST_SIZE_MAX} (jute.maxbuffer)"
+            refusal = BadArguments(path[:200], reason)
         if refusal is not None:
             outcome.future.set_exception(refusal)
         else:
@@ -588,3 +603,8 @@ def _stat(found: Any) -> Stat | None:
 
 def _nothing(_: Any) -> None:
     return None
+
+
+def _size(path: str, data: bytes | None) -> int:
+    """Bytes of a request for an operation, at most."""
+    return OPERATION_OVERHEAD + len(path) + len(data or b"")

@@ -17,6 +17,7 @@ from tests.unit.store.serving import Proxy, until
 from tidelog.metadata.operations import Check, Create, Delete, SetData
 from tidelog.store.client import Created, EventType, SessionState, Stat, WatchEvent
 from tidelog.store.errors import (
+    BadArguments,
     BadVersion,
     ConnectionLoss,
     NoChildrenForEphemerals,
@@ -322,6 +323,18 @@ async def large_nodes(hosts: str) -> None:
         await asyncio.gather(*[store.create(f"/n{number}", value) for number, value in enumerate(values)])
         found = await asyncio.gather(*[store.get(f"/n{number}") for number in range(len(values))])
         assert [data for data, _ in found] == values
+        # ZooKeeper would cut the connection over a larger one, and the session would see nothing but that.
+        half, states = bytes(600_000), []
+        store.add_listener(states.append)
+        for refused in (
+            store.create("/large", bytes(1 << 20)),
+            store.set("/n0", bytes(1 << 20)),
+            store.multi([Create("/small"), Create("/half", half), Create("/b", half)]),
+        ):
+            with pytest.raises(BadArguments, match=r"/large|/n0|/half"):
+                await refused
+        assert await store.exists("/small") is None
+        assert not states
 
 
 async def a_follower_over_bad_lines(hosts: str) -> None:
