@@ -126,14 +126,44 @@ def test_what_was_cut_is_waited_for(cluster: ReplicaCluster) -> None:
     assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, 0]
 
 
+def test_what_another_leader_took_is_not_waited_for(cluster: ReplicaCluster) -> None:
+    """0 refused sequence 1, which 1 took while it led: 0 has it by now, and takes what follows."""
+    cluster.create("t", replicas=[0, 1])
+    session = {"producer_id": PRODUCER, "producer_epoch": 0}
+    cluster.produce("t", [b"0"], base_sequence=0, **session)
+    cluster.elect("t", 1)
+    first = cluster.brokers[0].produce("t", [b"1"], base_sequence=1, **session)
+    assert first.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    for number in (1, 2):
+        cluster.produce("t", [b"%d" % number], base_sequence=number, **session)
+    cluster.advance(1000)
+    cluster.elect("t", 0)
+    codes = [
+        cluster.brokers[0].produce("t", [b"v"], base_sequence=sequence, **session).error_code for sequence in (2, 3)
+    ]
+    assert codes == [0, 0]
+
+
+def test_refusals_because_of_a_refusal_do_not_prolong_it(leader: Broker) -> None:
+    """The producer has given sequence 1 up, and goes on and on with 2: it hears of the gap before long."""
+    assert send(leader, 0) is ErrorCode.NONE
+    elsewhere(leader, 1)
+    assert send(leader, 1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    here(leader, 2)
+    leader.shell.advance(REMEMBERED_MS - 1)
+    assert send(leader, 2) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    leader.shell.advance(2)
+    assert send(leader, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 def test_sequences_begin_again_at_zero() -> None:
     """0 comes after 2^31 - 1."""
     refusals = Refusals()
     refusals.note(PRODUCER, 0, 2**31 - 1, ErrorCode.NOT_ENOUGH_REPLICAS, 0)
     refusals.note(PRODUCER, 0, 0, ErrorCode.NOT_ENOUGH_REPLICAS, 0)
     with pytest.raises(KafkaError, match="refused: NOT_ENOUGH_REPLICAS"):
-        refusals.check(batch(0), 0)
-    refusals.check(batch(2**31 - 1), 0)
+        refusals.check(batch(0), 0, {})
+    refusals.check(batch(2**31 - 1), 0, {})
     assert not refusals
 
 
@@ -142,6 +172,6 @@ def test_no_more_is_remembered_than_a_bound() -> None:
     refusals = Refusals()
     for producer_id in range(PRODUCERS_MAX + 1):
         refusals.note(producer_id, 0, 1, ErrorCode.NOT_ENOUGH_REPLICAS, 0)
-    refusals.check(batch(2, producer_id=0), 0)
+    refusals.check(batch(2, producer_id=0), 0, {})
     with pytest.raises(KafkaError):
-        refusals.check(batch(2, producer_id=1), 0)
+        refusals.check(batch(2, producer_id=1), 0, {})

@@ -18,8 +18,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tidelog.model.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tidelog.broker.replicas.replica_manager import Replica
     from tidelog.ports.disk import Bytes
+    from tidelog.storage.producer_state import ProducerEntry
 
 REMEMBERED_MS: Final = 5_000
 PRODUCERS_MAX: Final = 1_000
@@ -56,14 +59,17 @@ class Refusals:
         """A batch that begins with `sequence` was refused, or has been taken out of the log again."""
         known = self._refused.pop(producer_id, None)
         if known is not None and known.producer_epoch == producer_epoch and _is_behind(sequence, known.sequence):
-            # The first one is what the others wait for.
-            sequence = known.sequence
+            # The first one is what the others wait for, and for no longer because there are more of them.
+            sequence, now_ms = known.sequence, known.at_ms
         self._refused[producer_id] = _Refused(producer_epoch, sequence, code, now_ms)
         if len(self._refused) > PRODUCERS_MAX:
             del self._refused[next(iter(self._refused))]
 
-    def check(self, data: Bytes, now_ms: int) -> None:
-        """KafkaError of an earlier refusal, if this batch was sent behind the refused one."""
+    def check(self, data: Bytes, now_ms: int, producers: Mapping[int, ProducerEntry]) -> None:
+        """KafkaError of an earlier refusal, if this batch was sent behind the refused one.
+
+        `producers`: those of the log. The refused batch may be there by now: another leader has taken it.
+        """
         if len(data) < _HEADER_SIZE:
             return
         producer_id, producer_epoch, sequence = _PRODUCER.unpack_from(data, _PRODUCER_AT)
@@ -71,9 +77,9 @@ class Refusals:
         if refused is None:
             return
         if producer_epoch == refused.producer_epoch and now_ms - refused.at_ms <= REMEMBERED_MS:
-            if _is_behind(sequence, refused.sequence):
+            if _is_behind(sequence, refused.sequence) and not _is_written(refused, producers.get(producer_id)):
                 raise KafkaError(refused.code, f"The batch before this one was refused: {refused.code.name}.")
-            if sequence != refused.sequence:
+            if _is_behind(refused.sequence, sequence):
                 return  # A repetition of what is in the log already: the refused one is still to come.
         del self._refused[producer_id]
 
@@ -99,7 +105,7 @@ def note_truncation(replica: Replica, offset: int, now_ms: int) -> None:
 def check_refusals(replica: Replica, data: Bytes, now_ms: int) -> None:
     """Before an append: KafkaError of an earlier refusal, if the batch was sent behind the refused one."""
     if replica.refusals is not None:
-        replica.refusals.check(data, now_ms)
+        replica.refusals.check(data, now_ms, replica.log.producers.entries)
         if not replica.refusals:
             replica.refusals = None
 
@@ -108,6 +114,13 @@ def _of(replica: Replica) -> Refusals:
     if replica.refusals is None:
         replica.refusals = Refusals()
     return replica.refusals
+
+
+def _is_written(refused: _Refused, entry: ProducerEntry | None) -> bool:
+    """Whether the log has come to the refused batch or past it."""
+    if entry is None or entry.producer_epoch != refused.producer_epoch or not entry.batches:
+        return False
+    return not _is_behind(refused.sequence, entry.last_sequence)
 
 
 def _is_behind(sequence: int, other: int) -> bool:
