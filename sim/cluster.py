@@ -36,6 +36,7 @@ class Hardware(TypedDict):
 
     clock_rate: float
     disk_latency_s: tuple[float, float]
+    store_servers: int
 
 
 class Cluster:
@@ -58,7 +59,7 @@ class Cluster:
             lone = LoneMachine(0, surroundings, random.stream("broker0"), {}, **self._hardware())
             self.brokers: list[BrokerMachine] = [lone]
         else:
-            self.store = StoreMachine(surroundings, random.stream("store"))
+            self.store = StoreMachine(surroundings, random.stream("store"), plan.store_servers)
             self.states = PartitionStates(self.store_history, loop.time)
             self.states.may_be_unclean |= {topic.name for topic in plan.topics if topic.unclean}
             self.brokers = [
@@ -84,12 +85,13 @@ class Cluster:
         return {
             "clock_rate": 1.0 + self._random.between(-0.001, 0.001),
             "disk_latency_s": self.plan.disk_latency_s,
+            "store_servers": self.plan.store_servers,
         }
 
     @property
     def host_names(self) -> list[str]:
         """Of all machines and clients."""
-        store = [] if self.store is None else [self.store.name]
+        store = [] if self.store is None else self.store.hosts
         return [*(machine.name for machine in self.brokers), *store, *self.client_names]
 
     @property

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from sim.cluster import Cluster
+    from sim.ensemble import EnsembleServer
     from sim.machine import BrokerMachine
     from sim.plan import Plan
     from sim.randomness import SeededRandom
@@ -80,6 +81,10 @@ class Trouble:
             FaultKind.CONTROLLER_DEATH: self._controller_death,
             FaultKind.DEATH_AFTER_JOIN: self._death_after_join,
             FaultKind.CONTROLLER_MOVED: self._controller_moved,
+            FaultKind.WRITE_UNANSWERED: self._write_unanswered,
+            FaultKind.QUORUM_LOST: self._quorum_lost,
+            FaultKind.SERVER_BEHIND: self._server_behind,
+            FaultKind.SERVER_DOWN: self._server_down,
         }
 
     async def run(self, seconds: float) -> None:
@@ -111,7 +116,7 @@ class Trouble:
         """Of some machine, or of a client."""
         names = [*(machine.name for machine in self._cluster.brokers), *self._cluster.client_names]
         if self._cluster.store is not None:
-            names.append(self._cluster.store.name)
+            names.extend(self._cluster.store.hosts)
         return names[self._random.below(len(names))]
 
     async def _rest(self, low: float, high: float) -> None:
@@ -157,7 +162,7 @@ class Trouble:
         name = self._broker().name
         others = [machine.name for machine in self._cluster.brokers if machine.name != name]
         if self._cluster.store is not None and self._random.chance(0.7):
-            others.append(self._cluster.store.name)
+            others.extend(self._cluster.store.hosts)
         if self._random.chance(0.3):
             others += self._cluster.client_names
         await self._cut_links([link for other in others for link in ((name, other), (other, name))])
@@ -206,11 +211,16 @@ class Trouble:
         return True
 
     async def _store_cut(self) -> None:
-        if self._cluster.store is None:
+        store = self._cluster.store
+        if store is None:
             return
-        one, other = self._broker().name, self._cluster.store.name
-        links = [(one, other), (other, one)]
-        await self._cut_links(links if self._random.chance(0.6) else [links[self._random.below(2)]])
+        one = self._broker().name
+        hosts = store.hosts
+        if len(hosts) > 1 and self._random.chance(0.4):
+            hosts = hosts[:1]  # It may find another server.
+        directions = 3 if self._random.chance(0.6) else 1 + self._random.below(2)
+        there = [(one, other) for other in hosts if directions & 1]
+        await self._cut_links(there + [(other, one) for other in hosts if directions & 2])
 
     # Machines.
 
@@ -342,6 +352,60 @@ class Trouble:
                     store.kill()
                 await self._rest(0.05, 5)
 
+    # An ensemble. What a server has broken is whole again when the machine is started anew, too.
+
+    async def _write_unanswered(self) -> None:
+        store, carried_out = self._cluster.store, self._random.chance(0.5)
+        if store is None:
+            return
+        for _ in range(1 + self._random.below(3)):
+            if store.process is not None and (service := store.service) is not None:
+                store.within(partial(service.break_write, self._random.below(12), carried_out=carried_out))
+            await self._rest(0.5, 3)
+
+    async def _quorum_lost(self) -> None:
+        store = self._cluster.store
+        if store is None or store.process is None or (service := store.service) is None:
+            return
+        self._cluster.trace.record("quorum_lost")
+        store.within(service.lose_quorum)
+        await self._rest(0.1, 3.0 if self._random.chance(0.6) else 40.0)
+        self._cluster.trace.record("quorum_regained")
+        if store.service is service:
+            store.within(service.regain_quorum)
+
+    def _server(self) -> EnsembleServer | None:
+        store = self._cluster.store
+        if store is None or store.process is None or store.service is None or not store.service.servers:
+            return None
+        servers = store.service.servers
+        return servers[self._random.below(len(servers))]
+
+    def _is_there(self, server: EnsembleServer) -> bool:
+        """Whether it is still the server of its name: the machine may have been started anew."""
+        store = self._cluster.store
+        return store is not None and store.service is not None and server in store.service.servers
+
+    async def _server_behind(self) -> None:
+        store, server = self._cluster.store, self._server()
+        if store is None or server is None:
+            return
+        self._cluster.trace.record("behind", server.name)
+        store.within(server.hold)
+        await self._rest(0.1, 1.0 if self._random.chance(0.3) else 8.0)
+        if self._is_there(server):
+            store.within(server.release)
+
+    async def _server_down(self) -> None:
+        store, server = self._cluster.store, self._server()
+        if store is None or server is None:
+            return
+        self._cluster.trace.record("server_down", server.name)
+        store.within(server.close)
+        await self._rest(0.2, 10)
+        if self._is_there(server):
+            store.within(server.reopen)
+
     async def _controller_death(self) -> None:
         """After the next few writes of partition states, whoever controls the cluster then dies, or stands still until
         another one controls it, and goes on.
@@ -388,11 +452,13 @@ class Trouble:
                 service = None if store.process is None else store.service
                 if machine.process is None or service is None:
                     continue
-                link = self._network.link(store.name, machine.name)
-                link.delay = (0.6, 1.2)  # Less than after which the session's client gives the connection up.
+                links = [self._network.link(host, machine.name) for host in store.hosts]
+                for link in links:
+                    link.delay = (0.6, 1.2)  # Less than after which the session's client gives the connection up.
                 store.within(partial(service.delete, CONTROLLER))
                 await self._rest(0.6, 1.5)
-                link.delay = None
+                for link in links:
+                    link.delay = None
             await self._rest(0.3, 1)
 
     async def _death_after_join(self) -> None:

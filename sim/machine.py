@@ -66,6 +66,11 @@ SETTINGS: Final[Mapping[str, object]] = {
 """Small segments' indexes and short intervals: in half a minute everything is to have happened."""
 
 
+def store_hosts(servers: int) -> tuple[str, ...]:
+    """Where the store is: a machine, or the servers of an ensemble."""
+    return tuple(f"{STORE_HOST}{number}" for number in range(1, servers + 1)) or (STORE_HOST,)
+
+
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What all machines of a run share."""
@@ -277,10 +282,13 @@ class Machine(ABC):
 
 
 class StoreMachine(Machine):
-    """The embedded store on its own journal, for brokers on other machines."""
+    """The embedded store on its own journal, for brokers on other machines; or an ensemble, which dies as a whole."""
 
-    def __init__(self, surroundings: Surroundings, random: SeededRandom) -> None:
+    def __init__(self, surroundings: Surroundings, random: SeededRandom, servers: int) -> None:
+        """`servers` of the ensemble; 0: brokers are connected with the store itself."""
         super().__init__(STORE_HOST, surroundings, random)
+        self.hosts = store_hosts(servers)
+        """Where brokers connect."""
         self.service: StoreService | None = None
         """The server of the process that runs, once it is ready."""
         self._store: EmbeddedStore | None = None
@@ -305,7 +313,12 @@ class StoreMachine(Machine):
         history = self._surroundings.history
         history.restarted(store.tree)
         service = self.service = StoreService(store, self.clock, history, self._trace)
-        await self._network.host(self.name).listen(service.connection, self.name, STORE_PORT)
+        if len(self.hosts) == 1:
+            await self._network.host(self.name).listen(service.connection, self.name, STORE_PORT)
+        else:
+            for name in self.hosts:
+                server = service.add_server(name, random.stream(name))
+                await self._network.host(name).listen(server.connection, name, STORE_PORT)
         ready.set_result(None)
         self.failure = await failed
 
@@ -326,10 +339,12 @@ class BrokerMachine(Machine):
         *,
         clock_rate: float = 1.0,
         disk_latency_s: tuple[float, float] = (0.0001, 0.008),
+        store_servers: int = 0,
     ) -> None:
         super().__init__(f"broker{broker_id}", surroundings, random, clock_rate=clock_rate)
         self.broker_id = broker_id
         self._disk_latency_s = disk_latency_s
+        self._store_hosts = store_hosts(store_servers)
         self.address = (self.name, PORT)
         self.settings: dict[str, object] = {
             **SETTINGS,
@@ -382,7 +397,11 @@ class BrokerMachine(Machine):
 
         async def connect_store() -> StoreClient:
             return await SimulatedStore.connect(
-                self._network.host(self.name), STORE_HOST, SESSION_TIMEOUT_MS, sessions, self._surroundings.history
+                self._network.host(self.name),
+                self._store_hosts,
+                SESSION_TIMEOUT_MS,
+                sessions,
+                self._surroundings.history,
             )
 
         return self._loop.create_future(), connect_store

@@ -40,8 +40,15 @@ class FaultKind(Enum):
     CONTROLLER_DEATH = "the controller dies, or stands still, between two of its writes"
     DEATH_AFTER_JOIN = "as a replica joins an ISR, all others in it die"
     CONTROLLER_MOVED = "somebody deletes /controller, and who held it hears of it late"
+    WRITE_UNANSWERED = "a connection to the store breaks in the middle of a write, which is carried out or not"
+    QUORUM_LOST = "the servers of the store have no quorum for a while: all sessions wait"
+    SERVER_BEHIND = "a server of the store falls behind: who is connected with it reads the past"
+    SERVER_DOWN = "a server of the store is down: its sessions go on with others"
 
 
+DRAWN_LATER: Final = (FaultKind.CONTROLLER_MOVED, FaultKind.WRITE_UNANSWERED)
+OF_ENSEMBLES: Final = (FaultKind.QUORUM_LOST, FaultKind.SERVER_BEHIND, FaultKind.SERVER_DOWN)
+"""Drawn from streams of their own, so that seeds of before they were there have the other faults that they had."""
 LONE: Final = (
     FaultKind.RESET,
     FaultKind.HOLD,
@@ -82,6 +89,8 @@ class Plan:
     brokers: int
     is_lone: bool
     """One broker, with the store in its process."""
+    store_servers: int
+    """Of the ensemble that the store is; 0: it is a machine, or in the broker's process."""
     replication_factor: int
     min_insync_replicas: int
     flushes: bool
@@ -107,17 +116,24 @@ def draw(random: SeededRandom, *, brokers: int | None = None) -> Plan:
     replication_factor = min(count, 3)
     min_insync = 2 if replication_factor == 3 or (replication_factor == 2 and random.chance(0.3)) else 1
     flushes = random.chance(0.45)
-    possible = LONE if is_lone else tuple(kind for kind in FaultKind if kind is not FaultKind.CONTROLLER_MOVED)
+    possible = LONE if is_lone else tuple(kind for kind in FaultKind if kind not in (*DRAWN_LATER, *OF_ENSEMBLES))
     wanted = random.between(0.15, 0.6)
     faults: list[FaultKind] = [kind for kind in possible if random.chance(wanted)]
+    ensembles = random.stream("ensembles")
+    store_servers = 3 if not is_lone and ensembles.chance(0.4) else 0
     if not is_lone and random.stream("moves").chance(wanted):
         faults.append(FaultKind.CONTROLLER_MOVED)
+    if not is_lone and random.stream("writes").chance(wanted):
+        faults.append(FaultKind.WRITE_UNANSWERED)
+    if store_servers:
+        faults += [kind for kind in OF_ENSEMBLES if ensembles.chance(2 * wanted)]
     if not flushes:
         faults = [kind for kind in faults if kind is not FaultKind.POWER_CUT_ALL]
     pause = random.between(0.8, 4.0)
     return Plan(
         brokers=count,
         is_lone=is_lone,
+        store_servers=store_servers,
         replication_factor=replication_factor,
         min_insync_replicas=min_insync,
         flushes=flushes,

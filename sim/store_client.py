@@ -2,6 +2,8 @@
 
 What was on its way when a connection broke fails with ConnectionLoss: it may have been carried out or not. What is
 asked while there is no connection waits for the next one, in its order. Only the server says that a session is over.
+
+The store may be an ensemble: then the session goes on with any of its servers that has come as far as it has.
 """
 
 from __future__ import annotations
@@ -11,11 +13,14 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from sim.invariants import require
 from sim.store_protocol import MessageProtocol
 from sim.store_service import PORT
-from tidelog.metadata.operations import ANY_VERSION, Create, Delete, Operation, SetData
+from tidelog.metadata.operations import Create, Delete, Operation
 from tidelog.store.client import Created, EventType, OperationResult, SessionState, Stat, Watch, WatchEvent
 from tidelog.store.errors import ConnectionLoss, SessionExpired, StoreClosed, StoreError
+from tidelog.store.session import OVER, StoreSession
+from tidelog.store.tree import LostWatches
 
 if TYPE_CHECKING:
     from sim.randomness import SeededRandom
@@ -33,14 +38,13 @@ CLOSE_S_MAX: Final = 2.0
 class _Request:
     """Something asked, until it is answered."""
 
-    __slots__ = ("arguments", "future", "method", "on_result", "since", "watched")
+    __slots__ = ("arguments", "future", "method", "on_result", "watched")
 
     def __init__(
         self,
         method: str,
         arguments: tuple[Any, ...],
         future: asyncio.Future[Any],
-        since: int,
         *,
         watched: bool = False,
         on_result: Callable[[Any], object] | None = None,
@@ -48,26 +52,29 @@ class _Request:
         self.method = method
         self.arguments = arguments
         self.future = future
-        self.since = since
         self.watched = watched
         self.on_result = on_result
 
 
-class SimulatedStore:
+class SimulatedStore(StoreSession):
     """`tidelog.store.client.StoreClient`; made by `connect`."""
 
     def __init__(
-        self, network: Network, host: str, session_timeout_ms: int, random: SeededRandom, history: StoreHistory
+        self,
+        network: Network,
+        hosts: Sequence[str],
+        session_timeout_ms: int,
+        random: SeededRandom,
+        history: StoreHistory,
     ) -> None:
+        super().__init__(0, session_timeout_ms, SessionState.SUSPENDED)
         self._network = network
-        self._host = host
-        self._timeout_ms = session_timeout_ms
+        self._hosts = hosts
         self._random = random
         self._history = history
-        self._session_id = 0
         self._password = b""
-        self._state = SessionState.SUSPENDED
-        self._listeners: list[Callable[[SessionState], None]] = []
+        self._seen_zxid = 0
+        """How far the store had come, as this session was told: it never goes back."""
         self._connection: _Connection | None = None
         self._queue: list[_Request] = []
         """Asked while there was no connection."""
@@ -75,16 +82,23 @@ class SimulatedStore:
         self._last_xid = 0
         self._data_watches: dict[str, dict[Watch, None]] = {}
         self._child_watches: dict[str, dict[Watch, None]] = {}
+        self._absent: dict[str, None] = {}
+        """Those of `_data_watches` that wait for a node."""
         self._loop = asyncio.get_running_loop()
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._task: asyncio.Task[None] | None = None
 
     @classmethod
     async def connect(
-        cls, network: Network, host: str, session_timeout_ms: int, random: SeededRandom, history: StoreHistory
+        cls,
+        network: Network,
+        hosts: Sequence[str],
+        session_timeout_ms: int,
+        random: SeededRandom,
+        history: StoreHistory,
     ) -> SimulatedStore:
         """Opens a session; ConnectionLoss when the store cannot be reached for `CONNECT_S_MAX`."""
-        client = cls(network, host, session_timeout_ms, random, history)
+        client = cls(network, hosts, session_timeout_ms, random, history)
         client._task = client._loop.create_task(client._keep_connected())
         try:
             await asyncio.wait_for(asyncio.shield(client._opened), CONNECT_S_MAX)
@@ -95,43 +109,28 @@ class SimulatedStore:
 
     # StoreClient.
 
-    @property
-    def session_id(self) -> int:
-        return self._session_id
-
-    @property
-    def session_timeout_ms(self) -> int:
-        return self._timeout_ms
-
-    @property
-    def state(self) -> SessionState:
-        return self._state
-
-    def add_listener(self, listener: Callable[[SessionState], None]) -> None:
-        self._listeners.append(listener)
-
     def get(self, path: str, watch: Watch | None = None) -> Awaitable[tuple[bytes | None, Stat]]:
-        since = self._history.acknowledged_zxid
+        since = self._known_zxid
 
         def check(result: tuple[bytes | None, Stat]) -> None:
             self._history.check_read(path, since, *result, has_data=True)
             if watch is not None:
-                self._data_watches.setdefault(path, {})[watch] = None
+                self._watch_data(path, watch, result[1])
 
         return self._ask("get", path, watched=watch is not None, on_result=check)
 
     def exists(self, path: str, watch: Watch | None = None) -> Awaitable[Stat | None]:
-        since = self._history.acknowledged_zxid
+        since = self._known_zxid
 
         def check(stat: Stat | None) -> None:
             self._history.check_read(path, since, None, stat, has_data=False)
             if watch is not None:
-                self._data_watches.setdefault(path, {})[watch] = None
+                self._watch_data(path, watch, stat)
 
         return self._ask("exists", path, watched=watch is not None, on_result=check)
 
     def children(self, path: str, watch: Watch | None = None) -> Awaitable[tuple[Sequence[str], Stat]]:
-        since = self._history.acknowledged_zxid
+        since = self._known_zxid
 
         def check(result: tuple[Sequence[str], Stat]) -> None:
             self._history.check_read(path, since, None, result[1], has_data=False)
@@ -140,23 +139,26 @@ class SimulatedStore:
 
         return self._ask("children", path, watched=watch is not None, on_result=check)
 
-    def create(
-        self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False
-    ) -> Awaitable[Created]:
-        return self._write_one(Create(path, data, ephemeral, sequential))
+    @property
+    def _known_zxid(self) -> int:
+        """What a read that begins now must show: an ensemble's, what this session has seen; a single server's,
+        whatever anybody was told.
+        """
+        return self._seen_zxid if len(self._hosts) > 1 else self._history.acknowledged_zxid
 
-    def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Awaitable[Stat]:
-        return self._write_one(SetData(path, data, version))
+    def _watch_data(self, path: str, watch: Watch, stat: Stat | None) -> None:
+        self._data_watches.setdefault(path, {})[watch] = None
+        if stat is None:
+            self._absent[path] = None
+        else:
+            self._absent.pop(path, None)
 
-    def delete(self, path: str, version: int = ANY_VERSION) -> Awaitable[None]:
-        return self._write_one(Delete(path, version))
+    def sync(self) -> Awaitable[None]:
+        return self._ask("sync")
 
     def multi(self, operations: Sequence[Operation]) -> Awaitable[Sequence[OperationResult]]:
         operations = list(operations)
         return self._ask("transact", operations, on_result=lambda results: self._check_written(operations, results))
-
-    async def sync(self) -> None:
-        """The store machine is one: it never shows anything older than it did before."""
 
     async def close(self) -> None:
         if self._state is SessionState.CLOSED:
@@ -166,7 +168,7 @@ class SimulatedStore:
                 await asyncio.wait_for(self._ask("close_session"), CLOSE_S_MAX)
         self._end(SessionState.CLOSED)
 
-    def _write_one(self, operation: Operation) -> Awaitable[Any]:
+    def _write(self, operation: Operation) -> Awaitable[Any]:
         return self._ask("transact_one", operation, on_result=lambda result: self._check_written([operation], [result]))
 
     def _check_written(self, operations: Sequence[Operation], results: Sequence[OperationResult]) -> None:
@@ -187,10 +189,8 @@ class SimulatedStore:
         self, method: str, *arguments: Any, watched: bool = False, on_result: Callable[[Any], object] | None = None
     ) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = self._loop.create_future()
-        request = _Request(
-            method, arguments, future, self._history.acknowledged_zxid, watched=watched, on_result=on_result
-        )
-        if self._state in (SessionState.EXPIRED, SessionState.CLOSED):
+        request = _Request(method, arguments, future, watched=watched, on_result=on_result)
+        if self._state in OVER:
             future.set_exception(SessionExpired() if self._state is SessionState.EXPIRED else StoreClosed())
         elif self._connection is None:
             self._queue.append(request)
@@ -212,28 +212,39 @@ class SimulatedStore:
                 self._attached(connection, session_id, password, timeout_ms)
             case ("expired",):
                 self._end(SessionState.EXPIRED)
-            case ("event", event):
+            case ("event", event, zxid):
+                self._saw(zxid)
                 self._fire(event)
-            case ("result", xid, value):
+            case ("result", xid, value, zxid):
+                self._saw(zxid)
                 request = self._pending.pop(xid)
                 if request.on_result is not None:
                     request.on_result(value)
                 if not request.future.done():
                     request.future.set_result(value)
-            case ("error", xid, type, path, index):
+            case ("error", xid, type, path, index, zxid):
+                self._saw(zxid)
                 request = self._pending.pop(xid)
                 if not request.future.done():
                     request.future.set_exception(type(path, index=index))
+
+    def _saw(self, zxid: int) -> None:
+        """A server of an ensemble says how far it has come; 0: it is the only one."""
+        require(16, zxid == 0 or zxid >= self._seen_zxid, f"a session that saw {self._seen_zxid} is shown {zxid}")
+        self._seen_zxid = max(zxid, self._seen_zxid)
 
     def _attached(self, connection: _Connection, session_id: int, password: bytes, timeout_ms: int) -> None:
         if self._state is SessionState.CLOSED:
             connection.abort()
             return
-        self._session_id, self._password, self._timeout_ms = session_id, password, timeout_ms
+        self._session_id, self._password, self._session_timeout_ms = session_id, password, timeout_ms
         self._connection = connection
         if not self._opened.done():
             self._opened.set_result(None)
-        self._change_state(SessionState.CONNECTED)
+        self._enter(SessionState.CONNECTED)
+        if len(self._hosts) > 1:
+            # This server may not know yet what became of requests that were lost with the connection to another.
+            self._ask("sync")
         waiting, self._queue = self._queue, []
         for request in waiting:
             self._send(connection, request)
@@ -244,7 +255,7 @@ class SimulatedStore:
             return
         self._connection = None
         if self._state is SessionState.CONNECTED:
-            self._change_state(SessionState.SUSPENDED)
+            self._enter(SessionState.SUSPENDED)
         self._fail(self._pending, ConnectionLoss)
 
     def _fail(self, requests: dict[int, _Request], error: type[StoreError]) -> None:
@@ -259,19 +270,15 @@ class SimulatedStore:
         """Calls watches behind the results that came before the event."""
         told: dict[Watch, None] = {}
         if event.type is not EventType.NODE_CHILDREN_CHANGED:
+            self._absent.pop(event.path, None)
             told |= self._data_watches.pop(event.path, {})
         if event.type in (EventType.NODE_CHILDREN_CHANGED, EventType.NODE_DELETED):
             told |= self._child_watches.pop(event.path, {})
         for watch in told:
             self._loop.call_soon(watch, event)
 
-    def _change_state(self, state: SessionState) -> None:
-        self._state = state
-        for listener in self._listeners:
-            self._loop.call_soon(listener, state)
-
     def _end(self, state: SessionState) -> None:
-        if self._state in (SessionState.EXPIRED, SessionState.CLOSED):
+        if self._state in OVER:
             self._state = state
             return
         if self._task is not None:
@@ -281,7 +288,7 @@ class SimulatedStore:
             connection.abort()
         self._data_watches.clear()
         self._child_watches.clear()
-        self._change_state(state)
+        self._enter(state)
         error = SessionExpired if state is SessionState.EXPIRED else StoreClosed
         self._fail(self._pending, error)
         queue, self._queue = self._queue, []
@@ -294,26 +301,35 @@ class SimulatedStore:
         while True:
             try:
                 _, protocol = await asyncio.wait_for(
-                    self._network.connect(lambda: _Connection(self), self._host, PORT), self._timeout_ms / 2000
+                    self._network.connect(lambda: _Connection(self), self._host(), PORT),
+                    self._session_timeout_ms / 2000,
                 )
             except (OSError, TimeoutError):
                 await asyncio.sleep(self._random.between(*RETRY_S))
                 continue
             assert isinstance(protocol, _Connection)
             if self._session_id:
-                protocol.send("attach", self._session_id, self._password)
+                protocol.send("attach", self._session_id, self._password, self._watches())
             else:
-                protocol.send("open", self._timeout_ms)
+                protocol.send("open", self._session_timeout_ms)
             await self._watch_over(protocol)
             await asyncio.sleep(self._random.between(*RETRY_S))
+
+    def _host(self) -> str:
+        return self._hosts[self._random.below(len(self._hosts))] if len(self._hosts) > 1 else self._hosts[0]
+
+    def _watches(self) -> LostWatches:
+        """For a server of an ensemble that knows nothing of them."""
+        present = [path for path in self._data_watches if path not in self._absent]
+        return LostWatches(self._seen_zxid, present, list(self._absent), list(self._child_watches))
 
     async def _watch_over(self, connection: _Connection) -> None:
         """Until the connection is over, or has been silent for two thirds of the timeout."""
         while connection.transport is not None:
-            await asyncio.sleep(self._timeout_ms / 3000)
+            await asyncio.sleep(self._session_timeout_ms / 3000)
             if connection is self._connection:
                 self._ask("ping")
-            if self._loop.time() - connection.heard_at > self._timeout_ms / 1500:
+            if self._loop.time() - connection.heard_at > self._session_timeout_ms / 1500:
                 connection.abort()
                 break
 

@@ -113,7 +113,7 @@ class StoreHistory:
         """A read that began when `since` was the last acknowledged transaction was answered."""
         versions = self.versions(path)
         for index, version in enumerate(versions):
-            following = versions[index + 1].zxid if index + 1 < len(versions) else self.zxid + 1
+            following = versions[index + 1].zxid if index + 1 < len(versions) else since + 1
             if following > since and version.stat == stat and (version.data == data or not has_data):
                 if stat is not None:
                     self.acknowledged(max(stat.mzxid, stat.pzxid))

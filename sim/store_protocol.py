@@ -1,9 +1,11 @@
 """How a simulated broker speaks with the simulated store machine: pickled tuples in frames, over simulated connections.
 
-    client: ("open", timeout_ms) | ("attach", session_id, password)        once, first of all
+    client: ("open", timeout_ms) | ("attach", session_id, password, LostWatches)      once, first of all
             (xid, method of EmbeddedStore or "ping", arguments, watched)
-    server: ("session", session_id, password, timeout_ms) | ("expired",)   the answer to the first
-            ("result", xid, value) | ("error", xid, type, path, index) | ("event", WatchEvent)
+    server: ("session", session_id, password, timeout_ms) | ("expired",)              the answer to the first
+            ("result", xid, value, zxid) | ("error", xid, type, path, index, zxid) | ("event", WatchEvent, zxid)
+
+A server of an ensemble says with each answer how far it has come (zxid); where there is but one server that is 0.
 
 ZooKeeper's own protocol has tests of its own; what is simulated here are its promises and its failures.
 """
