@@ -82,6 +82,7 @@ async def read_store(store: StoreClient, source: str) -> Export:
 
 async def _read_once(store: StoreClient) -> tuple[list[ExportedNode], int] | None:
     """The nodes, sorted by path, and the newest transaction they show; None if something changed meanwhile."""
+    await store.sync()
     first: dict[str, tuple[bytes | None, Stat]] = {}
     level = ["/"]
     while level:
