@@ -377,10 +377,13 @@ def encode_reassignment(plan: Mapping[TopicPartition, Sequence[int]]) -> bytes:
 
 
 def decode_reassignment(data: bytes | None) -> dict[TopicPartition, list[int]]:
+    """Numbers below 0 are no reason to refuse the whole plan: whoever follows it drops what makes no sense."""
     content = _load(REASSIGN_PARTITIONS, data, newest=1)
     try:
         return {
-            TopicPartition(str(entry["topic"]), _number(entry["partition"])): [_number(id) for id in entry["replicas"]]
+            TopicPartition(str(entry["topic"]), _number(entry["partition"], lowest=-_INT32_MAX)): [
+                _number(id, lowest=-_INT32_MAX) for id in entry["replicas"]
+            ]
             for entry in content["partitions"]
         }
     except _UNREADABLE as error:
