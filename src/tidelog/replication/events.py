@@ -85,6 +85,8 @@ class IsrCommitted:
     partition_epoch: PartitionEpoch
     replicas: tuple[BrokerId, ...] = ()
     """As assigned; empty: as before."""
+    adding: tuple[BrokerId, ...] = ()
+    """Those of them that a reassignment is adding."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,7 @@ class PartitionLeader:
         "_is_live",
         "_lag_ms_max",
         "_rest_until_ms",
+        "adding",
         "broker_id",
         "flush_before_acknowledge",
         "flushed_end",
@@ -102,6 +103,7 @@ class PartitionLeader:
         lag_ms_max: int,
         is_live: Callable[[BrokerId], bool],
         now_ms: int,
+        adding: tuple[BrokerId, ...] = (),
     ) -> None:
         """`lag_ms_max`: replica.lag.time.max.ms; `is_live`: whether the metadata cache knows the broker as live."""
         self.broker_id = broker_id
@@ -109,6 +111,8 @@ class PartitionLeader:
         self.partition_epoch = partition_epoch
         self.replicas = replicas
         """As assigned; this broker is one of them."""
+        self.adding = adding
+        """Those of `replicas` that a reassignment is adding: nobody counts on them until it has ended."""
         self.isr = isr
         """In-sync replicas as the controller last committed them; this broker is one of them."""
         self.start_offset = log_end
@@ -137,8 +141,13 @@ class PartitionLeader:
 
     @property
     def effective_min_isr(self) -> int:
-        """Replicas that must be in sync before anything is committed."""
-        return min(self.min_insync_replicas, len(self.followers) + 1)
+        """Replicas that must be in sync before anything is committed.
+
+        min.insync.replicas, or as many as there are, if that is less: without those that a reassignment is adding, or
+        a topic of one replica could not be written to while it gets two more (in Kafka it cannot).
+        """
+        settled = len(self.followers) + 1 - len(self.adding)
+        return min(self.min_insync_replicas, max(settled, 1))
 
     @property
     def has_enough_replicas(self) -> bool:
@@ -227,7 +236,7 @@ class PartitionLeader:
             case IsrCommitted():
                 if event.partition_epoch > self.partition_epoch:
                     if event.replicas:
-                        self.replicas = event.replicas
+                        self.replicas, self.adding = event.replicas, event.adding
                     self._commit(now_ms, event.isr, event.partition_epoch, effects)
             case ProposalCommitted():
                 if event.proposal is self.proposal and event.partition_epoch >= self.partition_epoch:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.cluster.metadata_cache import FULL
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._between_brokers import require_controller
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -32,6 +33,8 @@ def handle(
         if 0 <= request.broker_epoch < node.broker_epoch:
             raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
         node.partitions_deleted(node.metadata.update(request))
+        if request.type == FULL:
+            node.leadership.put_aside_unassigned()
         return messages.UpdateMetadataResponse()
 
     return update(None) if confirmed is None else confirmed.then(update)

@@ -225,7 +225,8 @@ class Leadership:
         if epoch == replica.leader_epoch:
             # An ISR change; a follower goes on as it was.
             if partition_epoch > replica.partition_epoch:
-                replicas.isr_committed(replica, IsrCommitted(isr, partition_epoch, broker_ids(state.replicas)))
+                assigned, adding = broker_ids(state.replicas), broker_ids(state.adding_replicas)
+                replicas.isr_committed(replica, IsrCommitted(isr, partition_epoch, assigned, adding))
             return ErrorCode.NONE
         if state.leader == self._node.broker_id:
             logger.info(
@@ -233,7 +234,14 @@ class Leadership:
             )
             self._node.fetchers.stop_following(topic_partition)
             try:
-                replicas.lead(replica, epoch, partition_epoch, isr, broker_ids(state.replicas))
+                replicas.lead(
+                    replica,
+                    epoch,
+                    partition_epoch,
+                    isr,
+                    broker_ids(state.replicas),
+                    adding=broker_ids(state.adding_replicas),
+                )
             except KafkaError as error:
                 # An I/O thread has taken the directory offline since.
                 return error.code
@@ -279,6 +287,38 @@ class Leadership:
         done: Deferred[dict[TopicPartition, ErrorCode]] = Deferred()
         self._one_by_one(orders, stop_one, {}, done)
         return done
+
+    def put_aside_unassigned(self) -> None:
+        """Ends the replicas that moved to other brokers while this one was not told, and puts their logs aside.
+
+        To be called when the metadata are known to be complete. Nothing is deleted: the order to do so is the
+        controller's, and it may have been given by one whose store was out of date.
+        """
+        self._in_order(self._put_aside_unassigned)
+
+    def _put_aside_unassigned(self) -> Deferred[None]:
+        node = self._node
+        for log in list(node.logs.logs()):
+            topic = node.metadata.image.topics.get(log.topic_partition.topic)
+            image = None if topic is None else topic.partitions.get(log.topic_partition.partition)
+            if topic is None or image is None or log.topic_id != topic.topic_id or node.broker_id in image.replicas:
+                continue
+            logger.warning(
+                "log put aside, its partition has moved: partition=%s replicas=%s directory=%s",
+                log.topic_partition,
+                list(image.replicas),
+                log.directory,
+            )
+            if node.replicas.get(log.topic_partition) is not None:
+                node.fetchers.stop_following(log.topic_partition)
+                node.replicas.remove(log.topic_partition)
+                node.resigned(log.topic_partition)
+            try:
+                node.logs.mark_stray(log.topic_partition)
+            except KafkaError as error:
+                logger.error("log not put aside: partition=%s error=%s", log.topic_partition, error)
+        node.disk_work()
+        return Deferred.of(None)
 
     def _stop_one(self, topic_partition: TopicPartition, leader_epoch: int, delete: bool) -> ErrorCode:
         replicas = self._node.replicas

@@ -222,6 +222,8 @@ class ReplicaManager:
         partition_epoch: PartitionEpoch,
         isr: tuple[BrokerId, ...],
         replicas: tuple[BrokerId, ...] = (),
+        *,
+        adding: tuple[BrokerId, ...] = (),
     ) -> None:
         """Begins a leadership: the epoch starts at the log end. KafkaError when the log's directory has failed."""
         log = replica.log
@@ -235,6 +237,7 @@ class ReplicaManager:
             leader_epoch=leader_epoch,
             partition_epoch=partition_epoch,
             replicas=replicas or isr,
+            adding=adding,
             isr=isr,
             log_end=Offset(log.log_end_offset),
             flushed_end=Offset(log.flushed_offset),
