@@ -61,6 +61,11 @@ class ControllerChannel(Protocol):
         """Whether this broker is the controller."""
         ...
 
+    @property
+    def lacks_store(self) -> bool:
+        """Whether this broker has no connection to the metadata store at the moment."""
+        ...
+
     def confirm(self, controller_id: BrokerId, epoch: ControllerEpoch) -> Deferred[bool]:
         """Whether the store names that broker as the controller of that epoch; StoreError when it cannot be asked."""
         ...

@@ -36,6 +36,7 @@ from tidelog.config.broker_config import BrokerConfig
 from tidelog.controller.events import ControlledShutdown, Request
 from tidelog.controller.settings import ControllerSettings
 from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType, Endpoint
+from tidelog.metadata.znodes import MalformedZnode
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import BrokerEpoch, BrokerId, ControllerEpoch, TopicId, TopicPartition
 from tidelog.protocol import apis, framing
@@ -187,7 +188,7 @@ class Runtime:
         except BaseException as error:
             await self._stop_parts(clean=False)
             match error:
-                case StorageError() | StoreError() | StoreCorrupt() | StoreLocked() | KafkaError():
+                case StorageError() | StoreError() | StoreCorrupt() | StoreLocked() | MalformedZnode() | KafkaError():
                     raise BrokerFailed(str(error)) from error
                 case OSError():
                     raise BrokerFailed(disk_refused(error)) from error
@@ -536,6 +537,10 @@ class _LocalController:
     @property
     def controller_id(self) -> int:
         return self._driver.controller_id
+
+    @property
+    def lacks_store(self) -> bool:
+        return self._driver.lacks_store
 
     def submit(self, event: Request[T], timeout_ms: int) -> Deferred[T]:
         return _deferred(self._driver.submit(event, timeout_ms))

@@ -150,6 +150,8 @@ class FakeController:
         self.submitted: list[Any] = []
         self.on_submit: Callable[[Any], Any] | None = None
 
+    lacks_store = False
+
     def confirm(self, controller_id: int, epoch: int) -> Deferred[bool]:
         return Deferred.of(controller_id not in self.strangers)
 

@@ -73,6 +73,8 @@ class Local:
             outcome.fail(KafkaError(ErrorCode.NOT_CONTROLLER))
         return outcome
 
+    lacks_store = False
+
     def confirm(self, controller_id: int, epoch: int) -> Deferred[bool]:
         return Deferred.of(True)
 

@@ -73,7 +73,7 @@ class Commit:
             except ConnectionLoss:
                 await asyncio.sleep(RETRY_DELAY_MS / 1000)
             else:
-                log.info("read back: %d of %d writes were not carried out, and are now", len(missing), len(lost))
+                log.info("read back: of %d writes %d had been carried out", len(lost), len(lost) - len(missing))
                 return missing
 
 

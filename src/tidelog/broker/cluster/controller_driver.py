@@ -148,6 +148,11 @@ class ControllerDriver:
         return self._term is not None
 
     @property
+    def lacks_store(self) -> bool:
+        """Whether there is no connection to the store at the moment: nothing can be decided then."""
+        return self._store.state is not SessionState.CONNECTED
+
+    @property
     def image(self) -> ClusterImage | None:
         """The controller's own picture of the cluster, to be read only; None where this broker does not control."""
         return None if self._term is None else self._term.controller.image
@@ -219,7 +224,7 @@ class ControllerDriver:
         if answer.done():
             return
         reason = "The controller did not finish in time."
-        if self._store.state is SessionState.SUSPENDED:
+        if self.lacks_store:
             reason = "The controller has no connection to the metadata store: nothing can be changed until it is back."
         answer.set_exception(KafkaError(ErrorCode.REQUEST_TIMED_OUT, reason))
 

@@ -82,6 +82,11 @@ class LocalController(Protocol):
         """Who controls the cluster, as far as this broker knows; -1 while nobody does."""
         ...
 
+    @property
+    def lacks_store(self) -> bool:
+        """Whether there is no connection to the metadata store at the moment."""
+        ...
+
     def submit(self, event: Request[T], timeout_ms: int) -> Deferred[T]:
         """Fails with KafkaError NOT_CONTROLLER at once where another broker is the controller."""
         ...
@@ -111,6 +116,11 @@ class Forwarding:
     def is_here(self) -> bool:
         """Whether this broker controls the cluster."""
         return self._local.is_controller
+
+    @property
+    def lacks_store(self) -> bool:
+        """Whether this broker has no connection to the metadata store at the moment."""
+        return self._local.lacks_store
 
     def submit(self, event: Request[T]) -> Deferred[T]:
         """Hands an event of `controller.events` to the controller; its result comes when all is done.

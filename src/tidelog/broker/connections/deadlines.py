@@ -23,6 +23,11 @@ def within(node: Node, context: RequestContext, outcome: Deferred[T], timeout_ms
     def expire() -> None:
         if not bounded.done:
             reason = "The controller did not finish in time; the change may still happen."
+            if node.controller.lacks_store:
+                reason = (
+                    f"Broker {node.broker_id} has no connection to the metadata store, and nothing can be changed until "
+                    "that is back; the change may still happen then."
+                )
             bounded.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT, reason))
 
     timer = node.shell.after(max(0, context.deadline_ms(timeout_ms) - node.clock.monotonic_ms()), expire)
