@@ -9,6 +9,7 @@ its offset, once, in its producer's order, and the replicas' files must be equal
 from __future__ import annotations
 
 import argparse
+import random
 import shlex
 import shutil
 import signal
@@ -18,9 +19,22 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from tests.chaos.faults import All, Failing, Fault, Full, FullDisk, Kill, Pause, Supervisor, can_mount
+from tests.chaos.faults import (
+    MIX,
+    OF_ZOOKEEPER,
+    ZOOKEEPER_MIX,
+    All,
+    Failing,
+    Fault,
+    Full,
+    FullDisk,
+    Kill,
+    Pause,
+    Supervisor,
+    can_mount,
+)
 from tests.chaos.run import Plan, Run, summary
-from tests.chaos.targets import Kafka, StartedCluster, Target, TestingCluster
+from tests.chaos.targets import Kafka, StartedCluster, Target, TestingCluster, ZooKeeperCluster
 
 SESSION_MS: Final = 4000
 SETTINGS: Final[dict[str, Any]] = {
@@ -49,6 +63,9 @@ def main() -> int:
     parser = _parser()
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else time.time_ns() % 1_000_000
+    on_zookeeper = arguments.zookeeper is not None
+    if not on_zookeeper and arguments.fault in {fault.name for fault in OF_ZOOKEEPER}:
+        parser.error(f"--fault {arguments.fault} breaks a server of ZooKeeper: add --zookeeper 3")
     plan = Plan(
         cycles=arguments.cycles,
         seed=seed,
@@ -58,6 +75,8 @@ def main() -> int:
         partitions=arguments.partitions,
         producers=arguments.producers,
         rate=arguments.rate,
+        mix=ZOOKEEPER_MIX if on_zookeeper else MIX,
+        elected_s_max=SESSION_MS / 1000 + 1,
     )
     data = (arguments.directory or Path(tempfile.mkdtemp(prefix="tidelog-chaos-"))).absolute()
     if data.exists() and any(data.iterdir()):
@@ -65,12 +84,15 @@ def main() -> int:
     target: Target
     if arguments.kafka is not None:
         target = Kafka(arguments.kafka, data, KAFKA_SETTINGS)
+    elif on_zookeeper:
+        target = ZooKeeperCluster(data, TIDELOG_SETTINGS, arguments.zookeeper)
     elif plan.fault == "supervisor":
         target = StartedCluster(data, TIDELOG_SETTINGS)
     else:
         target = TestingCluster(data, TIDELOG_SETTINGS)
     full, notes = _full(plan.fault, target)
     faults: list[Fault] = [Kill(), Pause(PAUSE_S), full, Failing(), All(), Supervisor()]
+    faults += [kind(random.Random(seed)) for kind in OF_ZOOKEEPER]
     # Told to end, it ends what it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # The supervisor and its store are threads of this process: they must not wait long for a turn behind the load.
@@ -106,23 +128,29 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.chaos", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    kinds = ("kill", "pause", "full", "failing", "all", "supervisor", "mix")
+    kinds = (*MIX, "supervisor", *(fault.name for fault in OF_ZOOKEEPER), "mix")
     parser.add_argument("--cycles", type=int, default=20, help="how often something breaks (%(default)s)")
     parser.add_argument("--seed", type=int, help="of what breaks when (drawn, and printed)")
-    parser.add_argument("--fault", choices=kinds, default="kill", help="mix: all but supervisor (%(default)s)")
+    parser.add_argument(
+        "--fault",
+        choices=kinds,
+        default="kill",
+        help="mix: all but supervisor (%(default)s)",
+    )
     parser.add_argument("--minutes", type=float, help="end after so many, however many cycles that makes")
     parser.add_argument("--overlap", action="store_true", help="do not wait for the replicas to be in sync")
     parser.add_argument("--partitions", type=int, default=6, help="of the topic (%(default)s)")
     parser.add_argument("--producers", type=int, default=2, help="each to every partition (%(default)s)")
     parser.add_argument("--rate", type=float, default=1000, help="records a second, of all (%(default)s)")
     parser.add_argument("--directory", type=Path, help="for the data, empty or not there yet (a temporary one)")
+    parser.add_argument("--zookeeper", type=int, metavar="N", help="the metadata is in an ensemble of N real servers")
     parser.add_argument("--kafka", type=Path, metavar="DIR", help="break Apache Kafka from DIR instead, as a control")
     return parser
 
 
 def _full(fault: str, target: Target) -> tuple[Fault, list[str]]:
     """How a directory gets full here, and what is to be said of it."""
-    if fault not in ("full", "mix"):
+    if fault not in ("full", "mix") or isinstance(target, ZooKeeperCluster):
         return Full(), []
     reason = can_mount()
     if reason is not None or not isinstance(target, TestingCluster):

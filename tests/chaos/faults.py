@@ -7,6 +7,12 @@ full         a broker may write no further: a full tmpfs under its logs where we
 failing      a log directory disappears under a broker, as an unmounted disk does
 all          SIGKILL for all brokers at once
 supervisor   SIGKILL for the process that holds the metadata store and starts the brokers
+
+On ZooKeeper (--zookeeper N) also
+server       SIGKILL for one of its servers, every other time the leader of the ensemble, which comes back
+hang         SIGSTOP for one of its servers, then SIGCONT
+quorum       SIGKILL or SIGSTOP for so many that no majority is left, for some seconds: brokers serve on
+both         SIGKILL for the leader of the ensemble and for a broker, at once
 """
 
 from __future__ import annotations
@@ -18,14 +24,14 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
 from bench.peers.kafka import until
 
-from tests.chaos.targets import StartedCluster, Target, gone
+from tests.chaos.targets import StartedCluster, Target, ZooKeeperCluster, gone
 
 ENDS_S_MAX: Final = 30.0
 """For a broker that can write nowhere to find out and end."""
@@ -39,6 +45,8 @@ class Fault(Protocol):
     """Whether it takes all brokers, so that nothing is acknowledged before it is mended."""
     creeps: bool
     """Whether the broker has to find out first: until then it goes on, and only then partitions lose their leader."""
+    of_store: bool
+    """Whether no broker is hit: each partition is expected to go on."""
 
     def strike(self, target: Target, victim: int) -> None: ...
     def mend(self, target: Target, victim: int) -> None:
@@ -52,6 +60,7 @@ class Kill:
     name = "kill"
     everything = False
     creeps = False
+    of_store = False
 
     def strike(self, target: Target, victim: int) -> None:
         target.kill(victim)
@@ -187,13 +196,104 @@ class Supervisor(Kill):
         target.start()
 
 
+class Server(Kill):
+    """By the ensemble's own leader or any other of its servers."""
+
+    name = "server"
+    of_store = True
+
+    def __init__(self, random: random.Random) -> None:
+        self._random = random
+        self._struck: list[int] = []
+
+    def strike(self, target: Target, victim: int) -> None:
+        assert isinstance(target, ZooKeeperCluster)
+        ensemble = target.ensemble
+        self._struck = [self._one(target)]
+        ensemble.kill(self._struck[0])
+
+    def mend(self, target: Target, victim: int) -> None:
+        assert isinstance(target, ZooKeeperCluster)
+        for server in self._struck:
+            target.ensemble.restart(server, wait=False)
+        self._await(target)
+
+    def _one(self, target: ZooKeeperCluster) -> int:
+        return target.ensemble.leader if self._random.random() < 0.5 else self._any(target, 1)[0]
+
+    def _any(self, target: ZooKeeperCluster, count: int) -> list[int]:
+        return self._random.sample(range(len(target.ensemble.servers)), count)
+
+    def _await(self, target: ZooKeeperCluster) -> None:
+        """Returns when every server serves."""
+        for server in range(len(target.ensemble.servers)):
+            target.ensemble.await_serving(server)
+
+
+class Hang(Server):
+    name = "hang"
+
+    def strike(self, target: Target, victim: int) -> None:
+        assert isinstance(target, ZooKeeperCluster)
+        self._struck = [self._one(target)]
+        target.ensemble.pause(self._struck[0])
+
+    def mend(self, target: Target, victim: int) -> None:
+        assert isinstance(target, ZooKeeperCluster)
+        time.sleep(self._random.uniform(0.1, 4.0))
+        target.ensemble.resume(self._struck[0])
+        self._await(target)
+
+
+class Quorum(Server):
+    name = "quorum"
+
+    def __init__(self, random: random.Random) -> None:
+        super().__init__(random)
+        self._hung = False
+
+    def strike(self, target: Target, victim: int) -> None:
+        assert isinstance(target, ZooKeeperCluster)
+        self._struck = self._any(target, len(target.ensemble.servers) // 2 + 1)
+        self._hung = self._random.random() < 0.5
+        for server in self._struck:
+            (target.ensemble.pause if self._hung else target.ensemble.kill)(server)
+
+    def mend(self, target: Target, victim: int) -> None:
+        assert isinstance(target, ZooKeeperCluster)
+        time.sleep(self._random.uniform(0.5, 8.0))
+        if self._hung:
+            for server in self._struck:
+                target.ensemble.resume(server)
+            self._await(target)
+        else:
+            super().mend(target, victim)
+
+
+class Both(Server):
+    name = "both"
+    of_store = False
+
+    def strike(self, target: Target, victim: int) -> None:
+        assert isinstance(target, ZooKeeperCluster)
+        self._struck = [target.ensemble.leader]
+        together([partial(target.kill, victim), partial(target.ensemble.kill, self._struck[0])])
+
+    def mend(self, target: Target, victim: int) -> None:
+        super().mend(target, victim)
+        target.restart(victim)
+
+
 MIX: Final = {"kill": 12, "pause": 1, "full": 2, "failing": 2, "all": 3}
 """How often each comes up in a mix of twenty; what waits for a session to end is slow, so it is rare."""
+ZOOKEEPER_MIX: Final = {"kill": 10, "pause": 1, "all": 1, "server": 3, "hang": 2, "quorum": 2, "both": 1}
+"""The same on ZooKeeper."""
+OF_ZOOKEEPER: Final = (Server, Hang, Quorum, Both)
 
 
-def draw(name: str, randomness: random.Random) -> str:
+def draw(name: str, randomness: random.Random, mix: Mapping[str, int]) -> str:
     """The fault of the next cycle."""
-    return randomness.choices(list(MIX), list(MIX.values()))[0] if name == "mix" else name
+    return randomness.choices(list(mix), list(mix.values()))[0] if name == "mix" else name
 
 
 def can_mount() -> str | None:

@@ -45,14 +45,27 @@ class Loaded:
         assert awaited.wait(SERVES_S_MAX) is not None, f"partitions {awaited.missing} acknowledge nothing"
         self.watch.until_in_sync()
 
+    def again(self, cluster: Cluster) -> Load:
+        """Readers of the same records, on a cluster that has been started again."""
+        return Load(cluster.bootstrap, TOPIC, self.ledger, rate=RATE, value_size=100, on_death=lambda: None)
+
+
+@contextmanager
+def watching(cluster: Cluster) -> Iterator[Watch]:
+    """What the cluster says of itself."""
+    watch = Watch(cluster.bootstrap, PARTITIONS)
+    try:
+        yield watch
+    finally:
+        watch.close()
+
 
 @contextmanager
 def load(cluster: Cluster) -> Iterator[Loaded]:
     """Producers with acks=all and readers, from a new topic's first record on; at the end nothing may be missing."""
     ledger, died = Ledger(PARTITIONS, PRODUCERS), threading.Event()
-    watch = Watch(cluster.bootstrap, PARTITIONS)
     running = Load(cluster.bootstrap, TOPIC, ledger, rate=RATE, value_size=100, on_death=died.set)
-    try:
+    with watching(cluster) as watch:
         watch.create()
         running.start()
         loaded = Loaded(running, ledger, watch)
@@ -73,8 +86,6 @@ def load(cluster: Cluster) -> Iterator[Loaded]:
         # A client that began a new epoch may have sent something twice by itself.
         assert ledger.repeated == [] or running.new_epochs
         assert ledger.total_acknowledged > RATE
-    finally:
-        watch.close()
 
 
 def store(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -119,7 +130,6 @@ def move_under_load(data: Path, to: str, *, between: Callable[[Loaded], object] 
             assert (again.returncode, again.stdout.splitlines()[0]) == (0, f"The store had moved to {to} already.")
         # The whole cluster, too, comes up where its store is now.
         cluster.restart()
-        watch = Watch(cluster.bootstrap, PARTITIONS)
-        watch.until_in_sync()
-        watch.close()
+        with watching(cluster) as watch:
+            watch.until_in_sync()
     return moved.stdout

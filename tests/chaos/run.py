@@ -6,13 +6,14 @@ import random
 import statistics
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from bench.peers.kafka import until
 
-from tests.chaos.faults import Fault, draw
+from tests.chaos.faults import MIX, Fault, draw
 from tests.chaos.ledger import Ledger
 from tests.chaos.load import Load
 from tests.chaos.replicas import compare, writers
@@ -44,6 +45,9 @@ class Plan:
     producers: int = 2
     rate: float = 1000.0
     value_size: int = 100
+    mix: Mapping[str, int] = field(default_factory=lambda: MIX)
+    elected_s_max: float = RECOVERS_S_MAX
+    """Until another broker leads what a dead one led, where the store stands: longer is a finding."""
 
 
 @dataclass
@@ -55,8 +59,10 @@ class Result:
     pauses: dict[str, list[float]] = field(default_factory=dict)
     """Seconds from the fault to the next acknowledgement in every partition that it hit, by the kind of fault; where a
     broker had to find out first, the longest that one of them had none."""
+    elections: dict[str, list[float]] = field(default_factory=dict)
+    """Seconds from a broker's end until others lead all that it led, as a client hears, by the kind of fault."""
     mending: list[float] = field(default_factory=list)
-    """Seconds until the broker served again."""
+    """Seconds until the broker, or the server of the store, served again."""
     syncing: list[float] = field(default_factory=list)
     """Seconds from then on until all replicas were in sync."""
     given_up: list[str] = field(default_factory=list)
@@ -179,7 +185,7 @@ class Run:
         while self.result.cycles < plan.cycles and (end is None or time.monotonic() < end):
             if self._dead.is_set():
                 raise RuntimeError(f"the load ended: {load.error}")
-            self._cycle(load, watch, self._faults[draw(plan.fault, self._random)])
+            self._cycle(load, watch, self._faults[draw(plan.fault, self._random, plan.mix)])
             self.result.cycles += 1
             if time.monotonic() - told > 10:
                 told = time.monotonic()
@@ -194,12 +200,13 @@ class Run:
         led = [partition for partition, leader in enumerate(watch.leaders) if leader == victim]
         hit = [p for p in led if fault.hits(self._target, victim, f"{TOPIC}-{p}")]
         kind = fault.name
-        if fault.everything:
+        if fault.everything or fault.of_store:
             hit = list(range(self._plan.partitions))
         elif fault.name == "kill":
             kind = f"kill, {role}"
         time.sleep(self._random.random() * QUIET_S)
         awaited = load.expect(hit)
+        struck = time.monotonic()
         fault.strike(self._target, victim)
         if fault.everything:
             # Brokers that stop by and by acknowledge some more.
@@ -208,6 +215,9 @@ class Run:
         if fault.creeps and hit:
             self._until_led_elsewhere(watch, victim, hit, kind)
             awaited.again(self.ledger)
+        elif hit and not fault.everything and not fault.of_store:
+            self._until_led_elsewhere(watch, victim, hit, kind)
+            self._elected(kind, victim, time.monotonic() - struck)
         deadline = time.monotonic() + RECOVERS_S_MAX
         while (seconds := awaited.wait(0.5)) is None and time.monotonic() < deadline and not self._dead.is_set():
             pass
@@ -231,6 +241,14 @@ class Run:
             except TimeoutError as error:
                 raise TimeoutError(f"cycle {self.result.cycles}: {kind} of broker {victim}: {error}") from None
             self.result.syncing.append(time.monotonic() - mended)
+
+    def _elected(self, kind: str, victim: int, seconds: float) -> None:
+        self.result.elections.setdefault(kind, []).append(seconds)
+        if seconds > self._plan.elected_s_max and kind.startswith(("kill", "pause")):
+            self.result.failures.append(
+                f"cycle {self.result.cycles}: {kind} of broker {victim}: {seconds:.2f} s until others led what it had"
+                f" led, not {self._plan.elected_s_max:g} at most"
+            )
 
     def _until_led_elsewhere(self, watch: Watch, victim: int, partitions: list[int], kind: str) -> None:
         def moved() -> bool:
@@ -313,8 +331,11 @@ def summary(result: Result, ledger: Ledger) -> list[str]:
         lines.append(_row(kind, sorted(pauses)))
     if len(result.pauses) > 1:
         lines.append(_row("all", result.all_pauses))
+    if result.elections:
+        lines += ["", f"  {'from a death to other leaders':44} {'cycles':>6} {'median':>8} {'p95':>8} {'max':>8}  s"]
+        lines += [_row(kind, sorted(seconds)) for kind, seconds in sorted(result.elections.items())]
     for what, seconds in (
-        ("to start the broker again", result.mending),
+        ("to mend it", result.mending),
         ("then, until all are in sync", result.syncing),
     ):
         if seconds:

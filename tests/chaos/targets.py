@@ -1,6 +1,7 @@
 """What is broken: three brokers in processes of their own, by whichever program.
 
 TestingCluster     tidelog, by `tidelog.testing`: a dead broker stays dead until it is restarted
+ZooKeeperCluster   the same on an ensemble of ZooKeeper servers, which can be broken too
 StartedCluster     tidelog, by `tidelog start --brokers 3`: a supervisor brings dead brokers back, and can die itself
 KafkaCluster       Apache Kafka, as a control: what the harness finds there, it would find anywhere
 """
@@ -18,6 +19,7 @@ from typing import Final, Protocol
 
 from bench.peers.kafka import KafkaCluster, free_ports, serves, until
 
+from tests.conformance.zookeeper import Ensemble
 from tidelog.testing import Cluster
 
 BROKERS: Final = 3
@@ -60,12 +62,14 @@ class TestingCluster:
 
     __test__ = False
 
-    def __init__(self, data: Path, settings: Mapping[str, object]) -> None:
+    def __init__(self, data: Path, settings: Mapping[str, object], zookeeper: str | None = None) -> None:
         self.data = data
         self.ids = tuple(range(BROKERS))
         # Two log directories each: a broker that loses one goes on with the other.
         of_broker = {id: {"log.dirs": ",".join(map(str, self.log_dirs(id)))} for id in self.ids}
-        self._cluster = Cluster(settings, brokers=BROKERS, processes=True, data=str(data), of_broker=of_broker)
+        self._cluster = Cluster(
+            settings, brokers=BROKERS, processes=True, data=str(data), of_broker=of_broker, zookeeper=zookeeper
+        )
         self.bootstrap = ""
 
     def start(self) -> None:
@@ -93,6 +97,22 @@ class TestingCluster:
                 self._cluster.kill(broker_id)
         with contextlib.suppress(Exception):
             self._cluster.stop()
+
+
+class ZooKeeperCluster(TestingCluster):
+    """The brokers' metadata is kept by servers of ZooKeeper, in processes of their own."""
+
+    def __init__(self, data: Path, settings: Mapping[str, object], servers: int) -> None:
+        self.ensemble = Ensemble(data / "zookeeper", servers)
+        super().__init__(data, settings, f"{self.ensemble.hosts}/chaos")
+
+    def start(self) -> None:
+        self.ensemble.start()
+        super().start()
+
+    def destroy(self) -> None:
+        super().destroy()
+        self.ensemble.close()
 
 
 class StartedCluster:
