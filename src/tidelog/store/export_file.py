@@ -11,7 +11,7 @@ where it was taken, for people and for /brokers/seqid, whose version counts. `ac
 list of "scheme:id:permissions". The checksum covers the lines of the nodes, byte for byte.
 
 **What a file cannot carry over** are versions, since a new node begins with 0, and transaction ids. A partition's epoch
-is the version of its state, so `nodes_to_write` gives every partition the next leader epoch: whoever knows it by an
+is the version of its state, so `nodes_to_write` gives every partition a higher leader epoch: whoever knows it by an
 earlier one takes over what the new store says, as after an election. Who numbers notifications is the parent, so they
 are numbered anew. Transaction ids are the affair of `transfer`.
 """
@@ -34,6 +34,8 @@ from tidelog.store.tree import SEQUENCE_DIGITS, invalid_path_reason, parent_of
 
 FORMAT: Final = "tidelog-store"
 VERSION: Final = 1
+EPOCHS_SINCE: Final = 100_000
+"""Leader epochs that a partition is supposed to have had since an export was taken: more than it can have had."""
 NUMBERED: Final = frozenset({CONFIG_CHANGES, ISR_CHANGES, LOG_DIRECTORY_EVENTS})
 """Nodes whose children are numbered by the store."""
 _STATE: Final = re.compile(r"/brokers/topics/[^/]+/partitions/\d+/state")
@@ -116,9 +118,13 @@ def decode(text: str) -> Export:
     return export
 
 
-def nodes_to_write(export: Export) -> list[Create]:
-    """The creations that make a new store go on where the former one was, parents first."""
-    return [_creation(node) for node in export.nodes]
+def nodes_to_write(export: Export, epochs: int) -> list[Create]:
+    """The creations that make a new store go on where the former one was, parents first.
+
+    Leader epochs are raised by `epochs`: 1 where the former store has been held since, else EPOCHS_SINCE, for logs hold
+    the epochs that there were, and none may come again.
+    """
+    return [_creation(node, epochs) for node in export.nodes]
 
 
 def sequence_writes(export: Export) -> int:
@@ -126,25 +132,20 @@ def sequence_writes(export: Export) -> int:
     return next((node.version for node in export.nodes if node.path == BROKER_SEQUENCE), 0)
 
 
-def _creation(node: ExportedNode) -> Create:
+def _creation(node: ExportedNode, epochs: int) -> Create:
     if parent_of(node.path) in NUMBERED and node.path[-SEQUENCE_DIGITS:].isdecimal():
         return Create(node.path[:-SEQUENCE_DIGITS], node.data, sequential=True)
-    return Create(node.path, _with_next_leader_epoch(node.data) if _STATE.fullmatch(node.path) else node.data)
+    return Create(node.path, _with_later_leader_epoch(node.data, epochs) if _STATE.fullmatch(node.path) else node.data)
 
 
-def _with_next_leader_epoch(data: bytes | None) -> bytes | None:
+def _with_later_leader_epoch(data: bytes | None, epochs: int) -> bytes | None:
     """A partition's state; one that cannot be read stays as it is, and the controller will say so."""
     try:
         state = json.loads(data or b"")
-        state["leader_epoch"] = int(state["leader_epoch"]) + 1
+        state["leader_epoch"] = int(state["leader_epoch"]) + epochs
     except (ValueError, KeyError, TypeError):
         return data
     return json.dumps(state, separators=(",", ":")).encode()
-
-
-def without_raised_epochs(nodes: Iterable[ExportedNode]) -> dict[str, bytes | None]:
-    """[path] -> data as `nodes_to_write` makes it, for comparisons; nodes that are numbered anew are left out."""
-    return {node.path: _creation(node).data for node in nodes if parent_of(node.path) not in NUMBERED}
 
 
 def _line(node: ExportedNode) -> str:

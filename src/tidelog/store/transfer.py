@@ -33,12 +33,12 @@ from tidelog.metadata.znodes import BROKER_IDS, BROKER_SEQUENCE
 from tidelog.store.client import Stat, StoreClient
 from tidelog.store.errors import NodeExists, NoNode
 from tidelog.store.export_file import (
+    EPOCHS_SINCE,
     Export,
     ExportedNode,
     is_exported,
     nodes_to_write,
     sequence_writes,
-    without_raised_epochs,
 )
 from tidelog.store.moving import IMPORT, MOVED, MOVING, OWN_NODES, RESERVED, encode_import, encode_moved
 
@@ -157,14 +157,20 @@ async def prepare(store: StoreClient, source: str, checksum: str, *, replace: bo
         await _remove(store, f"/{name}")
 
 
-async def fill(store: StoreClient, export: Export) -> None:
-    """Creates what the export holds in a store that `prepare` has made ready; reads it back. StoreError."""
-    await _in_multis(store, nodes_to_write(export))
+async def fill(store: StoreClient, export: Export, epochs: int = EPOCHS_SINCE) -> None:
+    """Creates what the export holds in a store that `prepare` has made ready; reads it back. StoreError.
+
+    `epochs`: by how much leader epochs are raised.
+    """
+    creations = nodes_to_write(export, epochs)
+    await _in_multis(store, creations)
     # Generated broker ids are counted by this node's version.
     await _in_multis(store, [SetData(BROKER_SEQUENCE, b"")] * sequence_writes(export))
     written = await read_store(store, "")
-    wanted, found = without_raised_epochs(export.nodes), {node.path: node.data for node in written.nodes}
-    wrong = [path for path in wanted if path not in found or found[path] != wanted[path]]
+    wanted = {creation.path: creation.data for creation in creations if not creation.sequential}
+    found = {node.path: node.data for node in written.nodes}
+    # Counting broker ids has written null as empty.
+    wrong = [path for path in wanted if path not in found or (found[path] or b"") != (wanted[path] or b"")]
     if wrong or len(written.nodes) != len(export.nodes):
         raise TransferRefused(
             f"what was written is not what is there now: somebody else writes into that store too ({wrong[:3]})"
@@ -289,7 +295,7 @@ async def move(
     export = await read_store(former, source)
     if brokers_run:
         await count_up(new, export.zxid)
-    await fill(new, export)
+    await fill(new, export, epochs=1)
     content = encode_moved(target, export.checksum, _now_ms())
     await former.multi([Check(MOVING, 0), Create(MOVED, content)])
     return Moved(len(export.nodes), loop.time() - began)

@@ -201,8 +201,8 @@ def test_the_last_step_needs_the_hold() -> None:
                 await some_nodes(tool)
                 fill = transfer.fill
 
-                async def interrupted(*arguments: object) -> None:
-                    await fill(*arguments)  # type: ignore[arg-type]
+                async def interrupted(*arguments: object, **named: object) -> None:
+                    await fill(*arguments, **named)  # type: ignore[arg-type]
                     await tool.delete(MOVING)
 
                 transfer.fill = interrupted

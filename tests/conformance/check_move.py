@@ -1,0 +1,105 @@
+"""A running cluster moves from its embedded store to a real ZooKeeper ensemble, and back when it is stopped."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.chaos.moving import SETTINGS, Loaded, load, move_under_load, start_store, store, watching
+from tests.conformance.zookeeper import Ensemble, ensemble
+from tidelog.testing import Cluster
+
+
+@pytest.fixture
+def zookeeper(tmp_path: Path) -> Iterator[Ensemble]:
+    with ensemble(tmp_path / "zookeeper") as servers:
+        yield servers
+
+
+@contextmanager
+def client(hosts: str) -> Iterator[KazooClient]:
+    direct = KazooClient(hosts)
+    direct.start(20)
+    try:
+        yield direct
+    finally:
+        direct.stop()
+        direct.close()
+
+
+@pytest.mark.parametrize("root", ["", "/kafka/main"])
+def test_a_running_cluster_moves_to_an_ensemble(zookeeper: Ensemble, tmp_path: Path, root: str) -> None:
+    """Three broker processes, moved and then restarted one by one under load: nothing lost, nothing twice.
+
+    Before that, while all come by the former address, a server of the ensemble dies and comes back.
+    """
+
+    def break_a_server(loaded: Loaded) -> None:
+        victim = zookeeper.leader
+        zookeeper.kill(victim)
+        loaded.serves()
+        zookeeper.restart(victim)
+        loaded.serves()
+
+    print(move_under_load(tmp_path / "data", zookeeper.hosts + root, between=break_a_server))
+    with client(zookeeper.hosts) as direct:
+        assert direct.exists(f"{root}/brokers/topics/chaos") is not None
+        assert direct.exists(f"{root}/tidelog_import") is None
+
+
+def test_a_tool_that_dies_changes_nothing(zookeeper: Ensemble, tmp_path: Path) -> None:
+    """Killed at any moment, the cluster has either not moved, or it has: the same command again settles it."""
+    to = f"{zookeeper.hosts}/killed"
+    with Cluster(SETTINGS, brokers=3, processes=True, data=str(tmp_path / "data")) as cluster:
+        former = cluster.store
+        with load(cluster) as loaded:
+            for delay_s in (0.4, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4):
+                tool = start_store("move", "--store", former, "--to", to)
+                with suppress(subprocess.TimeoutExpired):
+                    tool.wait(delay_s)
+                tool.kill()
+                tool.communicate()
+                loaded.serves()
+                status = json.loads(store("status", "--store", former, "-o", "json").stdout)
+                assert status["mode"] in ("standalone", "relay")
+            last = store("move", "--store", former, "--to", to)
+            assert last.returncode == 0, last.stdout + last.stderr
+            loaded.serves()
+            for broker_id in range(3):
+                cluster.restart(broker_id)
+                loaded.serves()
+
+
+def test_back_to_an_embedded_store(zookeeper: Ensemble, tmp_path: Path) -> None:
+    """A cluster that is stopped goes from an ensemble to a directory by a file, with its topics and their records."""
+    to = f"{zookeeper.hosts}/back"
+    data, file = tmp_path / "data", tmp_path / "store.json"
+    with Cluster(SETTINGS, brokers=3, processes=True, data=str(data)) as cluster:
+        former = cluster.store
+        with load(cluster) as loaded:
+            assert store("move", "--store", former, "--to", to).returncode == 0
+            loaded.serves()
+        ends = loaded.load.ends()
+    exported = store("export", "--store", to, str(file))
+    assert exported.returncode == 0, exported.stderr
+    # The directory still says that the store has moved: it is replaced.
+    refused = store("import", str(file), "--data", str(data))
+    assert refused.returncode == 1
+    assert "has moved to" in refused.stderr
+    (data / "store").rename(tmp_path / "former")
+    imported = store("import", str(file), "--data", str(data))
+    assert imported.returncode == 0, imported.stderr
+    with Cluster(SETTINGS, brokers=3, processes=True, data=str(data)) as cluster:
+        assert cluster.store.startswith("127.0.0.1:")
+        with watching(cluster) as watch:
+            watch.until_in_sync()
+        reader = loaded.again(cluster)
+        assert reader.ends() == ends
+        reader.read_all(ends)
+        assert loaded.ledger.findings == []
