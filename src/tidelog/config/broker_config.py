@@ -104,6 +104,8 @@ class BrokerConfig:
     unclean_leader_election_enable = _Setting[bool]("unclean.leader.election.enable")
     zookeeper_connect = _Setting[str | None]("zookeeper.connect")
     zookeeper_session_timeout_ms = _Setting[int]("zookeeper.session.timeout.ms")
+    zookeeper_digest = _Setting[str | None]("zookeeper.digest")
+    zookeeper_set_acl = _Setting[bool]("zookeeper.set.acl")
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         """Later entries of a name win. Raises ConfigError with everything that is wrong, file and line with each."""

@@ -56,6 +56,15 @@ def _check_metadata(values: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
             "zookeeper.connect",
             "zookeeper.connect names the cluster's metadata store, and process.roles says that it has none: remove one",
         )
+    digest = cast("str | None", values["zookeeper.digest"])
+    if digest is not None and not all(digest.partition(":")):
+        yield "zookeeper.digest", "zookeeper.digest must be user:password"
+    if values["zookeeper.set.acl"] and not (digest and connect):
+        yield (
+            "zookeeper.set.acl",
+            "zookeeper.set.acl=true gives what brokers create to their credentials: set zookeeper.digest=user:password "
+            "(a JAAS file is not read), the same for all brokers, and zookeeper.connect",
+        )
     hosts = connect.partition("/")[0].split(",") if connect else ()
     for host in hosts:
         if not _STORE_HOST.fullmatch(host.strip()):

@@ -36,6 +36,8 @@ async def join(
         address,
         session_timeout_ms=config.zookeeper_session_timeout_ms,
         connection_timeout_ms=config.zookeeper_connection_timeout_ms,
+        digest=config.zookeeper_digest,
+        owned=config.zookeeper_set_acl,
     )
     if on_session is not None:
         on_session(store.key)

@@ -25,8 +25,8 @@ def within(node: Node, context: RequestContext, outcome: Deferred[T], timeout_ms
             reason = "The controller did not finish in time; the change may still happen."
             if node.controller.lacks_store:
                 reason = (
-                    f"Broker {node.broker_id} has no connection to the metadata store, and nothing can be changed until "
-                    "that is back; the change may still happen then."
+                    f"Broker {node.broker_id} has no connection to the metadata store, and nothing can be changed "
+                    "until that is back; the change may still happen then."
                 )
             bounded.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT, reason))
 

@@ -355,10 +355,17 @@ SETTINGS: Final = (
         "zookeeper.set.acl",
         BOOLEAN,
         False,
-        "Whether ZooKeeper's nodes get ACLs.",
+        "Whether what brokers create in ZooKeeper can be written with their credentials alone (zookeeper.digest) and, "
+        "but for nodes with passwords, read by all. Nodes that are there already stay as they are.",
         importance=HIGH,
-        effect=REFUSED,
-        advice="access lists of the metadata store are not set yet: remove it",
+    ),
+    Setting(
+        "zookeeper.digest",
+        PASSWORD,
+        None,
+        "tidelog's own: `user:password`, the brokers' credentials with ZooKeeper, by its digest scheme; the same for "
+        "all brokers of a cluster. Kafka takes its own from a JAAS file, which tidelog doesn't read.",
+        importance=HIGH,
     ),
     Setting(
         "zookeeper.metadata.migration.enable",
