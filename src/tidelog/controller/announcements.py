@@ -149,8 +149,12 @@ class Announcements:
         for topic_partition in [*partitions, *self._deleted]:
             image = self._state.image.partition(topic_partition)
             topic = self._state.image.topics.get(topic_partition.topic)
-            # A partition without a state was never led: nobody can be told anything about it.
-            if image is None or topic is None or not (image.has_state or topic_partition in self._deleted):
+            if image is None or topic is None:
+                continue
+            # A partition without a state was never led: nobody can be told anything about it. One whose state cannot be
+            # read is there, without a leader that this controller knows: clients count partitions.
+            is_known = image.has_state or self._state.has_unreadable_state(topic_partition)
+            if not is_known and topic_partition not in self._deleted:
                 continue
             if topic.name not in topics:
                 topics[topic.name] = request.UpdateMetadataTopicState(

@@ -25,6 +25,7 @@ from tidelog.metadata.image import (
 )
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import (
+    NO_LEADER_EPOCH,
     ZERO_TOPIC_ID,
     BrokerEpoch,
     BrokerId,
@@ -152,6 +153,9 @@ class MetadataCache:
                 # Another incarnation: the partitions of the old one are not its own.
                 self.image.apply(TopicGone(topic))
             self.image.apply(TopicChanged(topic, topic_id))
+        elif state.leader_epoch == NO_LEADER_EPOCH and state.partition_index in known.partitions:
+            # The controller could not read the partition's state: whoever leads it goes on.
+            return
         image = PartitionImage(
             replicas=broker_ids(state.replicas),
             leader=BrokerId(state.leader),

@@ -1,0 +1,35 @@
+"""A tool's connection to a cluster's metadata store, as people's scripts and Kafka's old tools have one: by kazoo."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from kazoo.client import KazooClient
+
+from tidelog.testing import Cluster
+
+DEADLINE_S: Final = 20.0
+LOOK_INTERVAL_S: Final = 0.01
+
+
+@contextmanager
+def tool(cluster: Cluster) -> Iterator[KazooClient]:
+    """A started client of the cluster's store."""
+    client = KazooClient(cluster.store, timeout=10)
+    client.start(DEADLINE_S)
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    """Waits for what the cluster does by itself."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(LOOK_INTERVAL_S)
