@@ -22,6 +22,7 @@ from tidelog.controller.events import (
     AlterConfigs,
     AlterOperation,
     AlterPartition,
+    AlterReassignments,
     ChangeConfigs,
     ConfigChange,
     ConfigsChanged,
@@ -39,6 +40,8 @@ from tidelog.controller.events import (
     MorePartitions,
     NewTopic,
     PreferredElectionRequested,
+    ReassignmentsRequested,
+    ReassignPartition,
     ReplicasFailed,
     ReplicasStopped,
     Result,
@@ -51,6 +54,7 @@ from tidelog.metadata.image import ConfigResource, ConfigResourceType, Partition
 from tidelog.metadata.operations import Create, Delete, Operation, SetData
 from tidelog.metadata.znodes import (
     PREFERRED_ELECTION,
+    REASSIGN_PARTITIONS,
     PartitionState,
     TopicAssignment,
     config_path,
@@ -58,6 +62,7 @@ from tidelog.metadata.znodes import (
     delete_topic_path,
     encode_config,
     encode_partitions,
+    encode_reassignment,
     encode_topic,
     topic_path,
 )
@@ -78,6 +83,9 @@ names = st.sampled_from(["a", "b", "c"])
 mostly_right = st.sampled_from([0] * 8 + [1, -1])
 some_partitions = st.lists(st.tuples(names, st.integers(-1, 3)), max_size=3)
 brokers = st.sampled_from(BROKERS)
+
+targets = st.lists(brokers, max_size=4, unique=True)
+some_targets = st.lists(st.tuples(names, st.integers(-1, 3), targets), max_size=3)
 
 proposals = st.tuples(
     st.just("propose"),
@@ -107,6 +115,9 @@ steps = st.one_of(
         st.just("elect some"), st.sampled_from(list(ElectionType)), st.lists(st.tuples(names, st.integers(-1, 3)))
     ),
     proposals,
+    st.tuples(st.just("reassign"), names, st.integers(-1, 3), st.one_of(targets, targets, st.none())),
+    st.tuples(st.just("catch up"), names, st.integers(0, 2)),
+    st.tuples(st.just("tool: plan"), st.one_of(some_targets, some_targets, st.none())),
     st.tuples(st.just("tool: topic"), names, st.dictionaries(st.integers(0, 3), st.lists(brokers, max_size=3))),
     st.tuples(st.just("tool: remove"), names),
     st.tuples(st.just("tool: settings"), names, st.booleans()),
@@ -186,6 +197,10 @@ class Run:
                 self.cluster.term(self.controller_epoch)
             case ("balance",):
                 self.cluster.run(LeaderBalanceDue())
+            case ("reassign", name, partition, replicas):
+                self.ask(AlterReassignments([ReassignPartition(TopicPartition(name, partition), replicas)]))
+            case ("catch up", name, partition):
+                self.catch_up(TopicPartition(name, partition))
             case ("directory", broker_id):
                 self.cluster.run(LogDirectoryFailed(broker_id))
             case ("elect some", type, partitions):
@@ -254,6 +269,16 @@ class Run:
                 chosen = [TopicPartition(*each) for each in partitions]
                 self.write(Create(PREFERRED_ELECTION, encode_partitions(chosen)))
                 self.cluster.run(PreferredElectionRequested(chosen))
+            case ("tool: plan", None):
+                if tree.exists(REASSIGN_PARTITIONS) is not None:
+                    self.write(Delete(REASSIGN_PARTITIONS))
+                    self.cluster.run(ReassignmentsRequested(None))
+            case ("tool: plan", list() as wanted):
+                plan = {TopicPartition(name, index): replicas for name, index, replicas in wanted}
+                exists = tree.exists(REASSIGN_PARTITIONS) is not None
+                data = encode_reassignment(plan)
+                self.write(SetData(REASSIGN_PARTITIONS, data) if exists else Create(REASSIGN_PARTITIONS, data))
+                self.cluster.run(ReassignmentsRequested(data))
             case ("tool: delete", str() as name):
                 if tree.exists(delete_topic_path(name)) is None:
                     self.write(Create(delete_topic_path(name)))
@@ -272,6 +297,15 @@ class Run:
                 known = broker(id, self.epoch)
             now.append(known)
         self.cluster.live(*now)
+
+    def catch_up(self, topic_partition: TopicPartition) -> None:
+        """All replicas that may be in sync are."""
+        state = self.cluster.controller.state
+        image = state.image.partition(topic_partition)
+        if image is None or image.leader not in self.cluster.brokers:
+            return
+        joining = [id for id in image.replicas if id not in image.isr and state.is_online(id, topic_partition)]
+        self.propose(topic_partition, [*image.isr, *joining], (0, 0, 0), None)
 
     def change_isr(self, topic_partition: TopicPartition, keep: int) -> None:
         image = self.cluster.controller.image.partition(topic_partition)
@@ -319,6 +353,7 @@ class Run:
         live, loaded = self.cluster.controller.state, self.cluster.loaded(self.controller_epoch).state
         assert loaded.image == live.image
         assert list(loaded.deleting) == sorted(live.deleting)
+        assert loaded.plan == live.plan
         assert loaded.producer_id_block == live.producer_id_block
         assert loaded.producer_id_block_version == live.producer_id_block_version
         assert loaded.bare_nodes == live.bare_nodes
