@@ -183,11 +183,23 @@ class Flow:
 
     # What is compared.
 
-    def writes(self, text: str) -> None:
-        """What Kafka's controller wrote since the last call, and so must ours."""
+    def continues(self, name: str) -> Flow:
+        """The next flow of the capture, on the same cluster."""
+        self.name = name
+        self._copied.clear()
+        return self
+
+    def take_first(self) -> str:
+        """What ours wrote next, which Kafka does not write."""
+        return self._ours.pop(0)
+
+    def writes(self, text: str, *, more: bool = False) -> None:
+        """What Kafka's controller wrote since the last call, and so must ours; `more`: ours may have written on."""
         groups = [[line for line in group if line != "--"] for group in _grouped(_lines(text))]
+        before = len(self._copied)
         self._copied += [line for group in groups for line in group]
-        ours, self._ours = self._ours, []
+        count = len(self._copied) - before if more else len(self._ours)
+        ours, self._ours = self._ours[:count], self._ours[count:]
         expected = [line for group in groups for line in sorted(group)]
         found, at = [], 0
         for group in groups:
