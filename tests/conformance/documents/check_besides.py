@@ -17,6 +17,9 @@ CONFIGS_BY_STORE = (
 )
 REASSIGN_BY_STORE = "Warning: --zookeeper is deprecated, and will be removed in a future version of Kafka.\n"
 
+pytestmark = pytest.mark.timeout(600)
+"""Dozens of commands, each a start of Java: a second on a quiet machine."""
+
 
 @pytest.fixture(scope="module")
 def site(open_site: Open) -> Iterator[Site]:

@@ -22,6 +22,9 @@ BEFORE = [[1, 2, 0], [2, 0, 1], [0, 1, 2], [1, 2, 0]]
 """Where the document's cluster has its four partitions; the last was added."""
 PLAN = {1: [1, 2, 3], 3: [3, 0, 1], 0: [0, 1, 2], 2: [2, 3, 0]}
 
+pytestmark = pytest.mark.timeout(600)
+"""Dozens of commands, each a start of Java: a second on a quiet machine."""
+
 
 @pytest.fixture(scope="module")
 def alone(open_site: Open) -> Iterator[Site]:

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import NewPartitions, NewTopic
 
+from tests.conformance.documents.commands import MANY
 from tests.conformance.documents.conftest import Open
 from tests.conformance.documents.placement import is_drawn
 from tests.conformance.documents.site import Site
 
-MANY = 12
-"""Topics: with the document's defect half of them would get a broker twice."""
+pytestmark = pytest.mark.timeout(600)
+"""Dozens of commands, each a start of Java: a second on a quiet machine."""
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,9 @@ IN_SERVICE = [[2, 3, 0], [3, 0, 1], [0, 1, 2]]
 RETIRED = [[2, 1, 0], [0, 2, 1], [1, 0, 2]]
 PLAN = "increase-replication-factor.json"
 
+pytestmark = pytest.mark.timeout(600)
+"""Dozens of commands, each a start of Java: a second on a quiet machine."""
+
 
 @pytest.fixture(scope="module")
 def site(open_site: Open) -> Iterator[Site]:

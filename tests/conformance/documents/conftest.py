@@ -41,12 +41,10 @@ def open_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     def open_site(settings: dict[str, Any], brokers: int, processes: bool = False) -> Iterator[Site]:
         folder = tmp_path_factory.mktemp("site")
         options: dict[str, Any] = {}
-        hosts = ""
         if store == "zookeeper":
-            hosts = f"{request.getfixturevalue('ensemble')}/{folder.name}"
-            options["zookeeper"] = hosts
+            options["zookeeper"] = f"{request.getfixturevalue('ensemble')}/{folder.name}"
         with Cluster(settings, brokers=brokers, processes=processes, **options) as cluster:
-            site = Site(cluster, hosts or cluster.store, way, folder, brokers)
+            site = Site(cluster, way, folder, brokers)
             try:
                 yield site
             finally:

@@ -25,9 +25,9 @@ DEADLINE_S: Final = 60.0
 class Site:
     """A cluster, a release's tools, and what they are compared with: nodes, Metadata, files."""
 
-    def __init__(self, cluster: Cluster, hosts: str, way: Way, folder: Path, brokers: int) -> None:
+    def __init__(self, cluster: Cluster, way: Way, folder: Path, brokers: int) -> None:
         self.cluster = cluster
-        self.hosts = hosts
+        self.hosts = cluster.store
         """The store's address, with its chroot: what --zookeeper gets."""
         self.way = way
         self.folder = folder
@@ -36,7 +36,7 @@ class Site:
         self.data: dict[int, Path] = {}
         """Log directories of brokers that are not the cluster's own."""
         self.admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-        self._tree = KazooClient(hosts)
+        self._tree = KazooClient(self.hosts)
         self._tree.start()
 
     def close(self) -> None:
