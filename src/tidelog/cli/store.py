@@ -190,6 +190,13 @@ async def _move_served(store: str, to: str, replace: bool) -> Moved | None:
                 "while its brokers run. Stop them all, then `tidelog store export` and `tidelog store import`"
             ]
         )
+    if before.local_sessions:
+        raise Refused(
+            [
+                f"a broker runs in the store's own process, that of {store}, and cannot go elsewhere while it runs: "
+                "stop it, and move the store's directory (--data)"
+            ]
+        )
     async with _session(to) as new, _session(store) as former:
         try:
             moved = await move(former, new, store, to, replace=replace)
@@ -239,6 +246,7 @@ class _Said:
         self.version = self._field("Zookeeper version") or "something that says nothing of its version"
         self.mode = self._field("Mode") or "unknown"
         self.moved_to = self._field("Moved to")
+        self.local_sessions = int(self._field("Local sessions") or 0)
 
     def _field(self, name: str) -> str | None:
         return next((value for key, value in self._fields if key == name), None)

@@ -205,6 +205,7 @@ class StoreServer:
             f"Sent: {sum(each.sent for each in self._connections)}",
             f"Connections: {len(self._connections)}",
             f"Sessions: {len(self._store.tree.sessions)}",
+            f"Local sessions: {sum(record.local for record in self._store.tree.sessions.values())}",
             f"Outstanding: {sum(each.outstanding for each in self._connections)}",
             f"Zxid: {self._store.durable_zxid:#x}",
             f"Mode: {self._mode}",

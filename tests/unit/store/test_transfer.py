@@ -6,7 +6,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from tests.unit.store.serving import Served, ServedInMemory, run
@@ -307,5 +307,46 @@ def test_a_session_of_the_former_store_is_over() -> None:
                 await reached(broker, SessionState.EXPIRED)
                 with pytest.raises(SessionExpired):
                     await broker.get("/bytes")
+
+    run(scenario)
+
+
+def test_a_server_of_the_new_place_goes_and_comes_back() -> None:
+    """Whoever comes by the former address keeps the session of the new store, as if there were nothing in between."""
+
+    async def scenario() -> None:
+        with Served() as old, Served() as new:
+            async with client(old.hosts) as tool, client(new.hosts) as there:
+                await some_nodes(tool)
+                await move(tool, there, old.hosts, new.hosts)
+            async with client(old.hosts, 10_000) as broker:
+                session = broker.session_id
+                await broker.create("/mine", ephemeral=True)
+                await asyncio.to_thread(new.stop)
+                await reached(broker, SessionState.SUSPENDED)
+                await asyncio.to_thread(new.start)
+                await reached(broker, SessionState.CONNECTED)
+                assert broker.session_id == session
+                assert (await broker.exists("/mine")).ephemeral_owner == session  # type: ignore[union-attr]
+
+    run(scenario)
+
+
+def test_strangers_at_the_relay() -> None:
+    """Garbage is cut off; who knows no word of ZooKeeper's does not get any further."""
+
+    async def scenario() -> None:
+        with Served() as old, Served() as new:
+            async with client(old.hosts) as tool, client(new.hosts) as there:
+                await some_nodes(tool)
+                await move(tool, there, old.hosts, new.hosts)
+            for garbage in (b"\0\0\0\4abcd", b"\xff\xff\xff\xff", b"\x7f\0\0\0", bytes(1 << 16)):
+                reader, writer = await asyncio.open_connection("127.0.0.1", old.port)
+                writer.write(garbage)
+                with suppress(ConnectionResetError):
+                    assert await reader.read() == b""
+                writer.close()
+            async with client(old.hosts) as broker:
+                assert await broker.exists("/bytes") is not None
 
     run(scenario)
