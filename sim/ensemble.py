@@ -118,7 +118,7 @@ class EnsembleServer:
             assert self._tree.zxid == entry.zxid
             if applied is not None:
                 for watcher, event in applied.events:
-                    _told(watcher, self._tree.zxid, event)
+                    _tell(watcher, event)
             self._answer()
 
     # Connections.
@@ -127,7 +127,7 @@ class EnsembleServer:
         """A session goes on here, with the watches that it had elsewhere."""
         self._requests[connection] = deque()
         for event in self._tree.rearm(connection, lost):
-            _told(connection, self._tree.zxid, event)
+            _tell(connection, event)
 
     def left(self, connection: StoreConnection) -> None:
         """A connection is over, and its watches with it."""
@@ -174,5 +174,6 @@ class EnsembleServer:
         return done
 
 
-def _told(watcher: Any, zxid: int, event: WatchEvent) -> None:
-    watcher.send("event", event, zxid)
+def _tell(watcher: Any, event: WatchEvent) -> None:
+    """`watcher` is a connection."""
+    watcher.send("event", event)

@@ -212,8 +212,7 @@ class SimulatedStore(StoreSession):
                 self._attached(connection, session_id, password, timeout_ms)
             case ("expired",):
                 self._end(SessionState.EXPIRED)
-            case ("event", event, zxid):
-                self._saw(zxid)
+            case ("event", event):
                 self._fire(event)
             case ("result", xid, value, zxid):
                 self._saw(zxid)
@@ -229,7 +228,7 @@ class SimulatedStore(StoreSession):
                     request.future.set_exception(type(path, index=index))
 
     def _saw(self, zxid: int) -> None:
-        """A server of an ensemble says how far it has come; 0: it is the only one."""
+        """A server says how far it has come; 0: it does not."""
         require(16, zxid == 0 or zxid >= self._seen_zxid, f"a session that saw {self._seen_zxid} is shown {zxid}")
         self._seen_zxid = max(zxid, self._seen_zxid)
 
@@ -319,7 +318,7 @@ class SimulatedStore(StoreSession):
         return self._hosts[self._random.below(len(self._hosts))] if len(self._hosts) > 1 else self._hosts[0]
 
     def _watches(self) -> LostWatches:
-        """For a server of an ensemble that knows nothing of them."""
+        """For the server of another connection, which knows nothing of them."""
         present = [path for path in self._data_watches if path not in self._absent]
         return LostWatches(self._seen_zxid, present, list(self._absent), list(self._child_watches))
 

@@ -3,9 +3,9 @@
     client: ("open", timeout_ms) | ("attach", session_id, password, LostWatches)      once, first of all
             (xid, method of EmbeddedStore or "ping", arguments, watched)
     server: ("session", session_id, password, timeout_ms) | ("expired",)              the answer to the first
-            ("result", xid, value, zxid) | ("error", xid, type, path, index, zxid) | ("event", WatchEvent, zxid)
+            ("result", xid, value, zxid) | ("error", xid, type, path, index, zxid) | ("event", WatchEvent)
 
-A server of an ensemble says with each answer how far it has come (zxid); where there is but one server that is 0.
+Each answer says how far the server had come (zxid), and follows all events up to there; 0 says nothing.
 
 ZooKeeper's own protocol has tests of its own; what is simulated here are its promises and its failures.
 """

@@ -1,7 +1,8 @@
 """The store machine's server: sessions of brokers on other machines, upon the product's own `EmbeddedStore`.
 
-A session lives as long as it is heard of within its timeout, over whatever connection; its watches are told over the
-connection of the moment, or wait for the next one. The run's `StoreHistory` is told of every change as it is applied.
+A session lives as long as it is heard of within its timeout, over whatever connection. Its watches go with a
+connection; the client brings them to the next one, with how much it has seen, and is told what it missed. The run's
+`StoreHistory` is told of every change as it is applied.
 
 Where the store is an ensemble, this is what its quorum agrees on, and brokers are connected with the `ensemble`'s
 servers, which read and watch for them.
@@ -34,6 +35,7 @@ PORT: Final = 2181
 TICK_S: Final = 0.25
 """Between two looks for sessions that have timed out."""
 WRITES: Final = frozenset({"transact", "transact_one"})
+NO_WATCHES: Final = LostWatches(0, (), (), ())
 
 
 class ServerSession:
@@ -46,27 +48,17 @@ class ServerSession:
         self.heard_ms = 0
         """When something last came from it, or when the server began to wait."""
         self.connection: StoreConnection | None = None
-        self._unsent: list[WatchEvent] = []
 
     def event(self, event: WatchEvent) -> None:
-        if self.connection is None:
-            self._unsent.append(event)
-        else:
-            self.connection.send("event", event, 0)
+        if self.connection is not None:
+            self.connection.send("event", event)
 
-    def attach(self, connection: StoreConnection, lost: LostWatches) -> None:
-        """Speaks over another connection from now on. `lost`: watches that the client had; a server of an ensemble
-        knows nothing of them.
-        """
+    def attach(self, connection: StoreConnection) -> None:
+        """Speaks over another connection from now on."""
         if self.connection is not None:
             self.connection.part()
         self.connection, connection.session = connection, self
         connection.send("session", self.id, self.password, self.timeout_ms)
-        if connection.server is not None:
-            connection.server.attached(connection, lost)
-        unsent, self._unsent = self._unsent, []
-        for event in unsent:
-            connection.send("event", event, 0)
 
 
 class StoreService:
@@ -193,9 +185,9 @@ class StoreService:
         session.heard_ms = self._clock.monotonic_ms()
         self._trace.record("session_begins", f"{id:#x}")
         if connection.server is None:
-            session.attach(connection, LostWatches(0, (), (), ()))
+            self._attach(session, connection, NO_WATCHES)
         else:
-            connection.server.after(zxid, lambda: session.attach(connection, LostWatches(zxid, (), (), ())))
+            connection.server.after(zxid, lambda: self._attach(session, connection, NO_WATCHES))
 
     def attach(self, connection: StoreConnection, id: int, password: bytes, lost: LostWatches) -> None:
         session = self._sessions.get(id)
@@ -206,13 +198,20 @@ class StoreService:
             connection.abort()  # The client has seen what this server has not: it tries another one.
             return
         session.heard_ms = self._clock.monotonic_ms()
-        session.attach(connection, lost)
+        self._attach(session, connection, lost)
+
+    def _attach(self, session: ServerSession, connection: StoreConnection, lost: LostWatches) -> None:
+        session.attach(connection)
+        if connection.server is not None:
+            connection.server.attached(connection, lost)
+        else:
+            self.store.rearm(session.id, session.event, lost)
 
     def request(self, session: ServerSession, connection: StoreConnection, message: Any) -> None:
         xid, method, arguments, watched = message
         session.heard_ms = self._clock.monotonic_ms()
         if method == "ping":
-            connection.send("result", xid, None, 0)
+            connection.send("result", xid, None, 0)  # It says nothing of the tree.
         elif method in WRITES and self._breaks_now():
             self._trace.record("write_breaks", f"{session.id:#x}", self._break_after)
             if self._break_after:
@@ -222,7 +221,8 @@ class StoreService:
             connection.server.request(session, connection, message)
         else:
             outcome = self.carry_out(session, method, arguments, watched)
-            outcome.add_done_callback(lambda done: connection.answer(xid, done, 0))
+            zxid = self.store.tree.zxid
+            outcome.add_done_callback(lambda done: connection.answer(xid, done, zxid))
 
     def _breaks_now(self) -> bool:
         if self._until_break == 0:
@@ -302,7 +302,7 @@ class StoreConnection(MessageProtocol):
             self._service.request(self.session, self, message)
 
     def answer(self, xid: int, done: asyncio.Future[Any], zxid: int) -> None:
-        """Sends the outcome of a request; `zxid` is how far its server has come, 0 where there is but one."""
+        """Sends the outcome of a request; `zxid` is how far its server had come with it."""
         error = done.exception()
         if isinstance(error, StoreError):
             self.send("error", xid, type(error), error.path, error.index, zxid)
@@ -321,6 +321,7 @@ class StoreConnection(MessageProtocol):
 
     def _left(self) -> None:
         if self.session is not None:
+            self._service.store.forget_watches(self.session.id, self.session.event)
             self.session.connection = None
             self.session = None
         if self.server is not None:
