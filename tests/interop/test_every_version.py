@@ -402,6 +402,26 @@ def test_describe_log_dirs(connection: BlockingConnection, version: int) -> None
     assert name in {topic.name for topic in everything.topics}
 
 
+@pytest.mark.row("R13")
+@pytest.mark.parametrize("version", range(1, 3))
+def test_alter_replica_log_dirs(connection: BlockingConnection, version: int) -> None:
+    """To where the replica is already; of a partition that is not here; to a directory that there is none of."""
+    name, _ = created(connection)
+    described = connection.request(messages.DescribeLogDirsRequest(topics=None), 4)
+    kind = messages.AlterReplicaLogDirsRequest
+    wanted = [(described.results[0].log_dir, [0, 99]), ("/nowhere", [1])]
+    dirs = [
+        kind.AlterReplicaLogDir(path=path, topics=[kind.AlterReplicaLogDirTopic(name=name, partitions=partitions)])
+        for path, partitions in wanted
+    ]
+    (topic,) = connection.request(kind(dirs=dirs), version).results
+    assert [(found.partition_index, found.error_code) for found in topic.partitions] == [
+        (0, ErrorCode.NONE),
+        (99, ErrorCode.REPLICA_NOT_AVAILABLE),
+        (1, ErrorCode.LOG_DIR_NOT_FOUND),
+    ]
+
+
 @pytest.mark.parametrize("version", range(6))
 def test_init_producer_id(connection: BlockingConnection, version: int) -> None:
     """Always a new id with epoch 0."""

@@ -24,6 +24,7 @@ from tidelog.broker.replicas.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetchers import Fetchers
 from tidelog.broker.replicas.isr import IsrUpdates
 from tidelog.broker.replicas.leadership import Leadership
+from tidelog.broker.replicas.moves import Moves
 from tidelog.broker.replicas.purgatory import Purgatory
 from tidelog.broker.replicas.replica_manager import ReplicaManager
 from tidelog.broker.replicas.replica_sessions import ReplicaSessions
@@ -150,6 +151,8 @@ class Node:
         """How fast throttled partitions are sent to followers and fetched from leaders."""
         self.fetchers = Fetchers(self)
         """What this broker follows, and the way from its leaders."""
+        self.moves = Moves(self)
+        """Replicas on their way to another log directory."""
         self.metadata.on_brokers_changed.append(self.replicas.live_brokers_changed)
         self.leadership = Leadership(self)
         self.fetch_sessions = FetchSessions(random=random, slots_max=config.max_incremental_fetch_session_cache_slots)
@@ -229,6 +232,7 @@ class Node:
     def _throttles_changed(self) -> None:
         self.throttles.held_back.release()
         self.fetchers.throttles_changed()
+        self.moves.throttle_changed()
 
     def _configure_logs(self, topics: Iterable[str]) -> None:
         for topic in topics:
@@ -327,6 +331,15 @@ class Node:
         delay_ms = max(self.logs.upkeep.next_due_ms() - self.clock.monotonic_ms(), DISK_TICK_MS_MIN)
         self._disk_timer = self.shell.after(delay_ms, self.tick)
 
+    def replica_moved(self, replica: Replica) -> None:
+        """Another log directory has the replica's log now."""
+        log = self.logs.get(replica.topic_partition)
+        assert log is not None
+        self.replicas.log_moved(replica, log)
+        if replica.leader is None and not log.is_offline:
+            self.fetchers.follow_again(replica)
+        self.disk_work()
+
     def directory_failed(self) -> None:
         """A log directory went offline: whoever waits for its partitions is answered."""
         for replica in list(self.replicas):
@@ -338,6 +351,7 @@ class Node:
         """Begins nothing more; what runs on I/O threads is finished by the runtime."""
         self._stopped = True
         self.fetchers.stop()
+        self.moves.stop()
         self.isr_updates.stop()
         self.departures.stop()
         if self._disk_timer is not None:

@@ -607,3 +607,14 @@ class Log(ReadableLog):
         for segment in self.segments:
             segment.moved(path)
         self.release_files()
+
+    def moved(self, path: str) -> None:
+        """Its folder was renamed to `path`: it serves from there."""
+        self.folder.path = path
+        for segment in self.segments:
+            segment.moved(path)
+
+    def replaced(self, path: str) -> None:
+        """As `deleted`, of a log whose copy in another directory takes its place: who reads it is to ask again."""
+        self.folder.is_replaced = True
+        self.deleted(path)

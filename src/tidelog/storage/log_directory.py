@@ -31,6 +31,7 @@ from tidelog.storage.errors import CorruptFile, LogDirectoryLocked, WrongLogDire
 from tidelog.storage.file_names import (
     CLEAN_SHUTDOWN,
     DELETE_FOLDER,
+    FUTURE_FOLDER,
     LOCK,
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
@@ -208,12 +209,15 @@ class LogDirectory:
             logger.warning("checkpoint_ignored path=%s/%s reason=%s", self._path, name, error)
             return {}
 
-    def partition_folders(self) -> tuple[list[tuple[TopicPartition, str]], list[str]]:
-        """Partitions with their folders, and the paths of folders of deleted partitions.
+    def partition_folders(
+        self,
+    ) -> tuple[list[tuple[TopicPartition, str]], list[tuple[TopicPartition, str]], list[str]]:
+        """Partitions with their folders, those on their way here with theirs, and the paths of deleted ones' folders.
 
-        `InvalidLogFolder` for a folder that cannot be a partition's; strays and future replicas are left alone.
+        `InvalidLogFolder` for a folder that cannot be a partition's; strays are left alone.
         """
         partitions: list[tuple[TopicPartition, str]] = []
+        futures: list[tuple[TopicPartition, str]] = []
         deleted: list[str] = []
         for name in self._disk.list(self._path):
             path = f"{self._path}/{name}"
@@ -224,9 +228,11 @@ class LogDirectory:
                 partitions.append((parse_partition_folder(name, self._path), path))
             elif marked[1] == DELETE_FOLDER:
                 deleted.append(path)
+            elif marked[1] == FUTURE_FOLDER:
+                futures.append((parse_partition_folder(marked[0], self._path), path))
             else:
                 logger.warning("log_folder_left_alone path=%s", path)
-        return partitions, deleted
+        return partitions, futures, deleted
 
     # Checkpoints.
 

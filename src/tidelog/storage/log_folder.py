@@ -71,7 +71,7 @@ class LogEnvironment:
 class LogFolder:
     """One partition's folder."""
 
-    __slots__ = ("environment", "is_deleted", "owner", "path", "topic_partition")
+    __slots__ = ("environment", "is_deleted", "is_replaced", "owner", "path", "topic_partition")
 
     def __init__(
         self, topic_partition: TopicPartition, path: str, owner: LogOwner, environment: LogEnvironment
@@ -83,6 +83,8 @@ class LogFolder:
         self.environment = environment
         self.is_deleted = False
         """Whether it has been renamed, to be removed: the log serves no more."""
+        self.is_replaced = False
+        """Whether that is because another log directory has the log now."""
 
     @property
     def disk(self) -> Disk:
@@ -93,6 +95,9 @@ class LogFolder:
         failure = self.owner.failure
         if failure is not None:
             raise DirectoryOffline(self.owner.path, failure)
+        if self.is_replaced:
+            # In the moment of the move only: whoever comes again finds the log that took its place.
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} has moved")
         if self.is_deleted:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.topic_partition} has been deleted")
 

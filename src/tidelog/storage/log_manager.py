@@ -30,6 +30,7 @@ from tidelog.storage.file_names import (
     marked_folder,
 )
 from tidelog.storage.file_pool import DEFAULT_CAPACITY, FilePool
+from tidelog.storage.future_logs import FutureLogs
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_directory import LogDirectory
@@ -120,6 +121,16 @@ class LogManager:
         self.upkeep = Upkeep(disk, clock, self.directories, self._logs, self.settings)
         """What is done to the logs from time to time, and after changes."""
         self._sequence = count()
+        self.futures = FutureLogs(
+            self.environment,
+            self._logs,
+            self._owners,
+            token=self._token,
+            delete_later=self._delete_folder_later,
+        )
+        """Copies of logs on their way to another directory."""
+        self.wanted_directories: dict[TopicPartition, str] = {}
+        """Where logs are to be created that are not here yet (AlterReplicaLogDirs); in memory only, as in Kafka."""
 
     # Start and stop.
 
@@ -139,6 +150,7 @@ class LogManager:
         if not self.online_directories:
             reasons = "; ".join(f"{directory.path}: {directory.failure}" for directory in self.directories)
             raise NoLogDirectory(f"None of the log directories works: {reasons}")
+        self.futures.settle(all_online=not self.offline_directories)
         self.upkeep.start()
 
     def _open_directory(self, directory: LogDirectory) -> None:
@@ -147,14 +159,9 @@ class LogManager:
             recovery_points = directory.read_offsets(RECOVERY_POINT_CHECKPOINT)
             start_offsets = directory.read_offsets(LOG_START_CHECKPOINT)
             high_watermarks = directory.read_offsets(REPLICATION_CHECKPOINT)
-            partitions, deleted = directory.partition_folders()
-            for topic_partition, path in partitions:
-                other = self._owners.get(topic_partition)
-                if other is not None:
-                    raise WrongLogDirectory(
-                        f"Duplicate log directories found: {other.path}/{topic_partition} and {path}: move the"
-                        f" one that is not to be used away"
-                    )
+            partitions, futures, deleted = directory.partition_folders()
+
+            def load(topic_partition: TopicPartition, path: str) -> Log:
                 log = load_log(
                     LogFolder(topic_partition, path, directory, self.environment),
                     self.config_of(topic_partition.topic),
@@ -164,7 +171,18 @@ class LogManager:
                 )
                 mark = high_watermarks.get(topic_partition, 0)
                 log.update_high_watermark(min(max(mark, log.log_start_offset), log.log_end_offset))
-                self._add(log, directory)
+                return log
+
+            for topic_partition, path in partitions:
+                other = self._owners.get(topic_partition)
+                if other is not None:
+                    raise WrongLogDirectory(
+                        f"Duplicate log directories found: {other.path}/{topic_partition} and {path}: move the"
+                        f" one that is not to be used away"
+                    )
+                self._add(load(topic_partition, path), directory)
+            for topic_partition, path in futures:
+                self.futures.loaded(load(topic_partition, path), directory)
             for path in deleted:
                 self._delete_folder_later(directory, path, 0)
         except OSError as error:
@@ -259,6 +277,9 @@ class LogManager:
                 f"Can not create log for {topic_partition} because log directories"
                 f" {','.join(self.offline_directories)} are offline",
             )
+        wanted = self.wanted_directories.pop(topic_partition, None)
+        if log_dir is None and wanted in self.online_directories:
+            log_dir = wanted
         directory = self._choose(log_dir)
         if config is None:
             config = self.config_of(topic_partition.topic)
@@ -349,6 +370,8 @@ class LogManager:
             return None
         directory = self._owners[topic_partition]
         log.folder.check_online()
+        # First: a copy that is alone would take the place of its log at the next start.
+        self.futures.delete(topic_partition)
         target = f"{directory.path}/{marked_folder(topic_partition, self._token(), mark)}"
         try:
             self._disk.rename(log.directory, target)
@@ -362,10 +385,10 @@ class LogManager:
         return log
 
     def set_config(self, topic_partition: TopicPartition, config: LogConfig) -> None:
-        """Gives a log new settings."""
-        log = self._logs.get(topic_partition)
-        if log is not None:
-            log.set_config(config)
+        """Gives a log, and its copy on the way to another directory, new settings."""
+        for log in (self._logs.get(topic_partition), self.futures.get(topic_partition)):
+            if log is not None:
+                log.set_config(config)
 
     def _delete_folder_later(self, directory: LogDirectory, path: str, delay_ms: int) -> None:
         def remove() -> None:

@@ -1,7 +1,8 @@
 """DescribeLogDirs: where this broker's replicas lie, and how large they are.
 
 Versions 1-5. v3: an error of the whole answer. v4: size and free space of the file system (KIP-827). v5: cordoned
-directories (there are none). A directory that is offline is listed with KAFKA_STORAGE_ERROR.
+directories (there are none). A replica on its way between directories is in both, its copy with `is_future_key`. A
+directory that is offline is listed with KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def _response(
 ) -> messages.DescribeLogDirsResponse:
     response = messages.DescribeLogDirsResponse
     by_directory: dict[str, dict[str, list[Log]]] = {directory: {} for directory in spaces}
-    for log in node.logs.logs():
+    for log in (*node.logs.logs(), *node.logs.futures):
         topics = by_directory.get(log.owner.path)
         if topics is not None and (wanted is None or tuple(log.topic_partition) in wanted):
             topics.setdefault(log.topic_partition.topic, []).append(log)
@@ -70,7 +71,7 @@ def _response(
         response.DescribeLogDirsResult(
             log_dir=os.path.abspath(directory),
             topics=[
-                response.DescribeLogDirsTopic(name=name, partitions=[_partition(log) for log in logs])
+                response.DescribeLogDirsTopic(name=name, partitions=[_partition(node, log) for log in logs])
                 for name, logs in sorted(topics.items())
             ],
             total_bytes=spaces[directory].total,
@@ -88,13 +89,16 @@ def _response(
     return response(results=results)
 
 
-def _partition(log: Log) -> messages.DescribeLogDirsResponse.DescribeLogDirsPartition:
+def _partition(node: Node, log: Log) -> messages.DescribeLogDirsResponse.DescribeLogDirsPartition:
+    current = node.logs.get(log.topic_partition)
+    is_future = node.logs.futures.get(log.topic_partition) is log
+    # How far a copy is behind its log, or the log behind the high watermark, as only a follower's can be.
+    end = log.high_watermark if not is_future or current is None else current.log_end_offset
     return messages.DescribeLogDirsResponse.DescribeLogDirsPartition(
         partition_index=log.topic_partition.partition,
         partition_size=log.size,
-        # How far the log is behind the high watermark: only a follower's can be.
-        offset_lag=max(log.high_watermark - log.log_end_offset, 0),
-        is_future_key=False,
+        offset_lag=max(end - log.log_end_offset, 0),
+        is_future_key=is_future,
     )
 
 

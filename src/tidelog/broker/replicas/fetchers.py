@@ -157,6 +157,15 @@ class Fetchers:
         self._awaiting_truncation.pop(topic_partition, None)
         self._leave(followed)
 
+    def follow_again(self, replica: Replica) -> None:
+        """The replica has another log, which equals the one that was followed with; nothing where it is not followed.
+
+        KafkaError KAFKA_STORAGE_ERROR when the log's directory has failed.
+        """
+        followed = self._followed.get(replica.topic_partition)
+        if followed is not None:
+            self.follow(replica, followed.follower.leader_id, followed.follower.leader_epoch)
+
     def _leave(self, followed: Followed) -> None:
         if followed.rest is not None:
             followed.rest.cancel()

@@ -179,7 +179,9 @@ class Leadership:
                 )
                 logger.error("log not created: partition=%s error=%s", topic_partition, error)
                 continue
-            self._node.replicas.add(Replica(log))
+            replica = Replica(log)
+            self._node.replicas.add(replica)
+            self._node.moves.resume(replica)
         then()
 
     def _log(

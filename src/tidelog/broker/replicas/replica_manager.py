@@ -266,6 +266,16 @@ class ReplicaManager:
         replica.partition_epoch = partition_epoch
         self.disturbed(replica)
 
+    def log_moved(self, replica: Replica, log: Log) -> None:
+        """`log`, in another directory, has taken the place of the replica's: it equals it, and is flushed."""
+        replica.log = log
+        if replica.leader is not None and not log.is_offline:
+            event = Flushed(Offset(log.flushed_offset))
+            self._carry_out(replica, replica.leader.step(self._clock.monotonic_ms(), event))
+            if replica.waits is not None:
+                replica.waits.flushed(replica.leader.flushed_end)
+        self.disturbed(replica)
+
     def disturbed(self, replica: Replica) -> None:
         """Its leadership, its directory or its settings are not what they were: whoever waits for it looks again."""
         self._purgatory.check(replica)

@@ -28,10 +28,11 @@ _LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
 _FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 _LEADER_RATE: Final = "leader.replication.throttled.rate"
 _FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+_MOVES_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
 class Throttles:
-    """Both sides' quotas."""
+    """Both sides' quotas, and that of moves between log directories."""
 
     def __init__(self, broker_id: BrokerId, config: BrokerConfig, *, clock: Clock, shell: Shell) -> None:
         self._broker_id = broker_id
@@ -41,6 +42,11 @@ class Throttles:
         """Of what this broker sends to followers."""
         self.follower = ReplicationQuota(samples, sample_ms)
         """Of what this broker fetches from leaders."""
+        self.moves = ReplicationQuota(
+            cast(int, config.get("alter.log.dirs.replication.quota.window.num")),
+            1000 * cast(int, config.get("alter.log.dirs.replication.quota.window.size.seconds")),
+        )
+        """Of what is copied between this broker's log directories; it is for all of them."""
         self.held_back = HeldBack(self.leader, clock, shell)
         """Fetches of followers that wait for the leader's throttle."""
         self.broker_changed(config)
@@ -68,7 +74,11 @@ class Throttles:
     def broker_changed(self, config: BrokerConfig) -> bool:
         """The broker's settings were replaced; whether the rates are others than before."""
         changed = False
-        for name, quota in ((_LEADER_RATE, self.leader), (_FOLLOWER_RATE, self.follower)):
+        for name, quota in (
+            (_LEADER_RATE, self.leader),
+            (_FOLLOWER_RATE, self.follower),
+            (_MOVES_RATE, self.moves),
+        ):
             bytes_per_second = cast(int, config.get(name))
             if bytes_per_second != quota.bytes_per_second:
                 quota.bytes_per_second = bytes_per_second

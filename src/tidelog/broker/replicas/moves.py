@@ -1,0 +1,375 @@
+"""Replicas on their way from one log directory of this broker to another, while they are written and read (KIP-113).
+
+    AlterReplicaLogDirs --> checkpoints written --> a copy begun --> filled, chunk by chunk --> equal: takes its place
+                                                      ^                    |
+                                                      +--- the log was cut, or begins later than the copy ends
+
+The copy is filled from the log that serves, records that are not committed among them: nobody is asked. What says how
+far the two are equal are leader epochs, as between leader and follower; where they part, the copy is begun anew.
+`storage.future_logs` keeps the copies, through crashes as well, after which the moves go on.
+
+One chunk of all moves together is under way at a time, within replica.alter.log.dirs.io.max.bytes.per.second: reading
+it is the affair of an I/O thread. The last few records, and the change of places, are done in one turn of the loop, so
+that nothing comes between; it waits for a handful of syncs, once a move.
+"""
+
+from __future__ import annotations
+
+import logging
+import os.path
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.replicas.replica_manager import diverging_epoch
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import NO_LEADER_EPOCH, TopicPartition
+from tidelog.storage.errors import CorruptFile
+from tidelog.storage.tasks import run_now
+
+if TYPE_CHECKING:
+    from tidelog.broker.node import Node
+    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.broker.shell import Timer
+    from tidelog.storage.log import Log
+    from tidelog.storage.log_directory import LogDirectory
+
+logger: Final = logging.getLogger(__name__)
+
+CHUNK_BYTES: Final = 1 << 20
+"""Read at once, and appended in one turn of the loop: about a millisecond."""
+LAST_BYTES_MAX: Final = 256 << 10
+"""What may be copied in the turn in which the copy takes its place."""
+PENDING_TRUNCATION_MS: Final = 20
+"""Between two looks at a log that is just being cut."""
+
+
+class _Phase(Enum):
+    BEGINNING = "beginning"
+    COPYING = "copying"
+    SETTLING = "settling"
+    """The copy has all that the log had a moment ago, and that is being made durable."""
+
+
+class _Move:
+    """One replica's."""
+
+    __slots__ = ("directory", "phase", "replica")
+
+    def __init__(self, replica: Replica, directory: LogDirectory, phase: _Phase) -> None:
+        self.replica = replica
+        self.directory = directory
+        """Where it goes."""
+        self.phase = phase
+
+
+class Moves:
+    """All of a broker."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._moves: dict[TopicPartition, _Move] = {}
+        """Whose turn was longest ago first."""
+        self._busy = False
+        self._scheduled = False
+        self._timer: Timer | None = None
+        self._stopped = False
+
+    def __len__(self) -> int:
+        return len(self._moves)
+
+    # What is asked for.
+
+    def alter(self, topic_partition: TopicPartition, path: str) -> None:
+        """The replica is to lie in the log directory `path` from when it has been copied.
+
+        KafkaError: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR where a directory is offline; INVALID_TOPIC_EXCEPTION for a
+        name that is too long; REPLICA_NOT_AVAILABLE where there is no such replica: it will be created there if it
+        comes.
+        """
+        logs = self._node.logs
+        directory = self._directory(path)
+        if directory.failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {path} is offline")
+        replica = self._node.replicas.get(topic_partition)
+        if replica is None:
+            logs.wanted_directories[topic_partition] = directory.path
+            raise KafkaError(
+                ErrorCode.REPLICA_NOT_AVAILABLE, f"Partition {topic_partition} is not on this broker: it will be there"
+            )
+        if replica.log.is_offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {topic_partition} is offline")
+        move = self._moves.get(topic_partition)
+        if move is not None and move.directory is directory:
+            return
+        if move is not None:
+            self._end(move, "another directory is asked for")
+        if replica.log.owner is directory:
+            return
+        if logs.offline_directories:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"Cannot move {topic_partition}: log directories {','.join(logs.offline_directories)} are offline",
+            )
+        logger.info("move begins: partition=%s from=%s to=%s", topic_partition, replica.log.owner.path, directory.path)
+        self._moves[topic_partition] = _Move(replica, directory, _Phase.BEGINNING)
+        self._schedule()
+
+    def _directory(self, path: str) -> LogDirectory:
+        wanted = path.rstrip("/") or "/"
+        for directory in self._node.logs.directories:
+            if os.path.abspath(directory.path) == wanted:
+                return directory
+        raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"Log dir '{path}' is not found in the config.")
+
+    def resume(self, replica: Replica) -> None:
+        """A replica was loaded at the start: a move that was under way goes on."""
+        future = self._node.logs.futures.get(replica.topic_partition)
+        if future is None or future.is_offline or replica.topic_partition in self._moves:
+            return
+        if future.topic_id != replica.log.topic_id:
+            self._node.logs.futures.delete(replica.topic_partition)
+            return
+        directory = next(one for one in self._node.logs.directories if one is future.owner)
+        logger.info("move goes on: partition=%s to=%s", replica.topic_partition, directory.path)
+        self._moves[replica.topic_partition] = _Move(replica, directory, _Phase.COPYING)
+        self._schedule()
+
+    def throttle_changed(self) -> None:
+        """The rate is another."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._schedule()
+
+    def stop(self) -> None:
+        """Copies no more; the next start goes on."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # One step after the other.
+
+    def _schedule(self) -> None:
+        if not self._scheduled and not self._busy and self._timer is None and self._moves and not self._stopped:
+            self._scheduled = True
+            self._node.shell.soon(self._turn)
+
+    def _wait(self, delay_ms: int) -> None:
+        self._timer = self._node.shell.after(max(1, delay_ms), self.throttle_changed)
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        if self._busy or self._stopped or self._timer is not None or not self._moves:
+            return
+        delay_ms = self._node.throttles.moves.delay_ms(self._node.clock.monotonic_ms())
+        if delay_ms:
+            self._wait(delay_ms)
+            return
+        topic_partition = next(iter(self._moves))
+        move = self._moves[topic_partition] = self._moves.pop(topic_partition)
+        self._busy = True
+        try:
+            step = self._step(move)
+        except (KafkaError, CorruptFile) as error:
+            step = Deferred()
+            step.fail(error)
+        step.on_complete(lambda settled: self._stepped(move, settled))
+
+    def _stepped(self, move: _Move, settled: Deferred[None]) -> None:
+        self._busy = False
+        try:
+            settled.result()
+        except Exception as error:
+            if self._is_current(move):
+                logger.error("move given up: partition=%s error=%s", move.replica.topic_partition, error)
+                self._end(move, "it failed")
+        self._schedule()
+
+    def _is_current(self, move: _Move) -> bool:
+        return self._moves.get(move.replica.topic_partition) is move
+
+    def _end(self, move: _Move, reason: str) -> None:
+        """Gives the move up, and its copy."""
+        topic_partition = move.replica.topic_partition
+        logger.info("move ends: partition=%s to=%s reason=%s", topic_partition, move.directory.path, reason)
+        del self._moves[topic_partition]
+        if move.directory.failure is None and not move.replica.log.is_offline:
+            # Else a start with all directories finds what is to be done.
+            try:
+                self._node.logs.futures.delete(topic_partition)
+            except KafkaError as error:
+                logger.error("copy not removed: partition=%s error=%s", topic_partition, error)
+            self._node.disk_work()
+
+    def _step(self, move: _Move) -> Deferred[None]:
+        replica, log = move.replica, move.replica.log
+        done = Deferred.of(None)
+        if replica.removed or self._node.replicas.get(replica.topic_partition) is not replica:
+            self._end(move, "the replica is not here any more")
+            return done
+        if log.is_offline or move.directory.failure is not None:
+            # What lies in a directory that works stays there: a start with both goes on.
+            logger.error("move stops: partition=%s reason=a log directory is offline", replica.topic_partition)
+            del self._moves[replica.topic_partition]
+            return done
+        future = self._node.logs.futures.get(replica.topic_partition)
+        if move.phase is _Phase.BEGINNING or future is None:
+            return self._begin(move)
+        if log.truncation_is_pending:
+            self._wait(PENDING_TRUNCATION_MS)
+            return done
+        if not _is_beginning_of(future, log):
+            logger.info(
+                "copy begun anew: partition=%s log=%d..%d copy=%d..%d: the log was cut, or begins later",
+                replica.topic_partition,
+                log.log_start_offset,
+                log.log_end_offset,
+                future.log_start_offset,
+                future.log_end_offset,
+            )
+            return self._begin(move)
+        missing = log.log_end_offset - future.log_end_offset
+        if missing and move.phase is _Phase.SETTLING and self._copy_last(future, log):
+            missing = 0
+        if missing:
+            move.phase = _Phase.COPYING
+            return self._copy(move, future)
+        if move.phase is _Phase.COPYING:
+            move.phase = _Phase.SETTLING
+            return self._settle(move, future)
+        self._finish(move, future)
+        return done
+
+    def _begin(self, move: _Move) -> Deferred[None]:
+        """Begins the copy, when no checkpoint in its directory speaks of an earlier log of that name any more."""
+        logs, topic_partition = self._node.logs, move.replica.topic_partition
+        logs.futures.delete(topic_partition)
+        self._node.disk_work()
+
+        def begin(_: None) -> None:
+            if self._is_current(move) and self._node.replicas.get(topic_partition) is move.replica:
+                logs.futures.create(topic_partition, move.directory)
+                move.phase = _Phase.COPYING
+                self._node.disk_work()
+
+        return self._node.starts_durable().then(begin)
+
+    def _copy(self, move: _Move, future: Log) -> Deferred[None]:
+        log, quota = move.replica.log, self._node.throttles.moves
+        start, end, size = future.log_end_offset, log.log_end_offset, min(CHUNK_BYTES, quota.portion)
+
+        def append(data: bytes) -> None:
+            if not data:
+                # The log was cut, or begins later by now, which is seen before the next chunk.
+                self._wait(PENDING_TRUNCATION_MS)
+            elif self._is_current(move) and not future.folder.is_deleted and future.log_end_offset == start:
+                # What was read while the log was being cut is found out before the next chunk.
+                info = future.append_as_follower(data)
+                quota.record(self._node.clock.monotonic_ms(), info.size)
+                _follow(future, log)
+                if info.rolled or future.is_flush_due:
+                    self._node.disk_work()
+
+        return self._node.shell.in_pool(lambda: _read(log, start, size, end)).then(append)
+
+    def _copy_last(self, future: Log, log: Log) -> bool:
+        """Copies what came while the copy was made durable, in this turn; whether that was little enough."""
+        start = future.log_end_offset
+        while start < log.log_end_offset:
+            data = _read(log, start, LAST_BYTES_MAX, log.log_end_offset)
+            if len(data) >= LAST_BYTES_MAX:
+                return False
+            self._node.throttles.moves.record(self._node.clock.monotonic_ms(), len(data))
+            if data:
+                future.append_as_follower(data)
+            if future.log_end_offset == start:
+                return False
+            start = future.log_end_offset
+        return True
+
+    def _settle(self, move: _Move, future: Log) -> Deferred[None]:
+        """Makes the copy durable, and where it begins."""
+        _follow(future, move.replica.log)
+        flush = future.flush_task()
+        node = self._node
+        flushed: Deferred[None] = Deferred.of(None) if flush is None else node.run_disk_task(flush)
+        written: Deferred[None] = Deferred()
+
+        def write(_: Deferred[None]) -> None:
+            node.starts_durable().on_complete(lambda _: written.complete(None))
+
+        flushed.on_complete(write)
+        return written
+
+    def _finish(self, move: _Move, future: Log) -> None:
+        """The copy equals its log, in this turn: it takes its place."""
+        node, replica, log = self._node, move.replica, move.replica.log
+        begins_as = future.kept_start
+        _follow(future, log)
+        if future.kept_start != begins_as:
+            # The checkpoint is to say so before the copy counts.
+            move.phase = _Phase.COPYING
+            return
+        if replica.leader is not None:
+            future.assign_epoch(replica.leader_epoch)
+        flush = future.flush_task()
+        if flush is not None:
+            run_now(flush)
+        if future.flushed_offset < future.log_end_offset:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the copy could not be flushed")
+        before = log.owner.path
+        try:
+            node.logs.futures.replace(replica.topic_partition)
+        except KafkaError:
+            if node.logs.get(replica.topic_partition) is future:
+                # Its directory failed in the last step: the log is there, and offline.
+                node.replica_moved(replica)
+            raise
+        del self._moves[replica.topic_partition]
+        node.replica_moved(replica)
+        logger.info(
+            "moved: partition=%s from=%s to=%s log_end=%d",
+            replica.topic_partition,
+            before,
+            move.directory.path,
+            future.log_end_offset,
+        )
+
+
+def _is_beginning_of(future: Log, log: Log) -> bool:
+    """Whether a copy has nothing that its log has not, and goes on where the log has something."""
+    end = future.log_end_offset
+    if not log.log_start_offset <= end <= log.log_end_offset:
+        return False
+    epoch = future.epochs.latest
+    if end == future.log_start_offset or epoch == NO_LEADER_EPOCH:
+        return True
+    try:
+        return diverging_epoch(log, end, epoch) is None
+    except KafkaError:
+        return False
+
+
+def _follow(future: Log, log: Log) -> None:
+    """The high watermark and the first offset of a log, as far as its copy goes."""
+    future.update_high_watermark(max(min(log.high_watermark, future.log_end_offset), future.log_start_offset))
+    start = min(log.kept_start, future.high_watermark)
+    if start > future.log_start_offset:
+        future.announce_start(start)
+        future.advance_start(min(log.log_start_offset, start))
+
+
+def _read(log: Log, offset: int, size: int, end: int) -> bytes:
+    """The batches from `offset` on, of which the last may be cut short; none where the log does not reach so far."""
+    try:
+        found = log.read(offset, size, up_to_offset=end)
+    except KafkaError as error:
+        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            return b""
+        raise
+    try:
+        return b"".join(part.read() for part in found.ranges)
+    finally:
+        for part in found.ranges:
+            part.release()

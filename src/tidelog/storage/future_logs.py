@@ -1,0 +1,219 @@
+"""Logs on their way from one log directory of a broker to another (KIP-113).
+
+    first/t-0                                 the log that serves
+    second/t-0.<32 hex digits>-future         its copy, which is to take its place
+
+A copy is a `Log` like any other, in the directory that it is in, but the broker serves nothing from it. Once it has all
+that the log has, **it takes its place in two steps**, each durable before the next:
+
+    1. first/t-0                          is renamed to t-0.<...>-delete, as a deleted log is
+    2. second/t-0.<...>-future            is renamed to t-0
+
+A crash before the first leaves both: the move goes on where it was. A crash between them leaves the copy alone, while
+every directory works: `settle` finishes the second step at the next start. Kafka takes the steps in the other order,
+and a crash between them leaves two folders t-0, with which neither Kafka nor we start.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.storage.checkpoints import encode_partition_metadata
+from tidelog.storage.errors import DirectoryOffline
+from tidelog.storage.file_names import DELETE_FOLDER, FUTURE_FOLDER, PARTITION_METADATA, marked_folder
+from tidelog.storage.log import Log
+from tidelog.storage.log_folder import LogFolder
+from tidelog.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tidelog.model.identifiers import TopicPartition
+    from tidelog.ports.disk import Disk
+    from tidelog.storage.log_directory import LogDirectory
+    from tidelog.storage.log_folder import LogEnvironment
+
+logger: Final = logging.getLogger(__name__)
+
+FOLDER_NAME_MAX: Final = 255
+"""Bytes that a file system takes; a copy whose name had to be cut would not be known again at the next start."""
+
+
+class FutureLogs:
+    """The copies of a broker's logs. Owned by the thread that owns the logs."""
+
+    def __init__(
+        self,
+        environment: LogEnvironment,
+        logs: dict[TopicPartition, Log],
+        owners: dict[TopicPartition, LogDirectory],
+        *,
+        token: Callable[[], bytes],
+        delete_later: Callable[[LogDirectory, str, int], None],
+    ) -> None:
+        """`logs` and `owners` are the manager's, of the logs that serve; `delete_later` removes a renamed folder."""
+        self._environment = environment
+        self._logs = logs
+        self._owners = owners
+        self._token = token
+        self._delete_later = delete_later
+        self._futures: dict[TopicPartition, Log] = {}
+        self._directories: dict[TopicPartition, LogDirectory] = {}
+
+    @property
+    def _disk(self) -> Disk:
+        return self._environment.disk
+
+    def __iter__(self) -> Iterator[Log]:
+        return iter(list(self._futures.values()))
+
+    def get(self, topic_partition: TopicPartition) -> Log | None:
+        """The copy of a log, while there is one."""
+        return self._futures.get(topic_partition)
+
+    # At the start.
+
+    def loaded(self, log: Log, directory: LogDirectory) -> None:
+        """A copy was found at the start. Of two, as a crash may leave them, the longer one stays."""
+        other = self._futures.get(log.topic_partition)
+        if other is not None:
+            if other.log_end_offset >= log.log_end_offset:
+                self._discard(log, directory)
+                return
+            self.delete(log.topic_partition)
+        self._add(log, directory)
+
+    def settle(self, *, all_online: bool) -> None:
+        """Everything was loaded: finishes what a crash has interrupted, and drops copies of nothing."""
+        for log in list(self._futures.values()):
+            topic_partition = log.topic_partition
+            current = self._logs.get(topic_partition)
+            if current is None:
+                if all_online and not log.is_offline:
+                    logger.warning(
+                        "move finished after a crash: partition=%s folder=%s", topic_partition, log.directory
+                    )
+                    self._promote(topic_partition)
+            elif current.topic_id != log.topic_id or current.owner is log.owner:
+                logger.warning("copy dropped: partition=%s folder=%s", topic_partition, log.directory)
+                self.delete(topic_partition)
+
+    # A move.
+
+    def create(self, topic_partition: TopicPartition, directory: LogDirectory) -> Log:
+        """An empty copy in `directory`, beginning where the log begins; durable with its first flush.
+
+        Checkpoints of `directory` must not speak of an earlier log of that name any more. KafkaError
+        INVALID_TOPIC_EXCEPTION for a name that is too long, KAFKA_STORAGE_ERROR.
+        """
+        current = self._logs[topic_partition]
+        name = marked_folder(topic_partition, self._token(), FUTURE_FOLDER)
+        if not name.startswith(f"{topic_partition}."):
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
+        if directory.failure is not None:
+            raise DirectoryOffline(directory.path, directory.failure)
+        path = f"{directory.path}/{name}"
+        disk, start, config = self._disk, current.log_start_offset, current.config
+        try:
+            disk.make_directories(path)
+            if current.topic_id is not None:
+                file = disk.open(f"{path}/{PARTITION_METADATA}", create=True)
+                try:
+                    file.pwrite(encode_partition_metadata(current.topic_id), 0)
+                finally:
+                    file.close()
+            now_ms = self._environment.clock.wall_ms()
+            segment = Segment.create(self._environment.pool, path, start, config, now_ms=now_ms)
+        except OSError as error:
+            directory.failed(error, f"creating a copy of {topic_partition}")
+            raise DirectoryOffline(directory.path, str(error)) from error
+        folder = LogFolder(topic_partition, path, directory, self._environment)
+        log = Log(folder, current.topic_id, config, segments=[segment], log_start_offset=start)
+        log.log_end_offset = start
+        log.update_high_watermark(start)
+        log.durability.file_created()
+        self._add(log, directory)
+        directory.created.append(path)
+        directory.needs_sync = True
+        return log
+
+    def delete(self, topic_partition: TopicPartition) -> bool:
+        """Drops a copy: its folder is renamed now and removed soon; false if there is none. KAFKA_STORAGE_ERROR."""
+        log = self._futures.get(topic_partition)
+        if log is None:
+            return False
+        directory = self._directories[topic_partition]
+        self._forget(topic_partition)
+        if directory.failure is None:
+            self._discard(log, directory)
+        return True
+
+    def _discard(self, log: Log, directory: LogDirectory) -> None:
+        target = self._rename(log, directory, marked_folder(log.topic_partition, self._token(), DELETE_FOLDER))
+        log.deleted(target)
+        directory.needs_sync = True
+        self._delete_later(directory, target, 0)
+
+    def replace(self, topic_partition: TopicPartition) -> Log:
+        """The copy takes the place of its log, which it must equal, and be as durable as; gives it.
+
+        Syncs both directories in this thread: nothing may be appended before. KafkaError KAFKA_STORAGE_ERROR: a
+        directory went offline; then a start finds what is to be done.
+        """
+        old, directory = self._logs[topic_partition], self._owners[topic_partition]
+        new = self._futures[topic_partition]
+        old.folder.check_online()
+        new.folder.check_online()
+        try:
+            self._directories[topic_partition].sync_folders([new.directory])
+        except OSError as error:
+            raise new.folder.fail(error, "moving") from error
+        target = self._rename(old, directory, marked_folder(topic_partition, self._token(), DELETE_FOLDER))
+        self._sync(directory)
+        del self._logs[topic_partition], self._owners[topic_partition], directory.logs[topic_partition]
+        for waiting in (directory.flush_requests, directory.changes, directory.truncations):
+            waiting.pop(topic_partition, None)
+        old.replaced(target)
+        self._delete_later(directory, target, old.config.file_delete_delay_ms)
+        self._promote(topic_partition)
+        return new
+
+    def _promote(self, topic_partition: TopicPartition) -> None:
+        log, directory = self._futures.pop(topic_partition), self._directories.pop(topic_partition)
+        # Also where the directory fails now: the log is there, and offline.
+        self._logs[topic_partition] = log
+        self._owners[topic_partition] = directory
+        log.moved(self._rename(log, directory, str(topic_partition)))
+        self._sync(directory)
+
+    # Folders.
+
+    def _add(self, log: Log, directory: LogDirectory) -> None:
+        self._futures[log.topic_partition] = log
+        self._directories[log.topic_partition] = directory
+        directory.logs[log.topic_partition] = log
+
+    def _forget(self, topic_partition: TopicPartition) -> None:
+        log, directory = self._futures.pop(topic_partition), self._directories.pop(topic_partition)
+        if directory.logs.get(topic_partition) is log:
+            del directory.logs[topic_partition]
+        for waiting in (directory.flush_requests, directory.changes, directory.truncations):
+            waiting.pop(topic_partition, None)
+
+    def _rename(self, log: Log, directory: LogDirectory, name: str) -> str:
+        target = f"{directory.path}/{name}"
+        try:
+            self._disk.rename(log.directory, target)
+        except OSError as error:
+            raise log.folder.fail(error, "moving") from error
+        return target
+
+    def _sync(self, directory: LogDirectory) -> None:
+        """Makes a rename durable; whatever goes wrong, the directory is not to be believed any more."""
+        try:
+            self._disk.fsync_directory(directory.path)
+        except OSError as error:
+            directory.failed(error, "moving a log")
+            raise DirectoryOffline(directory.path, str(error)) from error

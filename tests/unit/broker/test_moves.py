@@ -1,0 +1,353 @@
+"""Replicas moved between the log directories of one broker, while they are written and read, and through crashes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.broker.harness import Broker
+from tests.unit.broker.replica_harness import ReplicaCluster
+
+from tidelog.metadata.image import ConfigResource, ConfigResourceType
+from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import TopicPartition
+from tidelog.ports.real import SystemDisk
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+from tidelog.records.batch import iterate_headers, read_records
+
+T0 = TopicPartition("t", 0)
+
+
+def directories(folder: Path) -> dict[str, object]:
+    return {"log.dirs": f"{folder}/first,{folder}/second", "log.segment.bytes": 100_000}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    """With two log directories; it leads t-0, which lies in the first one."""
+    one = Broker("", directories(tmp_path))
+    one.lead("t")
+    yield one
+    one.close()
+
+
+def alter(broker: Broker, path: object, topic: str = "t", partition: int = 0, version: int = 2) -> ErrorCode:
+    """AlterReplicaLogDirs of one partition."""
+    kind = messages.AlterReplicaLogDirsRequest
+    topics = [kind.AlterReplicaLogDirTopic(name=topic, partitions=[partition])]
+    request = kind(dirs=[kind.AlterReplicaLogDir(path=str(path), topics=topics)])
+    answer = broker.decode(
+        ApiKey.ALTER_REPLICA_LOG_DIRS, version, broker.send(ApiKey.ALTER_REPLICA_LOG_DIRS, version, request)
+    )
+    ((result,),) = [topic.partitions for topic in answer.results]
+    return ErrorCode(result.error_code)
+
+
+def described(broker: Broker) -> list[tuple[str, int, bool]]:
+    """Directory, lag and whether it is a copy, of each t-0 that DescribeLogDirs shows."""
+    answer = broker.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, messages.DescribeLogDirsRequest(topics=None))
+    return [
+        (os.path.basename(found.log_dir), partition.offset_lag, partition.is_future_key)
+        for found in answer.results
+        for topic in found.topics
+        for partition in topic.partitions
+    ]
+
+
+def values(broker: Broker, topic: str = "t", partition: int = 0) -> list[bytes | None]:
+    """What the log that serves holds, read from its files."""
+    log = broker.replica(topic, partition).log
+    found: list[bytes | None] = []
+    for segment in log.segments:
+        data = Path(segment.log_file.path).read_bytes()[: segment.size]
+        for position, _ in iterate_headers(data):
+            found += [record.value for record in read_records(data, position) if record.offset >= log.log_start_offset]
+    return found
+
+
+def folders(folder: Path) -> list[str]:
+    """Partitions' folders, without the unique parts of their names."""
+    found = []
+    for place in ("first", "second"):
+        for name in sorted(os.listdir(folder / place)):
+            if name.startswith("t-"):
+                head, _, mark = name.partition(".")
+                found.append(f"{place}/{head}{mark[32:]}")
+    return found
+
+
+def fill(broker: Broker, count: int, size: int = 10_000) -> list[bytes]:
+    records = [b"%06d" % number + bytes(size) for number in range(count)]
+    for record in records:
+        assert not broker.produce("t", [record]).error_code
+    return records
+
+
+def test_a_led_replica_moves(broker: Broker, tmp_path: Path) -> None:
+    """With all its records, over several segments; written before and after, and the old folder is on its way out."""
+    records = fill(broker, 50)
+    assert folders(tmp_path) == ["first/t-0"]
+    assert alter(broker, tmp_path / "second") is ErrorCode.NONE
+    broker.shell.run_turns()
+    assert broker.replica("t").log.owner.path == f"{tmp_path}/second"
+    assert folders(tmp_path) == ["first/t-0-delete", "second/t-0"]
+    records += fill(broker, 5)
+    assert values(broker) == records
+    assert broker.replica("t").high_watermark == 55
+    assert len(broker.replica("t").log.segments) > 3
+    assert described(broker) == [("second", 0, False)]
+    broker.node.tick()
+    broker.shell.advance(120_000)
+    assert folders(tmp_path) == ["second/t-0"]
+
+
+def test_it_is_written_while_it_moves(broker: Broker, tmp_path: Path) -> None:
+    """Each chunk's reading takes its time, in which more comes; both directories are shown meanwhile."""
+    records = fill(broker, 300)
+    broker.shell.pool_waits = True
+    assert alter(broker, tmp_path / "second") is ErrorCode.NONE
+    shown = set()
+    for _ in range(200):
+        broker.shell.run_turns()
+        broker.shell.run_pool()
+        broker.shell.run_turns()
+        if len(records) < 330:
+            records += fill(broker, 1)
+        shown.update(
+            (log.owner.path.rpartition("/")[2], broker.node.logs.futures.get(T0) is log)
+            for log in (*broker.node.logs.logs(), *broker.node.logs.futures)
+        )
+    assert shown == {("first", False), ("second", True), ("second", False)}
+    assert values(broker) == records
+    assert len(broker.node.moves) == 0
+
+
+def test_every_record_is_durable_when_the_copy_takes_over(tmp_path: Path) -> None:
+    """flush.messages=1: what was acknowledged is flushed in the new directory before the old one is given up."""
+    broker = Broker("", {**directories(tmp_path), "log.flush.interval.messages": 1})
+    broker.lead("t")
+    for number in range(20):
+        broker.produce("t", [b"%d" % number], acks=-1)
+        broker.shell.run_turns()
+    assert alter(broker, tmp_path / "second") is ErrorCode.NONE
+    broker.shell.run_turns()
+    log = broker.replica("t").log
+    assert log.owner.path == f"{tmp_path}/second"
+    assert log.flushed_offset == 20
+    answer = broker.produce("t", [b"after"], acks=-1)
+    broker.shell.run_turns()
+    assert not answer.error_code
+    assert broker.replica("t").high_watermark == 21
+    broker.close()
+
+
+def test_errors(broker: Broker, tmp_path: Path) -> None:
+    """As Kafka answers; nothing moves."""
+    assert alter(broker, tmp_path / "third") is ErrorCode.LOG_DIR_NOT_FOUND
+    assert alter(broker, "second") is ErrorCode.LOG_DIR_NOT_FOUND
+    assert alter(broker, tmp_path / "second", topic="other") is ErrorCode.REPLICA_NOT_AVAILABLE
+    assert alter(broker, tmp_path / "first") is ErrorCode.NONE
+    broker.shell.run_turns()
+    assert len(broker.node.moves) == 0
+    broker.logs.directories[1].failed(OSError(5, "Input/output error"), "a test")
+    assert alter(broker, tmp_path / "second") is ErrorCode.KAFKA_STORAGE_ERROR
+    assert folders(tmp_path) == ["first/t-0"]
+
+
+def test_a_partition_that_is_not_here_yet_is_created_where_it_was_asked_for(broker: Broker, tmp_path: Path) -> None:
+    """Twice in the second directory, although the first had its turn."""
+    for index in (0, 1):
+        assert alter(broker, tmp_path / "second", "u", index) is ErrorCode.REPLICA_NOT_AVAILABLE
+    broker.lead("u", 2)
+    assert [broker.replica("u", index).log.owner.path for index in (0, 1)] == [f"{tmp_path}/second"] * 2
+
+
+def test_another_directory_is_asked_for_meanwhile(tmp_path: Path) -> None:
+    """The first copy is dropped; asked for the directory where it is, the move ends."""
+    broker = Broker("", {"log.dirs": f"{tmp_path}/first,{tmp_path}/second,{tmp_path}/third"})
+    broker.lead("t")
+    records = fill(broker, 20)
+    broker.shell.pool_waits = True
+    assert alter(broker, tmp_path / "second") is ErrorCode.NONE
+    for _ in range(3):
+        broker.shell.run_turns()
+        broker.shell.run_pool()
+    assert alter(broker, tmp_path / "third") is ErrorCode.NONE
+    assert "second/t-0-future" not in folders(tmp_path)
+    broker.shell.pool_waits = False
+    broker.shell.run_pool()
+    broker.shell.run_turns()
+    assert broker.replica("t").log.owner.path == f"{tmp_path}/third"
+    broker.shell.pool_waits = True
+    assert alter(broker, tmp_path / "first") is ErrorCode.NONE
+    assert alter(broker, tmp_path / "third") is ErrorCode.NONE
+    assert len(broker.node.moves) == 0
+    broker.shell.pool_waits = False
+    broker.shell.run_pool()
+    broker.shell.run_turns()
+    assert broker.node.logs.futures.get(T0) is None
+    assert values(broker) == records
+    broker.close()
+
+
+def test_there_and_back(broker: Broker, tmp_path: Path) -> None:
+    """Each time with all records; a start after a crash finds them."""
+    records = fill(broker, 30)
+    for place in ("second", "first", "second", "first"):
+        assert alter(broker, tmp_path / place) is ErrorCode.NONE
+        broker.shell.run_turns()
+        records += fill(broker, 3)
+        assert values(broker) == records
+    broker.logs.abandon()
+    again = Broker("", directories(tmp_path))
+    again.lead("t", leader_epoch=1)
+    assert values(again) == records
+    assert again.replica("t").log.owner.path == f"{tmp_path}/first"
+    again.close()
+
+
+def test_a_deleted_topic_leaves_no_copy(broker: Broker, tmp_path: Path) -> None:
+    """Neither folder serves any more, and a start finds nothing to go on with."""
+    fill(broker, 20)
+    broker.shell.pool_waits = True
+    alter(broker, tmp_path / "second")
+    for _ in range(3):
+        broker.shell.run_turns()
+        broker.shell.run_pool()
+    assert "second/t-0-future" in folders(tmp_path)
+    broker.delete("t")
+    assert folders(tmp_path) == ["first/t-0-delete", "second/t-0-delete"]
+    broker.shell.pool_waits = False
+    broker.shell.run_pool()
+    broker.shell.run_turns()
+    assert len(broker.node.moves) == 0
+
+
+def test_records_deleted_meanwhile_stay_deleted(broker: Broker, tmp_path: Path) -> None:
+    """DeleteRecords before, and behind what is copied: the copy begins anew where the log begins by now."""
+    records = fill(broker, 200)
+    log = broker.replica("t").log
+    log.advance_start(7)
+    broker.shell.pool_waits = True
+    alter(broker, tmp_path / "second")
+    for _ in range(3):
+        broker.shell.run_turns()
+        broker.shell.run_pool()
+    copy = broker.node.logs.futures.get(T0)
+    assert copy is not None
+    assert 7 < copy.log_end_offset < 190
+    log.advance_start(190)
+    broker.shell.pool_waits = False
+    broker.shell.run_pool()
+    broker.shell.run_turns()
+    broker.shell.advance(1_000)
+    assert broker.replica("t").log is not log
+    assert broker.replica("t").log.log_start_offset == 190
+    assert values(broker) == records[190:]
+    broker.logs.abandon()
+    again = Broker("", directories(tmp_path))
+    assert again.logs.get(T0).log_start_offset == 190
+    again.close()
+
+
+def test_the_rate_of_moves(broker: Broker, tmp_path: Path) -> None:
+    """replica.alter.log.dirs.io.max.bytes.per.second, over time that the test moves."""
+    fill(broker, 100)
+    size = broker.replica("t").log.size
+    rate = 50_000
+    name = "replica.alter.log.dirs.io.max.bytes.per.second"
+    broker.node.settings_changed(ConfigResource(ConfigResourceType.BROKER, "0"), {name: str(rate)})
+    alter(broker, tmp_path / "second")
+    broker.shell.advance(10_000)
+    copy = broker.node.logs.futures.get(T0)
+    assert copy is not None
+    assert 0.85 * 10 * rate <= copy.size <= 1.15 * 10 * rate + rate
+    broker.shell.advance(1000 * (size // rate) - 10_000 + 3_000)
+    assert broker.replica("t").log.owner.path == f"{tmp_path}/second"
+    assert broker.replica("t").log.size == size
+
+
+def test_a_follower_moves_while_it_follows_and_is_cut(tmp_path: Path) -> None:
+    """The copy follows the log where its leader makes it cut records; the followership goes on from the new place."""
+    cluster = ReplicaCluster(tmp_path, 3, settings_of={1: directories(tmp_path)})
+    cluster.create("t", replicas=[0, 1, 2])
+    for number in range(40):
+        cluster.produce("t", [b"%d" % number + bytes(10_000)])
+    cluster.advance(1_000)
+    # Only broker 1 gets these, and is told to follow somebody who does not have them.
+    cluster.part(2, 0)
+    cluster.produce("t", [b"lost"] * 3)
+    cluster.advance(100)
+    mover = cluster.brokers[1]
+    mover.shell.pool_waits = True
+    assert alter(mover, tmp_path / "second") is ErrorCode.NONE
+    for _ in range(12):
+        cluster.turn()
+        mover.shell.run_pool()
+        copy = mover.node.logs.futures.get(T0)
+        if copy is not None and copy.log_end_offset == 43:
+            break
+    assert copy is not None
+    assert copy.log_end_offset == 43
+    cluster.kill(0)
+    mover.shell.pool_waits = False
+    cluster.elect("t", 2, isr=[2, 1])
+    mover.shell.run_pool()
+    for number in range(10):
+        cluster.produce("t", [b"new %d" % number])
+        cluster.advance(50)
+    cluster.advance(3_000)
+    assert mover.replica("t").log.owner.path == f"{tmp_path}/second"
+    assert cluster.data(1, "t") == cluster.data(2, "t")
+    assert b"lost" not in cluster.values(1, "t")
+    cluster.produce("t", [b"last"])
+    cluster.advance(1_000)
+    assert cluster.values(1, "t")[-1] == b"last"
+    assert sorted(cluster.isr("t")) == [1, 2]
+    cluster.close()
+
+
+def test_a_crash_at_any_step_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folders as they are before each operation on them: a start goes on with the move, or ends it."""
+    home = tmp_path / "home"
+    broker = Broker("", directories(home))
+    broker.lead("t")
+    records = fill(broker, 30)
+    taken: list[Path] = []
+
+    def observed(name: str) -> None:
+        original = getattr(SystemDisk, name)
+
+        def operation(disk: SystemDisk, *arguments: Any, **options: Any) -> Any:
+            if home.exists() and str(arguments[0]).startswith(str(home)):
+                snapshot = tmp_path / f"at-{len(taken)}"
+                shutil.copytree(home, snapshot)
+                taken.append(snapshot)
+            return original(disk, *arguments, **options)
+
+        monkeypatch.setattr(SystemDisk, name, operation)
+
+    for name in ("rename", "fsync_directory", "make_directories"):
+        observed(name)
+    assert alter(broker, home / "second") is ErrorCode.NONE
+    broker.shell.run_turns()
+    assert broker.replica("t").log.owner.path == f"{home}/second"
+    broker.close()
+    monkeypatch.undo()
+    assert len(taken) > 8
+    seen = set()
+    for snapshot in taken:
+        seen.add(tuple(folders(snapshot)))
+        again = Broker("", directories(snapshot))
+        again.lead("t", leader_epoch=1)
+        again.shell.run_turns()
+        assert values(again) == records, folders(snapshot)
+        assert again.node.logs.futures.get(T0) is None
+        assert not again.produce("t", [b"more"]).error_code
+        again.close()
+    assert {("first/t-0",), ("first/t-0", "second/t-0-future"), ("first/t-0-delete", "second/t-0-future")} <= seen
