@@ -13,7 +13,7 @@ from tidelog.broker.replicas.topic_settings import log_config
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicId, TopicPartition
-from tidelog.ports.disk import FileRange
+from tidelog.ports.disk import Disk, FileRange
 from tidelog.ports.real import SystemDisk
 from tidelog.protocol import framing, messages
 from tidelog.protocol.apis import ApiKey
@@ -191,13 +191,14 @@ class Broker:
         *,
         broker_id: int = 0,
         shell: ManualShell | None = None,
+        disk: Disk | None = None,
     ) -> None:
-        """`shell` brings its clock along; one of its own if None."""
+        """`shell` brings its clock along; one of its own if None. `disk`: the system's if None."""
         self.shell = ManualShell(ManualClock()) if shell is None else shell
         self.clock = self.shell.clock
         self.controller = FakeController()
         self.settings = FakeSettings()
-        self.disk = SystemDisk()
+        self.disk = SystemDisk() if disk is None else disk
         self.random = CountingRandom()
         self.config = BrokerConfig.from_mapping(
             {
@@ -250,8 +251,9 @@ class Broker:
         epoch: int = 1,
         live: Iterable[int] | None = None,
         racks: Mapping[int, str] | None = None,
+        type: int = 0,
     ) -> messages.UpdateMetadataResponse:
-        """UpdateMetadata; `live`: the live brokers from now on, `racks`: of them."""
+        """UpdateMetadata; `live`: the live brokers from now on, `racks`: of them; `type` 2: that is all there is."""
         if live is not None:
             self.live = tuple(live)
         self.racks.update(racks or {})
@@ -259,6 +261,7 @@ class Broker:
             controller_id=0,
             controller_epoch=epoch,
             broker_epoch=7,
+            type=type,
             topic_states=list(states),
             live_brokers=[
                 messages.UpdateMetadataRequest.UpdateMetadataBroker(

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from tests.unit.broker.harness import Broker, topic_id_of
 
+from tidelog.broker.cluster.metadata_cache import FULL
 from tidelog.broker.replicas import leadership
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import TopicId, TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.storage.errors import DirectoryOffline
@@ -233,3 +234,52 @@ def test_broker_settings_take_effect_while_running(broker: Broker) -> None:
     broker.settings.topics["u"] = {"retention.ms": "5"}
     broker.node.settings_changed(ConfigResource(ConfigResourceType.BROKER, ""), {"log.retention.ms": "7"})
     assert broker.replica("t").log.config.retention_ms == 7
+
+
+def all_there_is(broker: Broker, replicas: list[list[int]], *, topic_id: bytes | None = None, type: int = FULL) -> None:
+    """The controller tells the whole cluster's metadata: one topic."""
+    update = messages.UpdateMetadataRequest
+    states = [
+        update.UpdateMetadataPartitionState(
+            partition_index=index,
+            controller_epoch=1,
+            leader=ids[0],
+            leader_epoch=5,
+            isr=ids,
+            zk_version=9,
+            replicas=ids,
+            offline_replicas=[],
+        )
+        for index, ids in enumerate(replicas)
+    ]
+    id = topic_id_of("t") if topic_id is None else topic_id
+    topic = update.UpdateMetadataTopicState(topic_name="t", topic_id=TopicId(id), partition_states=states)
+    assert broker.tell_brokers([topic], live=[0, 1, 2], type=type).error_code == 0
+
+
+def test_a_replica_that_moved_while_nobody_told_is_put_aside(broker: Broker) -> None:
+    """Its broker was away, or the controller died before it gave the order: nothing is served, nothing is deleted."""
+    broker.produce("t", [b"a"])
+    folder = Path(broker.replica("t").log.directory)
+    all_there_is(broker, [[1, 2], [1, 0], [0]])
+    assert broker.node.replicas.get(TopicPartition("t", 0)) is None
+    assert broker.node.logs.get(TopicPartition("t", 0)) is None
+    assert not folder.exists()
+    [stray] = [path for path in folder.parent.iterdir() if path.name.endswith("-stray")]
+    assert (stray / "00000000000000000000.log").stat().st_size > 0
+    assert [broker.node.replicas.get(TopicPartition("t", index)) is None for index in (1, 2)] == [False, False]
+    assert errors(broker.lead("t", 1, leader=1, leader_epoch=6, isr=[1, 2], replicas=[1, 2, 0])) == [0]
+    assert broker.replica("t").log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("reason", ["another topic of that name", "only what changed", "the topic is not there"])
+def test_a_replica_is_put_aside_only_where_the_whole_cluster_says_so(broker: Broker, reason: str) -> None:
+    """And of this very topic."""
+    match reason:
+        case "another topic of that name":
+            all_there_is(broker, [[1, 2]], topic_id=bytes(range(16)))
+        case "only what changed":
+            all_there_is(broker, [[1, 2]], type=0)
+        case _:
+            broker.tell_brokers(type=FULL)
+    assert broker.replica("t").leader is not None

@@ -29,6 +29,7 @@ class Led:
         high_watermark: int = 0,
         flush: bool = False,
         min_isr: int = 1,
+        adding: tuple[int, ...] = (),
     ) -> None:
         self.now_ms = 1_000_000
         self.dead: set[int] = set()
@@ -48,6 +49,7 @@ class Led:
             lag_ms_max=LAG_MS,
             is_live=lambda broker_id: broker_id not in self.dead,
             now_ms=self.now_ms,
+            adding=tuple(map(BrokerId, adding)),
         )
 
     @property
@@ -87,8 +89,9 @@ class Led:
         epoch = self.leader.partition_epoch + 1 if partition_epoch is None else partition_epoch
         return self.step(ProposalCommitted(proposal, tuple(map(BrokerId, ids)), PartitionEpoch(epoch)))
 
-    def order(self, isr: tuple[int, ...], partition_epoch: int, replicas: tuple[int, ...] = ()) -> list[Effect]:
+    def order(
+        self, isr: tuple[int, ...], partition_epoch: int, replicas: tuple[int, ...] = (), adding: tuple[int, ...] = ()
+    ) -> list[Effect]:
         """LeaderAndIsr within the leader epoch."""
-        return self.step(
-            IsrCommitted(tuple(map(BrokerId, isr)), PartitionEpoch(partition_epoch), tuple(map(BrokerId, replicas)))
-        )
+        ids = [tuple(map(BrokerId, each)) for each in (isr, replicas, adding)]
+        return self.step(IsrCommitted(ids[0], PartitionEpoch(partition_epoch), ids[1], ids[2]))

@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.replication.harness import LAG_MS, Led
 
-from tidelog.model.errors import ErrorCode
+from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import BrokerId, Offset, PartitionEpoch
 from tidelog.replication.events import (
     Flushed,
@@ -337,3 +337,41 @@ def test_leader_and_isr_of_the_same_partition_epoch_leaves_a_proposal_under_way(
     led.fetch(1, 0)
     led.order((0,), 1)
     assert led.proposed == [0, 1]
+
+
+def test_replicas_that_are_being_added_are_not_counted_on() -> None:
+    """One replica with min.insync.replicas=2 goes on alone while two more are being made, and needs them afterwards."""
+    led = Led((0, 1, 2), (0,), min_isr=2, adding=(1, 2))
+    assert led.leader.has_enough_replicas
+    led.append(5)
+    assert led.high_watermark == 5
+    led.order((0,), 2, (0, 1, 2))
+    assert not led.leader.has_enough_replicas
+    led.append(6)
+    assert led.high_watermark == 5
+
+
+def test_replicas_that_were_there_before_are_counted_on_while_others_are_added() -> None:
+    """Three replicas, two of them lagging, and three more to come: two have to be in sync, whichever they are."""
+    led = Led((3, 4, 5, 0, 1, 2), (0,), min_isr=2, adding=(3, 4, 5))
+    assert not led.leader.has_enough_replicas
+    led.append(5)
+    assert led.high_watermark == 0
+    led.fetch(3, 5)
+    assert led.proposed == [0, 3]
+    led.commit()
+    assert led.leader.has_enough_replicas
+    assert led.high_watermark == 5
+
+
+def test_a_replica_that_is_being_added_joins_when_it_has_what_is_committed() -> None:
+    """It is a follower like any other, from the order on that names it; before, it is told to try again."""
+    led = Led((0, 1), log_end=4, high_watermark=4)
+    with pytest.raises(KafkaError) as refused:
+        led.fetch(2, 0)
+    assert refused.value.code is ErrorCode.UNKNOWN_LEADER_EPOCH
+    led.order((0, 1), 2, (2, 1, 0), (2,))
+    led.fetch(2, 0)
+    assert led.proposed is None
+    led.fetch(2, 4)
+    assert led.proposed == [0, 1, 2]
