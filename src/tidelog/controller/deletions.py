@@ -133,6 +133,9 @@ class Deletions:
             for index, image in turn.state.image.topics[name].partitions.items():
                 turn.tell.deleted(TopicPartition(name, index))
                 for broker_id in image.replicas:
+                    if broker_id in image.adding and broker_id not in (*image.isr, *turn.state.image.brokers):
+                        # A reassignment waits for it, for ever if nobody has that id: what it may have is a copy.
+                        continue
                     replicas.setdefault(broker_id, set()).add(TopicPartition(name, index))
             self._to_stop[name] = replicas
         for broker_id in sorted({broker_id for name in new for broker_id in self._to_stop[name]}):

@@ -29,6 +29,7 @@ from tidelog.controller.events import (
     ReassignmentsRequested,
     ReassignPartition,
     ReplicasFailed,
+    ReplicasStopped,
     Submitted,
     TopicReference,
 )
@@ -508,6 +509,16 @@ def test_a_topic_is_deleted_by_a_tool_meanwhile(cluster: Cluster) -> None:
 
 
 # Controllers die.
+
+
+def test_a_topic_whose_target_nobody_is_can_be_deleted(cluster: Cluster) -> None:
+    """A broker that was never there is not waited for."""
+    plan(cluster, {T0: [77]})
+    cluster.run(Submitted(1, DeleteTopics([TopicReference("t")])))
+    for broker_id in (0, 1, 2):
+        cluster.run(ReplicasStopped(BrokerId(broker_id), {T0: ErrorCode.NONE}))
+    assert cluster.controller.image.topics == {}
+    assert planned(cluster) is None
 
 
 @pytest.mark.parametrize("by_plan", [False, True])
