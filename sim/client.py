@@ -37,6 +37,8 @@ VERSIONS: Final = {
     ApiKey.DELETE_RECORDS: 2,
     ApiKey.LEADER_AND_ISR: 7,
     ApiKey.ALTER_PARTITION: 3,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: 1,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
 }
 """Spoken by the simulator; topics go by name."""
 REQUEST_S_MAX: Final = 6.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import re
 from collections import Counter
 from contextvars import Context
 from functools import partial
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from sim.invariants import require
 from sim.plan import FaultKind
-from tidelog.metadata.znodes import CONTROLLER
+from tidelog.metadata.znodes import CONTROLLER, TOPICS, decode_topic
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,6 +41,8 @@ LAG_S: Final = 12.0
 """Three times replica.lag.time.max.ms, and time for the controller to write it down."""
 NOTICE_S_MAX: Final = 30.0
 """How long the cluster may take to notice that a broker is gone."""
+
+_TOPIC_PATH: Final = re.compile(rf"{TOPICS}/([^/]+)")
 
 
 class Trouble:
@@ -81,6 +84,7 @@ class Trouble:
             FaultKind.CONTROLLER_DEATH: self._controller_death,
             FaultKind.DEATH_AFTER_JOIN: self._death_after_join,
             FaultKind.CONTROLLER_MOVED: self._controller_moved,
+            FaultKind.DEATH_IN_MOVE: self._death_in_move,
             FaultKind.WRITE_UNANSWERED: self._write_unanswered,
             FaultKind.QUORUM_LOST: self._quorum_lost,
             FaultKind.SERVER_BEHIND: self._server_behind,
@@ -480,6 +484,33 @@ class Trouble:
             return
         finally:
             states.observers.remove(look)
+        await self._down(victims, power_cut=False)
+
+    async def _death_in_move(self) -> None:
+        """A few writes after some partition has begun to move."""
+        history = self._cluster.store_history
+        begun: asyncio.Future[list[BrokerMachine]] = self._loop.create_future()
+
+        def look(path: str, before: Version, after: Version) -> None:
+            match = _TOPIC_PATH.fullmatch(path)
+            if match is None or after.stat is None or begun.done():
+                return
+            known = decode_topic(match[1], after.data)
+            comes = {id for ids in known.adding.values() for id in ids}
+            goes = {id for ids in known.removing.values() for id in ids}
+            if comes or goes:
+                kind = self._random.below(3)
+                ids = (comes or goes, goes or comes, {each.broker_id for each in self._cluster.controller()})[kind]
+                begun.set_result([each for each in self._cluster.brokers if each.broker_id in ids][:1])
+
+        history.observers.append(look)
+        try:
+            victims = await asyncio.wait_for(begun, 10)
+        except TimeoutError:
+            return
+        finally:
+            history.observers.remove(look)
+        await self._rest(0.0, 0.3)
         await self._down(victims, power_cut=False)
 
 

@@ -87,6 +87,12 @@ class History:
             shown = history.log_starts.get(broker, 0)
             history.log_starts[broker] = min(shown, history.starts_at)
 
+    def replica_left(self, partition: TopicPartition, broker: int) -> None:
+        """It is no replica any more: when it comes back, it begins anew."""
+        history = self.of(partition)
+        history.log_starts[broker] = min(history.log_starts.get(broker, 0), history.starts_at)
+        history.high_watermarks.pop((broker, self.generations[broker]), None)
+
     def lane(self, name: str, guarantee: Guarantee) -> None:
         """A producer begins."""
         self._lanes[name] = guarantee

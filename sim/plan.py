@@ -40,13 +40,14 @@ class FaultKind(Enum):
     CONTROLLER_DEATH = "the controller dies, or stands still, between two of its writes"
     DEATH_AFTER_JOIN = "as a replica joins an ISR, all others in it die"
     CONTROLLER_MOVED = "somebody deletes /controller, and who held it hears of it late"
+    DEATH_IN_MOVE = "as a partition begins to move, who is to have it, who has it, or the controller dies"
     WRITE_UNANSWERED = "a connection to the store breaks in the middle of a write, which is carried out or not"
     QUORUM_LOST = "the servers of the store have no quorum for a while: all sessions wait"
     SERVER_BEHIND = "a server of the store falls behind: who is connected with it reads the past"
     SERVER_DOWN = "a server of the store is down: its sessions go on with others"
 
 
-DRAWN_LATER: Final = (FaultKind.CONTROLLER_MOVED, FaultKind.WRITE_UNANSWERED)
+DRAWN_LATER: Final = (FaultKind.CONTROLLER_MOVED, FaultKind.DEATH_IN_MOVE, FaultKind.WRITE_UNANSWERED)
 OF_ENSEMBLES: Final = (FaultKind.QUORUM_LOST, FaultKind.SERVER_BEHIND, FaultKind.SERVER_DOWN)
 """Drawn from streams of their own, so that seeds of before they were there have the other faults that they had."""
 LONE: Final = (
@@ -99,6 +100,8 @@ class Plan:
     disk_latency_s: tuple[float, float]
     """Least and greatest time of what runs on an I/O thread, such as a sync."""
     topics: tuple[TopicPlan, ...]
+    reassigns: bool
+    """Whether partitions are moved, and old tools write into the store."""
     faults: tuple[FaultKind, ...]
     fault_pause_s: tuple[float, float]
 
@@ -125,13 +128,18 @@ def draw(random: SeededRandom, *, brokers: int | None = None) -> Plan:
         faults.append(FaultKind.CONTROLLER_MOVED)
     if not is_lone and random.stream("writes").chance(wanted):
         faults.append(FaultKind.WRITE_UNANSWERED)
+    moves = random.stream("reassignments")
+    reassigns = not is_lone and count > 1 and moves.chance(0.35)
+    if reassigns and moves.chance(wanted):
+        faults.append(FaultKind.DEATH_IN_MOVE)
     if store_servers:
         faults += [kind for kind in OF_ENSEMBLES if ensembles.chance(2 * wanted)]
     if not flushes:
         faults = [kind for kind in faults if kind is not FaultKind.POWER_CUT_ALL]
     pause = random.between(0.8, 4.0)
     return Plan(
-        brokers=count,
+        # A fourth one, to have somewhere to go.
+        brokers=count + (reassigns and brokers is None and count == 3 and moves.chance(0.7)),
         is_lone=is_lone,
         store_servers=store_servers,
         replication_factor=replication_factor,
@@ -140,6 +148,7 @@ def draw(random: SeededRandom, *, brokers: int | None = None) -> Plan:
         racks=count > 1 and random.chance(0.3),
         disk_latency_s=((0.0001, 0.008), (0.0001, 0.008), (0.002, 0.05))[random.stream("disks").below(3)],
         topics=tuple(_topics(random, flushes=flushes, min_insync=min_insync, many=count > 1)),
+        reassigns=reassigns,
         faults=tuple(faults) or (FaultKind.RESET, FaultKind.KILL),
         fault_pause_s=(0.1, pause),
     )

@@ -25,6 +25,7 @@ from sim.prober import Prober
 from sim.process import SimulatedExecutor
 from sim.producers import Producer
 from sim.randomness import SeededRandom
+from sim.reassignments import Reassigner
 from sim.store_history import check_replay
 from sim.store_journal import JournalPersistence
 from sim.trace import Trace
@@ -119,6 +120,7 @@ class Simulation:
         self._consumers = self._make_consumers()
         self._administrator = self._make_administrator()
         self._prober = self._make_prober()
+        self._reassigner = self._make_reassigner()
         self._trouble = Trouble(self.cluster, plan, random.stream("trouble"))
 
     def outcome(self) -> Outcome:
@@ -139,6 +141,8 @@ class Simulation:
             }
         if self._prober is not None:
             counts["refused as stale"] = self._prober.refused.total()
+        if self._reassigner is not None:
+            counts["moves"] = self._reassigner.done
         return Outcome(
             self.seed,
             self.seconds,
@@ -213,6 +217,19 @@ class Simulation:
             return None
         return Prober(self._router("prober"), self._random.stream("prober"), self.cluster, states, self.plan.partitions)
 
+    def _make_reassigner(self) -> Reassigner | None:
+        if not self.plan.reassigns:
+            return None
+        return Reassigner(
+            self._router("reassigner"),
+            self._random.stream("reassigner"),
+            self.cluster,
+            self.history,
+            self.plan.partitions,
+            # As many as acks=all promises.
+            replicas_min=max(2, self.plan.min_insync_replicas),
+        )
+
     # The course of a run.
 
     async def main(self) -> None:
@@ -227,6 +244,8 @@ class Simulation:
         aside = [administering]
         if self._prober is not None:
             aside.append(asyncio.ensure_future(self._prober.run()))
+        if self._reassigner is not None:
+            aside.append(asyncio.ensure_future(self._reassigner.run()))
         clients = [*producing, *consuming, *aside]
         limit = self.seconds + 3 * SETTLE_S_MAX
         await self._within(self._trouble.run(self.seconds), limit, "trouble has no end", [*always, *clients])
@@ -235,9 +254,9 @@ class Simulation:
             self._prober.stopping = True
         for producer in self._producers:
             producer.stopping = True
-        await self._until(
-            lambda: not self.cluster.ailments(), lambda: "; ".join(self.cluster.ailments()[:4]), [*always, *clients]
-        )
+        if self._reassigner is not None:
+            self._reassigner.stopping = True
+        await self._until(lambda: not self._ailments(), lambda: "; ".join(self._ailments()[:4]), [*always, *clients])
         await self._until(
             lambda: all(task.done() for task in (*producing, *aside)),
             lambda: f"not acknowledged: {[text for producer in self._producers for text in producer.pending]}",
@@ -263,6 +282,9 @@ class Simulation:
         if self.cluster.store is not None:
             await self.cluster.store.stop()
         self._check_disks()
+
+    def _ailments(self) -> list[str]:
+        return self.cluster.ailments() + (self._reassigner.ailments() if self._reassigner is not None else [])
 
     async def _watch(self) -> None:
         """Looks into the machines, again and again."""
@@ -349,6 +371,8 @@ class Simulation:
             request = messages.MetadataRequest(topics=None, allow_auto_topic_creation=False)
             response = await router.ask(broker, ApiKey.METADATA, request)
             self._administrator.check_final({topic.name: topic.partitions for topic in response.topics})
+        if self._reassigner is not None:
+            await self._reassigner.check_final(router)
         router.close()
 
     # What is left on the disks.

@@ -8,7 +8,8 @@ answered is there and stays. Partitions' states are written by nobody but the co
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from sim.invariants import require
@@ -49,12 +50,35 @@ class StoreHistory:
         """Greatest that any client was told of."""
         self.observers: list[Observer] = []
 
-    def applied(self, tree: Tree, paths: Iterable[str]) -> None:
-        """A transaction was applied to `tree`, and touched `paths`."""
+    def applied(
+        self, tree: Tree, paths: Sequence[str], data: Mapping[int, bytes | None] = MappingProxyType({})
+    ) -> None:
+        """A transaction was applied to `tree`, and touched `paths` in that order.
+
+        `data`: [index of a path] -> what was set. Of a node that it changed several times observers see each change.
+        """
         self.zxid = tree.zxid
+        for index, path in enumerate(paths):
+            if path in paths[index + 1 :] and index in data:
+                self._note_passing(path, data[index])
+            else:
+                self._note(tree, path)
+                self._note(tree, parent_of(path))
         for path in paths:
-            self._note(tree, path)
-            self._note(tree, parent_of(path))
+            # What stood there in the middle of the transaction nobody can have read.
+            versions = self._nodes[path]
+            versions[:] = [each for each in versions if each.zxid != self.zxid or each is versions[-1]]
+
+    def _note_passing(self, path: str, data: bytes | None) -> None:
+        """A change that another one in the same transaction follows."""
+        before = self.now(path)
+        if before.stat is None:
+            return
+        stat = before.stat._replace(version=before.stat.version + 1, mzxid=self.zxid)
+        after = Version(self.zxid, data, stat)
+        self._nodes[path].append(after)
+        for observer in self.observers:
+            observer(path, before, after)
 
     def written_by(self, session_id: int, paths: Iterable[str]) -> None:
         """A session has written, which is not noted yet: what is the controller's to write, nobody else may.

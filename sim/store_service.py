@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sim.ensemble import EnsembleServer, Entry
 from sim.store_protocol import MessageProtocol
-from tidelog.metadata.operations import Check, Create, Delete, Operation
+from tidelog.metadata.operations import Check, Create, Delete, Operation, SetData
 from tidelog.store.client import WatchEvent
 from tidelog.store.embedded import EmbeddedStore
 from tidelog.store.errors import StoreError
@@ -253,7 +253,9 @@ class StoreService:
         outcome: asyncio.Future[Any] = getattr(self.store, method)(session_id, *arguments)
         if tree.zxid > zxid:
             self._history.written_by(session_id, paths)
-            self._history.applied(tree, paths)
+            writes = [operation for operation in operations if not isinstance(operation, Check)]
+            data = {index: each.data for index, each in enumerate(writes) if isinstance(each, SetData)}
+            self._history.applied(tree, paths, data)
             self._replicate(outcome, lambda tree: tree.transact(session_id, operations, now_ms))
         return outcome
 
