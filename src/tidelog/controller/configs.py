@@ -63,11 +63,13 @@ def alter_configs(turn: Turn, request: AlterConfigs) -> list[ConfigOutcome]:
 
 def adopt_configs(turn: Turn, event: ConfigsChanged) -> None:
     """Takes over what a tool wrote into the store; what this controller wrote itself is known already."""
-    resource, values = event.resource, event.values
+    resource, values = event.resource, event.values or {}
     is_topic = resource.type is ConfigResourceType.TOPIC
     if is_topic and resource.name not in turn.state.image.topics:
         return
-    if values == turn.state.image.configs.get(resource, {}):
+    known = turn.state.image.configs.get(resource)
+    # An empty node is known too: who alters the settings sets it, who deletes the topic deletes it.
+    if event.values == known or values == known:
         return
     turn.state.replay(NodeRead(config_path(resource), encode_config(values), 0))
     if is_topic and values.get(UNCLEAN_SETTING, "").lower() == "true":

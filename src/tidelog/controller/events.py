@@ -419,10 +419,11 @@ class TopicsChanged:
 
 @dataclass(frozen=True, slots=True)
 class ConfigsChanged:
-    """Settings of a resource as they were read from the store after a notification; empty where there are none."""
+    """Settings of a resource as they were read from the store: after a notification, or with a topic that is new."""
 
     resource: ConfigResource
-    values: Mapping[str, str]
+    values: Mapping[str, str] | None
+    """None where there is no node."""
 
 
 Event: TypeAlias = (

@@ -475,6 +475,7 @@ def test_what_old_tools_write_is_carried_out() -> None:
         await tool.create("/admin/delete_topics/unknown")
         await until(lambda: tree.children("/admin/delete_topics")[0] == [])
         assert tree.children("/brokers/topics")[0] == []
+        assert tree.children("/config/topics")[0] == []
         await tool.close()
         await driver.close()
 

@@ -392,7 +392,7 @@ def test_settings_that_a_tool_wrote() -> None:
     cluster.run(ConfigsChanged(topic, allowed))
     assert cluster.told() == [state_line(0, 2, 3, "2")]
     cluster.run(ConfigsChanged(topic, allowed))
-    cluster.run(ConfigsChanged(topic, {}))
+    cluster.run(ConfigsChanged(topic, None))
     assert cluster.told() == []
     assert cluster.controller.image.configs[topic] == {}
 

@@ -49,7 +49,7 @@ from tidelog.controller.events import (
     Write,
 )
 from tidelog.controller.state import NodeRead, Record
-from tidelog.metadata.image import BrokerChanged, BrokerRegistration, ConfigResource
+from tidelog.metadata.image import BrokerChanged, BrokerRegistration, ConfigResource, ConfigResourceType
 from tidelog.metadata.operations import Check, Operation
 from tidelog.metadata.znodes import (
     BROKER_IDS,
@@ -501,16 +501,18 @@ class Term:
             gone = set(self.controller.image.topics).difference(names, self.controller.state.deleting)
             changed |= set(names).difference(self._watched_topics) | gone
         if changed:
+            new = sorted(changed.difference(self.controller.image.topics))
             events += await self._read_topics(sorted(changed))
+            # Who makes a topic writes its settings first, and tells of the topic only.
+            events += await self._read_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in new])
         if DELETE_TOPICS in stale:
             names = await self._children(DELETE_TOPICS)
             new = [name for name in names if name not in self.controller.state.deleting]
             if new:
                 events.append(DeletionsRequested(new))
-        for path in stale:
-            resource = resource_of(path.removeprefix(f"{CONFIG}/")) if path.startswith(f"{CONFIG}/") else None
-            if resource is not None:
-                events += await self._read_config(path, resource)
+        entities = [path.removeprefix(f"{CONFIG}/") for path in stale if path.startswith(f"{CONFIG}/")]
+        altered = [resource for resource in map(resource_of, entities) if resource is not None]
+        events += await self._read_configs(altered)
         if LOG_DIRECTORY_EVENTS in stale:
             events += await self._read_directory_failures()
         if ISR_CHANGES in stale:
@@ -522,13 +524,18 @@ class Term:
             events.append(ReassignmentsRequested(found[0].data if found else None))
         return events
 
-    async def _read_config(self, path: str, resource: ConfigResource) -> list[Event]:
-        found = await self._read_nodes([path])
-        try:
-            return [ConfigsChanged(resource, decode_config(path, found[0].data) if found else {})]
-        except MalformedZnode as error:
-            log.error("settings not taken over: %s", error)
-            return []
+    async def _read_configs(self, resources: Sequence[ConfigResource]) -> list[Event]:
+        found = {node.path: node.data for node in await self._read_nodes(map(config_path, resources))}
+        events: list[Event] = []
+        for resource in resources:
+            path = config_path(resource)
+            try:
+                values = decode_config(path, found[path]) if path in found else None
+            except MalformedZnode as error:
+                log.error("settings not taken over: %s", error)
+            else:
+                events.append(ConfigsChanged(resource, values))
+        return events
 
     async def _read_directory_failures(self) -> list[Event]:
         """Brokers that said that a log directory of theirs failed, each with the nodes that say so."""
