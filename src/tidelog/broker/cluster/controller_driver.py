@@ -529,9 +529,9 @@ class ControllerDriver:
     async def _begin_term(self, store: StoreClient, epoch: ControllerEpoch, epoch_version: int) -> None:
         self._saw_controller(self._registration.id)
         log.info("broker %d controls the cluster, epoch %d", self._registration.id, epoch)
-        # An earlier controller may have made it.
-        with contextlib.suppress(NodeExists):
-            await store.create(FEATURE, encode_feature())
+        if await store.exists(FEATURE) is None:
+            with contextlib.suppress(NodeExists):
+                await store.create(FEATURE, encode_feature())
         if store.state is not SessionState.CONNECTED:
             # It was suspected meanwhile; when the connection is back, this is looked at again.
             return
