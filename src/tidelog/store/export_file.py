@@ -27,7 +27,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidelog.metadata.operations import Create
+from tidelog.metadata.operations import Create, Delete, Operation, SetData
 from tidelog.metadata.znodes import BROKER_SEQUENCE, CONFIG_CHANGES, ISR_CHANGES, LOG_DIRECTORY_EVENTS
 from tidelog.store.moving import OWN_NODES, RESERVED
 from tidelog.store.tree import SEQUENCE_DIGITS, invalid_path_reason, parent_of
@@ -125,6 +125,25 @@ def nodes_to_write(export: Export, epochs: int) -> list[Create]:
     the epochs that there were, and none may come again.
     """
     return [_creation(node, epochs) for node in export.nodes]
+
+
+def differences(before: Sequence[Create], after: Sequence[Create]) -> list[Operation]:
+    """What makes of a store with the nodes `before` one with those of `after`; both sorted by path.
+
+    Numbered nodes are in `after` alone.
+    """
+    had = {creation.path: creation for creation in before}
+    wanted = {creation.path for creation in after}
+    operations: list[Operation] = [
+        Delete(creation.path) for creation in reversed(before) if creation.path not in wanted
+    ]
+    for creation in after:
+        known = had.get(creation.path)
+        if known is None or creation.sequential:
+            operations.append(creation)
+        elif known.data != creation.data:
+            operations.append(SetData(creation.path, creation.data))
+    return operations
 
 
 def sequence_writes(export: Export) -> int:

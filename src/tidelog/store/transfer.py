@@ -3,15 +3,16 @@
 **Reading.** What is read node by node is a picture of one moment only if nothing was written meanwhile. So every node
 is looked at twice, and the second look begins when the first has ended: where no node has another transaction id (of
 its data, of its children) then, all of them were as they were read at the moment between the two. Otherwise it is done
-again. A mover holds the store meanwhile (`moving.MOVING`), and succeeds at once.
+again. Where nobody else is served (`moving.MOVING`), one look is enough.
 
 **Writing.** A node keeps brokers out while a store is filled, and says that the rest is only a part. What a former
 attempt left with that node is wiped away, so an import that broke off is simply done again. Anything else is left
 alone.
 
-**Moving** is: hold the former store, read it, write the new one, and create `moving.MOVED` in the former, in the same
-transaction that checks that it is still held. That transaction is the move. Before it, whatever dies, the cluster goes
-on with its former store; after it, that store never answers again, and its server relays to the new one.
+**Moving** is: copy the former store as it happens to be, hold it, read it again, bring the copy up to date, and create
+`moving.MOVED` in the former, in the same transaction that checks that it is still held. That transaction is the move.
+Before it, whatever dies, the cluster goes on with its former store; after it, that store never answers again, and its
+server relays to the new one.
 
 The broker epochs of a cluster are transaction ids of its store, and must not go back while its brokers live: who knew a
 follower by a later one would refuse it. So the new store is first made to count beyond the former (`count_up`). An
@@ -36,6 +37,7 @@ from tidelog.store.export_file import (
     EPOCHS_SINCE,
     Export,
     ExportedNode,
+    differences,
     is_exported,
     nodes_to_write,
     sequence_writes,
@@ -59,6 +61,10 @@ SESSION_TIMEOUT_MS: Final = 10_000
 CONNECTION_TIMEOUT_MS: Final = 10_000
 
 
+_ABSENT: Final = object()
+"""In the place of the data of a node that is not there."""
+
+
 class TransferRefused(Exception):
     """What was asked cannot be done as things are; nothing has changed. The message says why, and what to do."""
 
@@ -66,11 +72,14 @@ class TransferRefused(Exception):
 # Reading.
 
 
-async def read_store(store: StoreClient, source: str) -> Export:
-    """The store's persistent nodes at one moment. TransferRefused where too much is written meanwhile; StoreError."""
+async def read_store(store: StoreClient, source: str, *, exact: bool = True) -> Export:
+    """The store's persistent nodes at one moment. TransferRefused where too much is written meanwhile; StoreError.
+
+    Not `exact`: a node may be as it was earlier than another; or nobody else writes.
+    """
     for _ in range(LOOKS_MAX):
         taken = datetime.now(UTC)
-        found = await _read_once(store)
+        found = await _read_once(store, exact)
         if found is not None:
             nodes, zxid = found
             return Export(source, taken.isoformat(timespec="milliseconds"), zxid, tuple(nodes))
@@ -80,25 +89,36 @@ async def read_store(store: StoreClient, source: str) -> Export:
     )
 
 
-async def _read_once(store: StoreClient) -> tuple[list[ExportedNode], int] | None:
+async def _read_once(store: StoreClient, exact: bool) -> tuple[list[ExportedNode], int] | None:
     """The nodes, sorted by path, and the newest transaction they show; None if something changed meanwhile."""
     await store.sync()
     first: dict[str, tuple[bytes | None, Stat]] = {}
     level = ["/"]
     while level:
         found = await _all(level, store.get)
-        lists = await _all(level, store.children)
-        below: list[str] = []
-        for path, node, children in zip(level, found, lists, strict=True):
-            if node is None or children is None:
+        parents: list[str] = []
+        for path, node in zip(level, found, strict=True):
+            if node is not None:
+                first[path] = node
+                if node[1].num_children:
+                    parents.append(path)
+            elif exact:
                 return None
-            first[path] = node
-            below += [f"{path.rstrip('/')}/{name}" for name in children[0]]
-        level = [path for path in below if path != RESERVED]
-    again = await _all(list(first), store.exists)
-    for (_, stat), later in zip(first.values(), again, strict=True):
-        if later is None or (later.czxid, later.mzxid, later.pzxid) != (stat.czxid, stat.mzxid, stat.pzxid):
+        lists = await _all(parents, store.children)
+        if exact and None in lists:
             return None
+        level = [
+            f"{path.rstrip('/')}/{name}"
+            for path, children in zip(parents, lists, strict=True)
+            if children is not None
+            for name in children[0]
+            if path != "/" or f"/{name}" != RESERVED
+        ]
+    if exact:
+        again = await _all(list(first), store.exists)
+        for (_, stat), later in zip(first.values(), again, strict=True):
+            if later is None or (later.czxid, later.mzxid, later.pzxid) != (stat.czxid, stat.mzxid, stat.pzxid):
+                return None
     zxid = max(max(stat.czxid, stat.mzxid, stat.pzxid) for _, stat in first.values())
     nodes = [
         ExportedNode(path, data, stat.version)
@@ -157,24 +177,32 @@ async def prepare(store: StoreClient, source: str, checksum: str, *, replace: bo
         await _remove(store, f"/{name}")
 
 
-async def fill(store: StoreClient, export: Export, epochs: int = EPOCHS_SINCE) -> None:
-    """Creates what the export holds in a store that `prepare` has made ready; reads it back. StoreError.
+async def fill(store: StoreClient, export: Export) -> None:
+    """Creates what the export holds in a store that `prepare` has made ready; reads it back.
 
-    `epochs`: by how much leader epochs are raised.
+    TransferRefused, StoreError.
     """
-    creations = nodes_to_write(export, epochs)
+    creations = nodes_to_write(export, EPOCHS_SINCE)
     await _in_multis(store, creations)
-    # Generated broker ids are counted by this node's version.
-    await _in_multis(store, [SetData(BROKER_SEQUENCE, b"")] * sequence_writes(export))
+    await _require(store, creations)
+    await _count_broker_ids(store, export)
+
+
+async def _require(store: StoreClient, creations: Sequence[Create]) -> None:
+    """TransferRefused unless the store holds what was created, and nothing else."""
     written = await read_store(store, "")
-    wanted = {creation.path: creation.data for creation in creations if not creation.sequential}
     found = {node.path: node.data for node in written.nodes}
-    # Counting broker ids has written null as empty.
-    wrong = [path for path in wanted if path not in found or (found[path] or b"") != (wanted[path] or b"")]
-    if wrong or len(written.nodes) != len(export.nodes):
+    wrong = [each.path for each in creations if not each.sequential and found.get(each.path, _ABSENT) != each.data]
+    if wrong or len(found) != len(creations):
         raise TransferRefused(
-            f"what was written is not what is there now: somebody else writes into that store too ({wrong[:3]})"
+            "what was written is not what is there now: somebody else writes into that store too "
+            f"({', '.join(wrong[:3]) or 'more nodes than were created'})"
         )
+
+
+async def _count_broker_ids(store: StoreClient, export: Export) -> None:
+    """Generated broker ids are counted by that node's version."""
+    await _in_multis(store, [SetData(BROKER_SEQUENCE, b"")] * sequence_writes(export))
 
 
 async def count_up(store: StoreClient, zxid: int) -> int:
@@ -281,27 +309,26 @@ async def move(
     `moving.MOVED` says so. Any other error means that it was not. TransferRefused, StoreError.
     """
     loop = asyncio.get_running_loop()
-    # What can be found out and done before anybody is held up.
-    before = await former.create(_PROBE, ephemeral=True, sequential=True)
-    await former.delete(before.path)
+    # All that takes long is done before anybody is held up.
     await prepare(new, source, "", replace=replace)
+    rough = await read_store(former, source, exact=False)
+    copied = [creation for creation in nodes_to_write(rough, 1) if not creation.sequential]
+    await _in_multis(new, copied)
+    await _require(new, copied)
     if brokers_run:
-        await count_up(new, before.stat.czxid)
+        await count_up(new, rough.zxid)
     try:
         await former.create(MOVING, target.encode(), ephemeral=True)
     except NodeExists:
         raise TransferRefused("somebody else is moving that store just now") from None
     began = loop.time()
-    export = await read_store(former, source)
+    export = await read_store(former, source, exact=False)
+    await _in_multis(new, differences(copied, nodes_to_write(export, 1)))
+    await _count_broker_ids(new, export)
     if brokers_run:
         await count_up(new, export.zxid)
-    await fill(new, export, epochs=1)
-    content = encode_moved(target, export.checksum, _now_ms())
-    await former.multi([Check(MOVING, 0), Create(MOVED, content)])
+    await former.multi([Check(MOVING, 0), Create(MOVED, encode_moved(target, export.checksum, _now_ms()))])
     return Moved(len(export.nodes), loop.time() - began)
-
-
-_PROBE: Final = "/tidelog_moving_"
 
 
 def _now_ms() -> int:

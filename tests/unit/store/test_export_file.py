@@ -6,12 +6,13 @@ import json
 
 import pytest
 
-from tidelog.metadata.operations import Create
+from tidelog.metadata.operations import Create, Delete, SetData
 from tidelog.store.export_file import (
     Export,
     ExportedNode,
     ExportUnreadable,
     decode,
+    differences,
     encode,
     is_exported,
     nodes_to_write,
@@ -86,6 +87,14 @@ def test_generated_broker_ids_go_on_counting() -> None:
     """They are counted by the version of /brokers/seqid."""
     assert sequence_writes(Export("", "", 0, (ExportedNode("/brokers/seqid", b"", 3),))) == 3
     assert sequence_writes(EXPORT) == 0
+
+
+def test_differences() -> None:
+    """A copy is brought up to date: what is gone from the leaves on, what is new from the root on, what has changed."""
+    before = [Create("/a"), Create("/a/b", b"1"), Create("/c", b"1"), Create("/d", b"1")]
+    after = [Create("/c", b"2"), Create("/d", b"1"), Create("/e"), Create("/e/f"), Create("/e/g-", sequential=True)]
+    assert differences(before, after) == [Delete("/a/b"), Delete("/a"), SetData("/c", b"2"), *after[2:]]
+    assert differences(after[:4], after[:4]) == []
 
 
 def test_what_belongs_to_the_store_is_not_exported() -> None:

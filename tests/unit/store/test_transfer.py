@@ -15,6 +15,7 @@ from tidelog.metadata.operations import Create
 from tidelog.store import transfer
 from tidelog.store.client import SessionState, StoreClient, WatchEvent
 from tidelog.store.errors import ConnectionLoss, NodeExists, SessionExpired, StoreError
+from tidelog.store.export_file import Export
 from tidelog.store.moving import IMPORT, MOVED, MOVING
 from tidelog.store.transfer import TransferRefused, count_up, move, prepare, read_store
 from tidelog.store.zookeeper import ZooKeeperStore
@@ -192,25 +193,25 @@ def test_a_mover_that_dies_leaves_the_store_as_it_was() -> None:
     run(scenario)
 
 
-def test_the_last_step_needs_the_hold() -> None:
+def test_the_last_step_needs_the_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mover that was thought dead cannot move the store any more."""
 
     async def scenario() -> None:
         with Served() as old, Served() as new:
             async with client(old.hosts) as tool, client(new.hosts) as there:
                 await some_nodes(tool)
-                fill = transfer.fill
+                read, looks = transfer.read_store, 0
 
-                async def interrupted(*arguments: object, **named: object) -> None:
-                    await fill(*arguments, **named)  # type: ignore[arg-type]
-                    await tool.delete(MOVING)
+                async def interrupted(store: StoreClient, source: str, *, exact: bool = True) -> Export:
+                    nonlocal looks
+                    looks += store is tool
+                    if looks == 2:
+                        await tool.delete(MOVING)
+                    return await read(store, source, exact=exact)
 
-                transfer.fill = interrupted
-                try:
-                    with pytest.raises(StoreError):
-                        await move(tool, there, old.hosts, new.hosts)
-                finally:
-                    transfer.fill = fill
+                monkeypatch.setattr(transfer, "read_store", interrupted)
+                with pytest.raises(StoreError):
+                    await move(tool, there, old.hosts, new.hosts)
                 assert await tool.exists(MOVED) is None
                 assert await there.exists(IMPORT) is not None
 
