@@ -274,6 +274,30 @@ def test_a_partition_lost_while_waiting_is_not_acknowledged(start_broker, versio
     broker.shell.run_pool()
 
 
+def test_a_replica_that_is_taken_away_does_not_say_that_there_is_no_topic(start_broker) -> None:
+    """Moved to other brokers, whoever has it now may have the batch too: NOT_LEADER_OR_FOLLOWER, as for any lost
+    leadership, while clients of this broker still see the partition.
+    """
+    broker = start_broker()
+    broker.settings.topics["safe"] = {"flush.messages": "1"}
+    broker.lead("safe")
+    broker.shell.pool_waits = True
+    answer = broker.produce("safe", acks=-1)
+    moved = messages.StopReplicaRequest.StopReplicaPartitionState(
+        partition_index=0, leader_epoch=1, delete_partition=True
+    )
+    topic = messages.StopReplicaRequest.StopReplicaTopicState(topic_name="safe", partition_states=[moved])
+    broker.ask(
+        ApiKey.STOP_REPLICA,
+        4,
+        messages.StopReplicaRequest(controller_id=0, controller_epoch=1, broker_epoch=7, topic_states=[topic]),
+    )
+    assert broker.replica("safe") is None
+    done = broker.decode_any(ApiKey.PRODUCE, 9, whole(answer.result()))
+    assert done.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    broker.shell.run_pool()
+
+
 def test_a_recreated_topic_has_its_own_templates(broker: Broker) -> None:
     """Answers by topic id carry the id of today's topic, not of one that had the name before."""
     broker.produce("t", version=13)

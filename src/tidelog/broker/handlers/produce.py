@@ -247,7 +247,9 @@ class _Waiting:
             return ErrorCode.KAFKA_STORAGE_ERROR
         leader = replica.leader
         if leader is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if replica.removed else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            # One that others have now may have taken the batch with it; of a topic that is gone nothing is left.
+            is_gone = replica.removed and self._node.metadata.image.partition(replica.topic_partition) is None
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_gone else ErrorCode.NOT_LEADER_OR_FOLLOWER
         if not self._node.replicas.acknowledged(replica, info.last_offset, self._acks):
             return None
         if self._acks == ACKS_ALL and len(leader.maximal_isr) < leader.effective_min_isr:
