@@ -62,6 +62,8 @@ T = TypeVar("T")
 
 IO_THREADS: Final = 4
 """Threads for reads that miss the page cache and for fsyncs: enough to keep a device busy, few enough to stay small."""
+LEADING_MS_MAX: Final = 5_000
+"""How long it waits then until it leads what it is to lead; clients that come before are told to try again."""
 READY_MS_MAX: Final = 60_000
 """How long a starting broker waits to be told by the controller who it is."""
 ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
@@ -336,6 +338,22 @@ class Runtime:
             if self._clock.monotonic_ms() >= deadline_ms:
                 raise BrokerFailed(f"no controller has told this broker of the cluster within {READY_MS_MAX} ms")
             await asyncio.sleep(0.01)
+        await self._leads(broker_id, min(deadline_ms, self._clock.monotonic_ms() + LEADING_MS_MAX))
+
+    async def _leads(self, broker_id: BrokerId, deadline_ms: int) -> None:
+        """Waits until this broker leads what it tells clients that it leads; for a while, for it may be much."""
+        node = self.node
+        waiting = [
+            TopicPartition(topic, partition)
+            for topic, image in node.metadata.image.topics.items()
+            for partition, state in image.partitions.items()
+            if state.leader == broker_id
+        ]
+        while waiting and self._clock.monotonic_ms() < deadline_ms:
+            replicas = [(each, node.replicas.get(each)) for each in waiting]
+            waiting = [each for each, replica in replicas if replica is None or replica.leader is None]
+            if waiting:
+                await asyncio.sleep(0.01)
 
     # Settings.
 

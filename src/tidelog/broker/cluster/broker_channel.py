@@ -26,8 +26,10 @@ REFUSED_FOR_GOOD: Final = frozenset(
     }
 )
 """Errors that another try does not mend: another controller is in charge, or the broker has registered anew."""
+NOT_YET: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT})
+"""What a broker answers that lacks the store: it is told again, however long that takes."""
 REFUSALS_MAX: Final = 10
-"""How often a request is repeated to a broker that fails to carry it out (the store is away from it, say)."""
+"""How often a request is repeated to a broker that fails to carry it out."""
 
 
 class SendRequest(Protocol):
@@ -111,7 +113,7 @@ class Channel:
                 code = response.error_code
                 if code == ErrorCode.NONE:
                     return response
-                refusals += 1
+                refusals += code not in NOT_YET
                 if code in REFUSED_FOR_GOOD or refusals > REFUSALS_MAX:
                     log.warning("broker %d refused request %d: error %d", self._broker_id, send.key, code)
                     return None

@@ -23,6 +23,7 @@ from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, Part
 from tidelog.model.topics import invalid_topic_name_reason
 from tidelog.replication.events import IsrCommitted
 from tidelog.storage.errors import StorageError
+from tidelog.store.errors import StoreError
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
@@ -110,6 +111,10 @@ class Leadership:
         def with_settings(settled: Deferred[dict[str, dict[str, str]]]) -> None:
             try:
                 settings = settled.result()
+            except StoreError as error:
+                # The controller repeats it until the store is back, or this broker gone.
+                done.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"The topics' settings cannot be read: {error}"))
+                return
             except Exception as error:
                 done.fail(error)
                 return
