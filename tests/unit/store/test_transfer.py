@@ -15,7 +15,7 @@ from tidelog.metadata.operations import Create
 from tidelog.store import transfer
 from tidelog.store.client import SessionState, StoreClient, WatchEvent
 from tidelog.store.errors import ConnectionLoss, NodeExists, SessionExpired, StoreError
-from tidelog.store.export_file import Export
+from tidelog.store.export_file import Export, ExportedNode, is_exported, nodes_to_write
 from tidelog.store.moving import IMPORT, MOVED, MOVING
 from tidelog.store.transfer import TransferRefused, count_up, move, prepare, read_store
 from tidelog.store.zookeeper import ZooKeeperStore
@@ -349,5 +349,60 @@ def test_strangers_at_the_relay() -> None:
                 writer.close()
             async with client(old.hosts) as broker:
                 assert await broker.exists("/bytes") is not None
+
+    run(scenario)
+
+
+def test_a_store_that_changes_until_it_is_held() -> None:
+    """What was acknowledged before everybody was cut off is in the new store, whatever the copy began with."""
+
+    async def scenario() -> None:
+        with Served() as old, Served() as new:
+            async with client(old.hosts) as writer, client(old.hosts) as tool, client(new.hosts) as there:
+                await some_nodes(writer)
+                acknowledged = ["/bytes"]
+
+                async def write() -> None:
+                    for number in range(1_000_000):
+                        path = f"/w{number % 50}"
+                        with suppress(NodeExists):
+                            await writer.create(path)
+                            await writer.create(f"{path}/below")
+                            acknowledged.append(path)
+                            continue
+                        await writer.delete(f"{path}/below")
+                        await writer.delete(path)
+                        await writer.set("/bytes", str(number).encode())
+                        acknowledged[0] = str(number)
+
+                writing = asyncio.create_task(write())
+                while len(acknowledged) < 50:  # noqa: ASYNC110  (the writer counts)
+                    await asyncio.sleep(0.001)
+                await move(tool, there, old.hosts, new.hosts)
+                with pytest.raises(StoreError):
+                    await writing
+                former, present = old.store, new.store
+                assert former is not None
+                assert present is not None
+                expected = {
+                    each.path: each.data
+                    for each in nodes_to_write(
+                        Export(
+                            "",
+                            "",
+                            0,
+                            tuple(
+                                ExportedNode(path, former.tree.get(path)[0], 0)
+                                for path in former.tree.paths()
+                                if is_exported(path) and not former.tree.get(path)[1].ephemeral_owner
+                            ),
+                        ),
+                        1,
+                    )
+                }
+                found = {path: present.tree.get(path)[0] for path in present.tree.paths() if is_exported(path)}
+                found["/brokers/seqid"] = expected["/brokers/seqid"]
+                assert found == expected
+                assert int(found["/bytes"] or b"") >= int(acknowledged[0])
 
     run(scenario)
