@@ -48,6 +48,7 @@ from tidelog.placement.brokers import (
     IncompleteRacks,
     InvalidReplicationFactor,
     PlacementRefused,
+    creation_start,
     in_creation_order,
     in_order_of,
 )
@@ -303,7 +304,8 @@ def _growth(turn: Turn, topic: MorePartitions) -> tuple[TopicImage, Assignment]:
             placed = striped(brokers, additional, replication_factor, random=turn.random)
             return image, dict(enumerate(placed, start=len(existing)))
         in_order = in_order_of(existing, brokers)
-        return image, expand(topic.name, existing, in_order, topic.count, random=turn.random)
+        start = creation_start(existing, in_order)
+        return image, expand(topic.name, existing, in_order, topic.count, random=turn.random, start=start)
 
 
 def adopt_topics(turn: Turn, event: TopicsChanged) -> None:

@@ -85,13 +85,14 @@ def expand(
     *,
     random: Random,
     manual: Mapping[int, Sequence[int]] | None = None,
+    start: int | None = None,
 ) -> dict[int, list[int]]:
     """Places the partitions that a topic gains, continuing the order in which it was created.
 
     The start is the place of partition 0's preferred leader in `brokers` (or of the next higher id, if that broker is
     gone): with the list of the creation, the new partitions get what the creation would have given them. The
-    replication factor is that of partition 0. With `manual` the caller's choice is checked instead. Raises one of
-    PlacementRefused's kinds.
+    replication factor is that of partition 0. A `start` given is used instead (`creation_start`). With `manual` the
+    caller's choice is checked instead. Raises one of PlacementRefused's kinds.
     """
     if 0 not in existing or not existing[0]:
         raise MissingFirstPartition(topic)
@@ -105,7 +106,8 @@ def expand(
     if manual is not None:
         check_assignment(manual, replication_factor, {broker.id for broker in brokers})
         return {partition: list(replicas) for partition, replicas in manual.items()}
-    start = next((index for index, broker in enumerate(brokers) if broker.id >= first_replica), 0)
+    if start is None:
+        start = next((index for index, broker in enumerate(brokers) if broker.id >= first_replica), 0)
     return assign_replicas(
         brokers,
         additional,

@@ -83,7 +83,8 @@ def in_order_of(existing: Mapping[int, Sequence[int]], brokers: Iterable[BrokerR
 
     Topics of ours were created by id. One that was made over another order (by Kafka's admin API, or by hand: leaders
     1 and 0 of brokers 0, 1 and 2) is continued in its own: 1, 0, then 2, which has nothing yet. Where the leaders
-    follow no order at all, it is by id again. With racks the order given has no influence on the placement.
+    follow no order at all, it is by id again. With racks the order given has no influence on the placement
+    (`creation_start` has).
     """
     by_id = in_creation_order(brokers)
     leaders = [existing[partition][0] for partition in sorted(existing) if existing[partition]]
@@ -97,6 +98,18 @@ def in_order_of(existing: Mapping[int, Sequence[int]], brokers: Iterable[BrokerR
     unseen = [broker for broker in by_id if broker.id not in seen]
     recovered = [known[leader] for leader in seen] + unseen
     return recovered if _goes_round(leaders, [broker.id for broker in recovered]) else by_id
+
+
+def creation_start(existing: Mapping[int, Sequence[int]], brokers: Sequence[BrokerRack]) -> int | None:
+    """Where a topic over racks was begun: the place of partition 0's leader in the list that goes through the racks.
+
+    Kafka looks it up in the list by id and counts on in the other one, so that an expansion lands on brokers in use
+    wherever the two differ. None without racks, or where that leader is gone: then it is as `expand` says.
+    """
+    if 0 not in existing or not existing[0] or any(broker.rack is None for broker in brokers):
+        return None
+    alternated = rack_alternated(brokers)
+    return alternated.index(existing[0][0]) if existing[0][0] in alternated else None
 
 
 def _goes_round(leaders: Sequence[int], ring: Sequence[int]) -> bool:

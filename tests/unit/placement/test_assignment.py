@@ -12,6 +12,7 @@ from tidelog.placement.brokers import (
     InvalidPartitions,
     InvalidReplicationFactor,
     MissingFirstPartition,
+    creation_start,
     in_creation_order,
     in_order_of,
     rack_alternated,
@@ -152,6 +153,28 @@ def test_the_order_of_a_creation_is_read_from_its_leaders(leaders: list[int], or
     """By id if that fits, else the leaders' own order, and by id again where there is none, or where one is gone."""
     existing = {partition: [leader] for partition, leader in enumerate(leaders)}
     assert [broker.id for broker in in_order_of(existing, brokers(2, 0, 1))] == order
+
+
+@pytest.mark.row("R02")
+@pytest.mark.row("R10")
+@pytest.mark.parametrize("start", [0, 1, 2])
+def test_an_expansion_over_racks_continues_the_creation(start: int) -> None:
+    """The list goes 0, 2, 1 here; Kafka counts on from the place by id, and puts partition 2 on a broker in use."""
+    live = [BrokerRack(0, "a"), BrokerRack(1, "a"), BrokerRack(2, "b")]
+    created = assign_replicas(live, 2, 1, random=Drawn(start, 0))
+    at_once = assign_replicas(live, 7, 1, random=Drawn(start, 0))
+    begun = creation_start(created, live)
+    assert begun == start
+    assert created | expand("t", created, live, 7, random=Drawn(), start=begun) == at_once
+    kafkas = created | expand("t", created, live, 3, random=Drawn())
+    assert (len({replicas[0] for replicas in kafkas.values()}) == 3) is (start == 0)
+
+
+def test_the_start_of_a_creation_is_not_known_without_racks_or_leader() -> None:
+    """Then an expansion begins as Kafka's does."""
+    assert creation_start({0: [1]}, brokers(0, 1)) is None
+    assert creation_start({0: [7]}, [BrokerRack(0, "a"), BrokerRack(1, "b")]) is None
+    assert creation_start({1: [0]}, [BrokerRack(0, "a")]) is None
 
 
 def test_a_topic_without_partition_0_cannot_be_expanded() -> None:
