@@ -90,6 +90,10 @@ class InvalidAcl(StoreError):
 
     code = -114
 
+    def __init__(self, path: str = "", message: str = "", *, index: int | None = None) -> None:
+        advice = "this store does not keep such an access list: zookeeper.set.acl is for a ZooKeeper ensemble"
+        super().__init__(path, message or advice, index=index)
+
 
 class AuthFailed(StoreError):
     """The store does not know that way of saying who one is."""

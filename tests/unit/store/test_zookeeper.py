@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.unit.store.serving import Served, run, until
+from tests.unit.store.serving import Proxy, Served, run, until
 from tests.unit.store.zookeeper_contract import CHECKS, SESSION_TIMEOUT_MS, SHORT_TIMEOUT_MS, Contract, session
 
 from tidelog.store.client import SessionState
 from tidelog.store.embedded import EmbeddedStore
-from tidelog.store.errors import ConnectionLoss, SessionExpired
+from tidelog.store.errors import ConnectionLoss, InvalidAcl, SessionExpired
 from tidelog.store.tree import SessionRecord
 from tidelog.store.zookeeper import ZooKeeperStore
 
@@ -41,6 +42,72 @@ def test_nobody_there() -> None:
         with pytest.raises(ConnectionLoss, match=r"no metadata store answers at 127\.0\.0\.1:1/kafka within 300 ms"):
             await ZooKeeperStore.connect("127.0.0.1:1/kafka", session_timeout_ms=4000, connection_timeout_ms=300)
         assert time.monotonic() - begin < 5
+
+    run(scenario)
+
+
+def test_what_is_found_where_nobody_serves() -> None:
+    """Each address is told apart: nobody, somebody deaf, a server without a quorum."""
+
+    async def scenario() -> None:
+        async def no_quorum(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if await reader.read(4) == b"srvr":
+                writer.write(b"This ZooKeeper instance is not currently serving requests\n")
+            writer.close()
+
+        with socket.create_server(("127.0.0.1", 0)) as deaf:
+            server = await asyncio.start_server(no_quorum, "127.0.0.1", 0)
+            addresses = [("127.0.0.1", 1), deaf.getsockname(), server.sockets[0].getsockname()]
+            hosts = ",".join(f"{host}:{port}" for host, port in addresses)
+            with pytest.raises(ConnectionLoss) as failed:
+                await ZooKeeperStore.connect(hosts, session_timeout_ms=4000, connection_timeout_ms=300)
+            server.close()
+        found = str(failed.value)
+        assert "127.0.0.1:1: Connect" in found
+        assert f"{addresses[1][0]}:{addresses[1][1]} does not answer" in found
+        assert f"{addresses[2][0]}:{addresses[2][1]} runs but serves nobody, for its ensemble has no quorum" in found
+
+    run(scenario)
+
+
+def test_a_new_connection_begins_with_watches_and_a_sync(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then whatever was asked meanwhile: a server that is behind catches up before it answers."""
+    first: list[str] = []
+    send_first = ZooKeeperStore._send_first
+
+    def noted(self: ZooKeeperStore, request: object) -> None:
+        # Each is put before the one before it.
+        first.insert(0, type(request).__name__)
+        send_first(self, request)
+
+    monkeypatch.setattr(ZooKeeperStore, "_send_first", noted)
+
+    async def scenario() -> None:
+        async with Proxy(served.hosts) as way, session(way.hosts) as store:
+            states: list[SessionState] = []
+            store.add_listener(states.append)
+            await store.exists("/a", lambda event: None)
+            assert first == []
+            way.cut()
+            await until(lambda: states == [SessionState.SUSPENDED, SessionState.CONNECTED])
+            await store.exists("/a")
+            assert first == ["_SetWatches", "Sync"]
+
+    run(scenario)
+
+
+def test_owned_nodes_need_an_ensemble(served: Served) -> None:
+    """The embedded store keeps no access lists, and says for whom they are."""
+
+    async def scenario() -> None:
+        with pytest.raises(InvalidAcl, match=r"zookeeper\.set\.acl"):
+            await ZooKeeperStore.connect(
+                f"{served.hosts}/owned",
+                session_timeout_ms=4000,
+                connection_timeout_ms=4000,
+                digest="me:secret",
+                owned=True,
+            )
 
     run(scenario)
 

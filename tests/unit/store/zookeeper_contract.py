@@ -15,7 +15,7 @@ import pytest
 from tests.unit.store.serving import Proxy, until
 
 from tidelog.metadata.operations import Check, Create, Delete, SetData
-from tidelog.store.client import Created, EventType, SessionState, Stat, WatchEvent
+from tidelog.store.client import Created, EventType, SessionKey, SessionState, Stat, WatchEvent
 from tidelog.store.errors import (
     BadArguments,
     BadVersion,
@@ -27,7 +27,7 @@ from tidelog.store.errors import (
     SessionExpired,
     StoreClosed,
 )
-from tidelog.store.zookeeper import ZooKeeperStore
+from tidelog.store.zookeeper import ZooKeeperStore, end_session
 
 SESSION_TIMEOUT_MS = 4000
 SHORT_TIMEOUT_MS = 1000
@@ -276,6 +276,54 @@ async def lost_answers_are_not_guessed(hosts: str) -> None:
         assert made.ephemeral_owner == store.session_id
 
 
+async def silent_servers_are_given_up(hosts: str) -> None:
+    """A server that hangs is left in time to keep the session, also when it is asked something all the time."""
+    async with Proxy(hosts) as way, session(way.hosts, timeout_ms=SHORT_TIMEOUT_MS * 2) as store:
+        await store.create("/w", b"0")
+        loop = asyncio.get_running_loop()
+        way.answers = False
+        begin = loop.time()
+        calls = []
+        states: list[SessionState] = []
+        store.add_listener(states.append)
+        while not states:
+            calls.append(store.exists("/w"))
+            await asyncio.sleep(0.01)
+        assert loop.time() - begin < SHORT_TIMEOUT_MS * 2 / 1000
+        way.answers = True
+        for call in calls[:-1]:
+            with pytest.raises(ConnectionLoss):
+                await call
+        assert await store.exists("/w") is not None
+        assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]
+
+
+async def sessions_end_by_their_key(hosts: str) -> None:
+    """Who knows a session's key ends it and no other; what it had goes at once. To end it twice does no harm."""
+    async with session(hosts) as store, session(hosts, store._root) as other:
+        await store.create("/e", ephemeral=True)
+        await other.create("/f", ephemeral=True)
+        gone = asyncio.Event()
+        await other.exists("/e", lambda event: gone.set())
+        key = SessionKey.parse(str(store.key))
+        for _ in range(2):
+            await end_session(hosts + store._root, key, SESSION_TIMEOUT_MS)
+        await gone.wait()
+        assert (await other.exists("/e"), await other.exists("/f")) != (None, None)
+        await until(lambda: store.state is SessionState.EXPIRED)
+        assert other.state is SessionState.CONNECTED
+
+
+async def syncs_come_back(hosts: str) -> None:
+    """What is read after a sync is what was durable before it."""
+    async with session(hosts) as store, session(hosts, store._root) as other:
+        await store.create("/w", b"0")
+        for number in range(20):
+            await store.set("/w", b"%d" % number)
+            _, (data, _) = await asyncio.gather(other.sync(), other.get("/w"))
+            assert data == b"%d" % number
+
+
 async def expired_sessions_stay_expired(hosts: str) -> None:
     """A session that could not be heard from for its timeout is over: its nodes gone, every call refused."""
     async with (
@@ -384,6 +432,9 @@ CHECKS: list[Contract] = [
     deletions_are_told_once,
     watches_outlive_connections,
     lost_answers_are_not_guessed,
+    silent_servers_are_given_up,
+    sessions_end_by_their_key,
+    syncs_come_back,
     expired_sessions_stay_expired,
     transactions_are_numbered,
     large_nodes,
