@@ -173,29 +173,34 @@ def _failed(name: str | None, topic_id: TopicId, error: ErrorCode) -> messages.M
 def _topic(
     node: Node, context: RequestContext, topic: TopicImage, operations: int
 ) -> messages.MetadataResponse.MetadataResponseTopic:
+    partitions = []
+    # Thousands of partitions are led and held by the same few brokers.
+    leaders: dict[int, tuple[int, ErrorCode]] = {}
+    offline: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
+    for index, partition in sorted(topic.partitions.items()):
+        leader = leaders.get(partition.leader)
+        if leader is None:
+            leader = leaders[partition.leader] = leader_for(node, context, partition)
+        gone = offline.get((partition.replicas, partition.offline))
+        if gone is None:
+            gone = offline[partition.replicas, partition.offline] = offline_replicas(node, partition)
+        partitions.append(
+            messages.MetadataResponse.MetadataResponsePartition(
+                error_code=leader[1],
+                partition_index=index,
+                leader_id=leader[0],
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                offline_replicas=gone,
+            )
+        )
     return messages.MetadataResponse.MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
-            _partition(node, context, index, partition) for index, partition in sorted(topic.partitions.items())
-        ],
+        partitions=partitions,
         topic_authorized_operations=operations,
-    )
-
-
-def _partition(
-    node: Node, context: RequestContext, index: int, partition: PartitionImage
-) -> messages.MetadataResponse.MetadataResponsePartition:
-    leader, error = leader_for(node, context, partition)
-    return messages.MetadataResponse.MetadataResponsePartition(
-        error_code=error,
-        partition_index=index,
-        leader_id=leader,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=list(partition.replicas),
-        isr_nodes=list(partition.isr),
-        offline_replicas=offline_replicas(node, partition),
     )
 
 
