@@ -22,11 +22,13 @@ from sim.store_client import SimulatedStore
 from sim.store_journal import JournalPersistence
 from sim.store_service import PORT as STORE_PORT
 from sim.store_service import StoreService
+from tidelog.broker.failure import BrokerFailed
 from tidelog.broker.runtime import Runtime
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.records.batch import CRC_START, iterate_headers
 from tidelog.records.errors import InvalidBatch
 from tidelog.store.embedded import EmbeddedStore
+from tidelog.store.errors import StoreError
 from tidelog.store.local import LocalStore
 
 if TYPE_CHECKING:
@@ -150,8 +152,13 @@ class Machine(ABC):
         process = self.process
         try:
             await self._run(mount, random, ready)
-        except Exception as error:
+        except (BrokerFailed, StoreError, OSError) as error:
             self.failure = repr(error)
+        except Exception as error:
+            # Started again and again it might come right, and nobody would know.
+            self.failure = repr(error)
+            if process is not None and process.alive:
+                self._loop.errors.append(error)
         self._trace.record("gave_up", self.name, self.failure)
         if process is not None:
             # The process ends; its own context must not be the one that outlives it.
