@@ -47,9 +47,10 @@ def choose_unclean_leader(turn: Turn, topic_partition: TopicPartition, online: S
     turn.state.unclean_elections += 1
     log.warning(
         "unclean election: broker %d becomes leader of %s-%d without having been in sync; records that only its ISR "
-        "had are lost",
+        "had are lost; it is number %d since this controller began",
         online[0],
         *topic_partition,
+        turn.state.unclean_elections,
     )
     return online[0]
 

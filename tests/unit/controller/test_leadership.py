@@ -358,7 +358,7 @@ def test_unclean_elections_are_counted_and_logged(caplog: pytest.LogCaptureFixtu
     assert cluster.controller.unclean_elections == 1
     assert [record.getMessage() for record in caplog.records] == [
         "unclean election: broker 2 becomes leader of t-0 without having been in sync; records that only its ISR had "
-        "are lost"
+        "are lost; it is number 1 since this controller began"
     ]
 
 

@@ -1,0 +1,106 @@
+"""What the controller's shell does not wait for, and the notices that it follows: with a store and brokers in name."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.unit.controller.test_controller_driver import Harness, run, until
+
+from tidelog.broker.cluster.controller_term import ANNOUNCEMENT_WAIT_MS_MAX
+from tidelog.controller.events import (
+    AllocateProducerIds,
+    AlterPartition,
+    ControlledShutdown,
+    CreateTopics,
+    IsrMember,
+    IsrProposal,
+    NewTopic,
+)
+from tidelog.metadata import znodes
+from tidelog.metadata.operations import Create, Delete, SetData
+from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, PartitionEpoch, TopicPartition
+from tidelog.store.local import LocalStore
+
+pytestmark = pytest.mark.row("R24")
+
+
+def test_brokers_own_requests_are_answered_when_they_are_durable() -> None:
+    """Broker 1 is registered and cut off: nobody's ISR, shutdown or producer ids wait for it to take in the news."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, _ = await harness.broker(0)
+        other, _ = await harness.broker(1)
+        image = driver.image
+        assert image is not None
+        await until(lambda: len(image.brokers) == 2)
+        await driver.submit(CreateTopics([NewTopic("t", assignment=[(0, [0, 1])])]))
+        harness.failing[1] = 1_000_000
+        proposal = IsrProposal(
+            TopicPartition("t", 0), ZERO_TOPIC_ID, LeaderEpoch(0), [IsrMember(BrokerId(0))], PartitionEpoch(0)
+        )
+        wishes: list[Any] = [
+            AlterPartition(BrokerId(0), driver.broker_epoch, [proposal]),
+            AllocateProducerIds(BrokerId(0), driver.broker_epoch),
+            ControlledShutdown(BrokerId(1), other.broker_epoch),
+        ]
+        async with asyncio.timeout(ANNOUNCEMENT_WAIT_MS_MAX / 2_000):
+            for wish in wishes:
+                await driver.submit(wish)
+        state = znodes.decode_state("t", 0, harness.store.tree.get("/brokers/topics/t/partitions/0/state")[0])
+        assert state.isr == (0,)
+        # A client waits: it may produce when it is told that the topic is there.
+        creation = driver.submit(CreateTopics([NewTopic("waits", assignment=[(0, [0])])]))
+        await until(lambda: harness.store.tree.exists("/brokers/topics/waits/partitions/0/state") is not None)
+        assert not creation.done()
+        harness.failing[1] = 0
+        assert (await creation)[0].error is ErrorCode.NONE
+        await other.close()
+        await driver.close()
+
+    run(scenario)
+
+
+def test_notices_of_isr_changes_are_followed() -> None:
+    """A broker of a protocol below 2.7 writes its ISR and says so: the state is read, the notice goes."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, _ = await harness.broker(0)
+        await driver.submit(CreateTopics([NewTopic("t", 1, 1)]))
+        stranger = await LocalStore.connect(harness.store)
+        path = "/brokers/topics/t/partitions/0/state"
+        state = b'{"controller_epoch":1,"leader":0,"version":1,"leader_epoch":0,"isr":[0,7]}'
+        notice = znodes.encode_partitions([TopicPartition("t", 0), TopicPartition("ghost", 3)])
+        await stranger.multi(
+            [SetData(path, state), Create("/isr_change_notification/isr_change_", notice, sequential=True)]
+        )
+        await until(lambda: harness.store.tree.children("/isr_change_notification")[0] == [])
+        image = driver.image
+        assert image is not None
+        partition = image.topics["t"].partitions[0]
+        assert (partition.isr, partition.partition_epoch) == ((0, 7), 1)
+        await stranger.close()
+        await driver.close()
+
+    run(scenario)
+
+
+def test_containers_that_somebody_deletes_are_taken_as_empty(caplog: pytest.LogCaptureFixture) -> None:
+    """The controller goes on, says so once, and watches for the container to be made again, as the old tools do."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, _ = await harness.broker(0)
+        stranger = await LocalStore.connect(harness.store)
+        await stranger.delete("/admin/delete_topics")
+        [outcome] = await driver.submit(CreateTopics([NewTopic("t", 1, 1)]))
+        assert outcome.error is ErrorCode.NONE
+        await stranger.multi([Create("/admin/delete_topics"), Create("/admin/delete_topics/t")])
+        await until(lambda: harness.store.tree.exists("/brokers/topics/t") is None)
+        assert len([each for each in caplog.messages if "/admin/delete_topics" in each]) <= 1
+        await stranger.multi([Delete("/admin/delete_topics")])
+        await stranger.close()
+        await driver.close()
+
+    run(scenario)
