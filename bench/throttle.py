@@ -33,6 +33,7 @@ def main() -> None:
     parser.add_argument("--rates", type=float, nargs="+", default=[0.1, 1, 10], help="MB/s, one after another")
     parser.add_argument("--seconds", type=float, default=20, help="how long each is measured")
     parser.add_argument("--partitions", type=int, default=6)
+    parser.add_argument("--each", action="store_true", help="print what came in each second, too")
     options = parser.parse_args()
     print(f"{'side':<10}{'set, MB/s':>12}{'found, MB/s':>14}{'largest in a second':>22}")
     for rate in options.rates:
@@ -40,6 +41,8 @@ def main() -> None:
             seconds = measure(side, int(rate * MEGABYTE), options.seconds, options.partitions)
             found, largest = statistics.mean(seconds) / MEGABYTE, max(seconds) / MEGABYTE
             print(f"{side:<10}{rate:>12.2f}{found:>14.3f}{largest:>22.3f}", flush=True)
+            if options.each:
+                print("          each second:", *(f"{second / MEGABYTE:.2f}" for second in seconds), flush=True)
 
 
 def measure(side: str, rate: int, seconds: float, partitions: int) -> list[int]:

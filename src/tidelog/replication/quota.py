@@ -9,9 +9,10 @@ behind: on the leader's side a follower outside the ISR, on the follower's side 
 committed. So replicas in sync stay in sync, and use up the rate that others wait for.
 
 The rate is measured over samples as Kafka's SimpleRate does: replication.quota.window.num + 1 samples of
-replication.quota.window.size.seconds each, and the time since the oldest of them began. Unlike Kafka's, one answer
-brings no more for replicas behind than the rate allows in one sample (`portion`), unless a single batch is larger: so
-a rate far below replica.fetch.max.bytes is kept too.
+replication.quota.window.size.seconds each, and the time since the oldest of them began. Two things are unlike Kafka's.
+One answer brings no more for replicas behind than the rate allows in one sample (`portion`), unless a single batch is
+larger: so a rate far below replica.fetch.max.bytes is kept too. And what a quiet time has saved up is not spent at
+once: a sample that has twice its share is enough.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 UNLIMITED: Final = (1 << 63) - 1
 """Bytes a second where no rate is set, as in Kafka."""
 _ALL: Final = "*"
+_SHARES_MAX: Final = 2
+"""Of a sample; one answer may go beyond, by its portion."""
 
 
 class _Sample:
@@ -58,6 +61,13 @@ class RateMeter:
                 samples.popleft()
         samples[-1].size += size
         samples[-1].last_ms = now_ms
+
+    def latest(self, now_ms: int) -> tuple[int, int]:
+        """Bytes of the sample that `now_ms` lies in, and the milliseconds until it ends; zeros where there is none."""
+        if not self._samples:
+            return 0, 0
+        left_ms = self._samples[-1].start_ms + self._sample_ms - now_ms
+        return (self._samples[-1].size, left_ms) if left_ms > 0 else (0, 0)
 
     def rate(self, now_ms: int) -> float:
         """Bytes a second, on average since the oldest sample began; a single sample counts as a whole one."""
@@ -131,7 +141,12 @@ class ReplicationQuota:
 
     def is_exceeded(self, now_ms: int) -> bool:
         """Whether replicas that are behind get nothing now."""
-        return self.bytes_per_second != UNLIMITED and self.meter.rate(now_ms) > self.bytes_per_second
+        if self.bytes_per_second == UNLIMITED:
+            return False
+        return self.meter.rate(now_ms) > self.bytes_per_second or self._sample_is_full(now_ms)
+
+    def _sample_is_full(self, now_ms: int) -> bool:
+        return self.meter.latest(now_ms)[0] >= _SHARES_MAX * self.portion
 
     def record(self, now_ms: int, size: int) -> None:
         """`size` bytes of throttled partitions have passed, within the rate or not."""
@@ -141,7 +156,8 @@ class ReplicationQuota:
         """Milliseconds until it is not exceeded any more, if nothing more passes."""
         if self.bytes_per_second == UNLIMITED:
             return 0
-        return self.meter.ms_until(now_ms, self.bytes_per_second)
+        delay_ms = self.meter.ms_until(now_ms, self.bytes_per_second)
+        return max(delay_ms, self.meter.latest(now_ms)[1]) if self._sample_is_full(now_ms) else delay_ms
 
     @property
     def portion(self) -> int:

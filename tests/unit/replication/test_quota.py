@@ -71,6 +71,22 @@ def test_traffic_that_waits_as_told_keeps_the_rate() -> None:
     assert 0.9 * 600_000 <= sent <= 1.1 * 600_000
 
 
+def test_what_a_quiet_time_has_saved_is_not_spent_at_once() -> None:
+    """The average of the last ten seconds would allow ten seconds' worth; two go, and one more answer, in a second."""
+    quota = ReplicationQuota(60, 1000)
+    quota.bytes_per_second = 10_000
+    quota.record(0, 1)
+    sent = 0
+    while not quota.is_exceeded(10_000):
+        assert quota.delay_ms(10_000) == 0
+        quota.record(10_000, 9_000)
+        sent += 9_000
+    assert 20_000 <= sent <= 30_000
+    assert quota.delay_ms(10_000) == 1_000
+    assert quota.is_exceeded(10_999)
+    assert not quota.is_exceeded(11_000)
+
+
 def test_a_quota_without_a_rate_is_never_exceeded() -> None:
     """What passes is counted, so that a rate that is set later knows of it."""
     quota = ReplicationQuota(11, 1000)
