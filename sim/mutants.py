@@ -157,7 +157,7 @@ MUTANTS: Final = (
     Mutant(
         "min-isr-ignored",
         "replication.leader",
-        "        return min(self.min_insync_replicas, len(self.followers) + 1)\n",
+        "        return min(self.min_insync_replicas, max(settled, 1))\n",
         "        return 1\n",
         "acks=all is accepted and committed with too few replicas in sync",
     ),
