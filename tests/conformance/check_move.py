@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.chaos.moving import SETTINGS, Loaded, load, move_under_load, start_store, store, watching
+from tests.chaos.targets import StartedCluster
 from tests.conformance.zookeeper import Ensemble, ensemble
 from tidelog.testing import Cluster
 
@@ -58,7 +60,7 @@ def test_a_tool_that_dies_changes_nothing(zookeeper: Ensemble, tmp_path: Path) -
     to = f"{zookeeper.hosts}/killed"
     with Cluster(SETTINGS, brokers=3, processes=True, data=str(tmp_path / "data")) as cluster:
         former = cluster.store
-        with load(cluster) as loaded:
+        with load(cluster.bootstrap) as loaded:
             for delay_s in (0.4, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4):
                 tool = start_store("move", "--store", former, "--to", to)
                 with suppress(subprocess.TimeoutExpired):
@@ -82,7 +84,7 @@ def test_back_to_an_embedded_store(zookeeper: Ensemble, tmp_path: Path) -> None:
     data, file = tmp_path / "data", tmp_path / "store.json"
     with Cluster(SETTINGS, brokers=3, processes=True, data=str(data)) as cluster:
         former = cluster.store
-        with load(cluster) as loaded:
+        with load(cluster.bootstrap) as loaded:
             assert store("move", "--store", former, "--to", to).returncode == 0
             loaded.serves()
         ends = loaded.load.ends()
@@ -97,9 +99,33 @@ def test_back_to_an_embedded_store(zookeeper: Ensemble, tmp_path: Path) -> None:
     assert imported.returncode == 0, imported.stderr
     with Cluster(SETTINGS, brokers=3, processes=True, data=str(data)) as cluster:
         assert cluster.store.startswith("127.0.0.1:")
-        with watching(cluster) as watch:
+        with watching(cluster.bootstrap) as watch:
             watch.until_in_sync()
-        reader = loaded.again(cluster)
+        reader = loaded.again(cluster.bootstrap)
         assert reader.ends() == ends
         reader.read_all(ends)
         assert loaded.ledger.findings == []
+
+
+def test_the_supervisor_dies(zookeeper: Ensemble, tmp_path: Path) -> None:
+    """Before it has moved, and after it: its store says where the cluster is."""
+    cluster = StartedCluster(tmp_path / "data", SETTINGS)
+    try:
+        cluster.start()
+        with load(cluster.bootstrap) as loaded:
+            for delay_s, to in ((1.0, f"{zookeeper.hosts}/first"), (1.3, f"{zookeeper.hosts}/second"), (30.0, "")):
+                former = re.findall(r"^store: (127.*)$", (tmp_path / "data/supervisor.log").read_text(), re.MULTILINE)
+                if not store("status", "--store", former[-1]).stdout.startswith(f"{former[-1]}: standalone"):
+                    break
+                tool = start_store("move", "--store", former[-1], "--to", to or f"{zookeeper.hosts}/third")
+                with suppress(subprocess.TimeoutExpired):
+                    tool.wait(delay_s)
+                cluster.kill_supervisor()
+                tool.communicate()
+                cluster.start()
+                loaded.serves()
+        said = (tmp_path / "data/supervisor.log").read_text()
+        assert re.findall(r"^store: (.*)$", said, re.MULTILINE)[-1].startswith(zookeeper.hosts)
+        cluster.stop()
+    finally:
+        cluster.destroy()
