@@ -158,6 +158,39 @@ def test_settings(cluster: Cluster, garbage: bytes, caplog: pytest.LogCaptureFix
         until(lambda: described(cluster, "t")["max.message.bytes"] == "3000", "mended settings take effect")
 
 
+def test_settings_that_cannot_be(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    """Tools write what they like: wrong values and unknown names are said and left out, the others take effect."""
+    make(cluster, "t", 1, max_message_bytes="1000")
+    wrong = {"retention.ms": "soon", "cleanup.policy": "burn", "no.such.setting": "1", "max.message.bytes": "2000"}
+    brokers = {
+        "log.cleaner.threads": "many",
+        "no.such.setting": "1",
+        "log.retention.ms": "soon",
+        "min.insync.replicas": "-7",
+    }
+    with tool(cluster) as client:
+        for entity, config in (
+            ("brokers/<default>", brokers),
+            ("brokers/1", brokers),
+            ("brokers/seven", brokers),
+            ("topics/t", wrong),
+            ("topics/ghost", wrong),
+        ):
+            client.ensure_path(f"/config/{entity}")
+            client.set(f"/config/{entity}", znodes.encode_config(config))
+            client.create("/config/changes/config_change_", znodes.encode_config_change(entity), sequence=True)
+        until(lambda: described(cluster, "t")["max.message.bytes"] == "2000", "what is right takes effect")
+        assert not send(cluster, "t", [b"record"])
+        goes_on(cluster)
+        another_controller(cluster, client)
+        goes_on(cluster)
+        cluster.restart(1)
+        goes_on(cluster)
+        assert not send(cluster, "t", [b"record"])
+    for path in ("/config/topics/t ", "/config/brokers/<default> ", "/config/brokers/1 "):
+        assert [each for each in complaints(caplog, path) if "retention.ms" in each]
+
+
 @pytest.mark.parametrize("garbage", GARBAGE)
 def test_what_tools_ask_for(cluster: Cluster, garbage: bytes, caplog: pytest.LogCaptureFixture) -> None:
     """Requests and notices that cannot be read go all the same, or no tool could ask again."""

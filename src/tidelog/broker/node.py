@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tidelog.broker.cluster.departures import Departures
 from tidelog.broker.cluster.metadata_cache import MetadataCache
+from tidelog.broker.cluster.stored_settings import broker_resources, tell_what_cannot_be
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.handlers import load_handlers
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
@@ -217,6 +218,8 @@ class Node:
         if dict(image.configs.get(resource, {})) == dict(values):
             return
         image.apply(ConfigChanged(resource, values or None))
+        if resource.type is ConfigResourceType.TOPIC or resource in broker_resources(self.broker_id):
+            tell_what_cannot_be(resource, values)
         if resource.type is ConfigResourceType.TOPIC:
             if self.throttles.topic_changed(resource.name, values):
                 self._throttles_changed()

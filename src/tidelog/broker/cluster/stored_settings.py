@@ -8,17 +8,22 @@ it at once.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidelog.broker.deferred import Deferred
+from tidelog.config import broker_config, topic_config
 from tidelog.metadata.image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
+from tidelog.metadata.znodes import config_path
 
 if TYPE_CHECKING:
     from tidelog.broker.cluster.controller_driver import ControllerDriver
     from tidelog.model.identifiers import BrokerId
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 
 class StoredSettings:
@@ -67,3 +72,15 @@ class StoredSettings:
 def broker_resources(broker_id: BrokerId) -> list[ConfigResource]:
     """What concerns a broker itself."""
     return [CLUSTER_DEFAULT, ConfigResource(ConfigResourceType.BROKER, str(broker_id))]
+
+
+def tell_what_cannot_be(resource: ConfigResource, values: Mapping[str, str]) -> None:
+    """Logs what a tool wrote into the store past every check: such settings are left out, the others take effect."""
+    for name, value in values.items():
+        try:
+            if resource.type is ConfigResourceType.TOPIC:
+                topic_config.validate({name: value})
+            else:
+                broker_config.validate_dynamic({name: value}, cluster_default=resource == CLUSTER_DEFAULT)
+        except ValueError as error:
+            logger.error("%s in the metadata store: left out: %s", config_path(resource), error)
