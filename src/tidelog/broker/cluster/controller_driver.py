@@ -244,7 +244,7 @@ class ControllerDriver:
             try:
                 await self._store.sync()
                 holder, stored = await self._controller_as_stored()
-            except (ConnectionLoss, SessionExpired):
+            except (ConnectionLoss, SessionExpired, StoreClosed):
                 if self._closed or self._clock.monotonic_ms() >= deadline_ms:
                     raise
             else:
@@ -278,7 +278,7 @@ class ControllerDriver:
             try:
                 await self._store.create(LOG_DIRECTORY_EVENT_PREFIX, data, sequential=True)
                 return
-            except (ConnectionLoss, SessionExpired):
+            except (ConnectionLoss, SessionExpired, StoreClosed):
                 # Told twice is told once; untold, clients would be sent here for what is gone.
                 await asyncio.sleep(RETRY_DELAY_MS / 1000)
             except StoreError as error:
@@ -303,8 +303,9 @@ class ControllerDriver:
         while True:
             try:
                 return await self._membership.read_configs(wanted)
-            except (ConnectionLoss, SessionExpired) as error:
-                no_other_comes = isinstance(error, SessionExpired) and not self._registered
+            except (ConnectionLoss, SessionExpired, StoreClosed) as error:
+                # A session that is over, or was closed because it is, is followed by another.
+                no_other_comes = not isinstance(error, ConnectionLoss) and not self._registered
                 if self._closed or no_other_comes or self._clock.monotonic_ms() >= deadline_ms:
                     raise
                 await asyncio.sleep(RETRY_DELAY_MS / 1000)
