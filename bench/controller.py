@@ -7,7 +7,8 @@ ZooKeeper; with --kafka Apache Kafka 3.9.1 in ZooKeeper mode, on such a ZooKeepe
 `KAFKA_VERSION=3.9.1 bench/peers/kafka.sh jars DIR` has put it. They take turns, one cluster at a time:
 
     created    one CreateTopics request: its answer; all states written; every broker's Metadata names a leader and
-               three replicas in sync for all partitions
+               three replicas in sync for all partitions; a record acknowledged by 100 of them, acks=all, for which
+               every broker must have made its logs
     resigned   /controller is deleted: another one elected; the next CreateTopics answered, for which it must have
                loaded everything
     deleted    one DeleteTopics request: its answer; gone from the store, and from every Metadata
@@ -20,6 +21,7 @@ the store itself tells, by their times. The shape `one` is a topic of N partitio
 
 `slowest answer` is that of ApiVersions, asked of every broker 50 times a second by a process beside: what a client may
 have to wait for a broker's event loop. With so many processes on two cores some tens of milliseconds are the machine's.
+`CPU` is what the brokers took together, which tells more than seconds on a machine that does other things as well.
 A broker whose session was lost on the way, so that it had to register anew, is named: that is a failure.
 """
 
@@ -43,7 +45,7 @@ from typing import Any, Final
 
 from bench.peers.kafka import until
 from bench.peers.zookeeper import TIDELOG, Brokers, OnZooKeeper, Supervised, ZooKeeper, kafka
-from bench.replication import Unmeasured, producer, resident_mib, say
+from bench.replication import Unmeasured, cpu_seconds, producer, resident_mib, say
 from confluent_kafka import KafkaError
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
@@ -164,6 +166,7 @@ class Cluster:
         self.pinger = Pinger(brokers.addresses.values())
         self.sessions: dict[int, int] = {}
         """czxid of every registration."""
+        self._cpu: dict[int, float] = {}
 
     def __enter__(self) -> Cluster:
         until(lambda: len(self._registrations()) == REPLICATION_FACTOR, "all brokers are registered", WAIT_S_MAX)
@@ -190,6 +193,15 @@ class Cluster:
     def kill(self, broker_id: int) -> None:
         del self.live[broker_id]
         os.kill(self._brokers.pid(broker_id), signal.SIGKILL)
+
+    def begin(self) -> None:
+        """CPU time and slowest answer count from now on."""
+        self.pinger.slowest_ms()
+        self._cpu = {id: cpu_seconds(self._brokers.pid(id)) for id in self.live}
+
+    def cpu_s(self) -> float:
+        """CPU seconds that the live brokers took since `begin`."""
+        return sum(cpu_seconds(self._brokers.pid(id)) - self._cpu[id] for id in self.live)
 
     def memory_mib(self) -> list[float]:
         return [resident_mib(self._brokers.pid(id)) for id in self.live]
@@ -249,7 +261,7 @@ class Cluster:
 
 def created(name: str, cluster: Cluster, topics: Sequence[Any]) -> None:
     wanted = {(topic.name, index) for topic in topics for index in range(topic.num_partitions)}
-    cluster.pinger.slowest_ms()
+    cluster.begin()
     started, wall = time.monotonic(), time.time()
     cluster.ask_controller(messages.CreateTopicsRequest(topics=list(topics), timeout_ms=int(WAIT_S_MAX * 1000)))
     answered = time.monotonic() - started
@@ -261,15 +273,22 @@ def created(name: str, cluster: Cluster, topics: Sequence[Any]) -> None:
 
     cluster.until_everywhere(whole, "all partitions are led and in sync")
     known = time.monotonic() - started
+    acknowledge(cluster, sample_of(wanted))
+    acknowledged = time.monotonic() - started
     written = max(stat.mtime for _, stat in cluster.states(topics)) / 1000 - wall
-    say(name, "created", f"answered {answered:.2f} s, states written {written:.2f} s, known everywhere {known:.2f} s")
+    say(
+        name,
+        "created",
+        f"answered {answered:.2f} s, states written {written:.2f} s, known everywhere {known:.2f} s, "
+        f"{SAMPLE} records acknowledged {acknowledged:.2f} s",
+    )
     tell_slowest(name, cluster)
     time.sleep(SETTLING_S)
     say(name, "memory a broker", "  ".join(f"{mib:5.0f}" for mib in cluster.memory_mib()) + "  MiB")
 
 
 def resigned(name: str, cluster: Cluster, topics: Sequence[Any]) -> None:
-    cluster.pinger.slowest_ms()
+    cluster.begin()
     former = cluster.store.controller()
     started, wall = time.monotonic(), time.time()
     cluster.store.delete(CONTROLLER)
@@ -289,8 +308,8 @@ def resigned(name: str, cluster: Cluster, topics: Sequence[Any]) -> None:
 def killed(name: str, cluster: Cluster, topics: Sequence[Any]) -> None:
     victim = cluster.store.controller()[0]
     wanted = {(topic.name, index) for topic in topics for index in range(topic.num_partitions)}
-    sample = random.Random(1).sample(sorted(wanted), min(SAMPLE, len(wanted)))
-    cluster.pinger.slowest_ms()
+    sample = sample_of(wanted)
+    cluster.begin()
     led = sum(partition.leader_id == victim for partition in cluster.partitions(victim).values())
     started, wall = time.monotonic(), time.time()
     cluster.kill(victim)
@@ -319,6 +338,12 @@ def killed(name: str, cluster: Cluster, topics: Sequence[Any]) -> None:
     tell_slowest(name, cluster)
 
 
+def sample_of(partitions: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Some of them, always the same ones."""
+    known = sorted(partitions)
+    return random.Random(1).sample(known, min(SAMPLE, len(known)))
+
+
 def acknowledge(cluster: Cluster, sample: Sequence[tuple[str, int]]) -> None:
     """Returns when each of these partitions has acknowledged a record."""
     client = producer(
@@ -338,7 +363,7 @@ def acknowledge(cluster: Cluster, sample: Sequence[tuple[str, int]]) -> None:
 
 
 def deleted(name: str, cluster: Cluster, topics: Sequence[Any]) -> None:
-    cluster.pinger.slowest_ms()
+    cluster.begin()
     names = {topic.name for topic in topics}
     started = time.monotonic()
     states = [messages.DeleteTopicsRequest.DeleteTopicState(name=topic.name) for topic in topics]
@@ -366,7 +391,8 @@ def deleted(name: str, cluster: Cluster, topics: Sequence[Any]) -> None:
 def tell_slowest(name: str, cluster: Cluster) -> None:
     lost = cluster.lost_sessions()
     complaint = f"  SESSIONS LOST: brokers {lost}" if lost else ""
-    say(name, "    slowest answer meanwhile", f"{cluster.pinger.slowest_ms():6.0f} ms{complaint}")
+    slowest, cpu = cluster.pinger.slowest_ms(), cluster.cpu_s()
+    say(name, "    meanwhile", f"slowest answer {slowest:.0f} ms, CPU {cpu:.2f} s{complaint}")
 
 
 def new_topic(name: str, partitions: int) -> messages.CreateTopicsRequest.CreatableTopic:
