@@ -59,10 +59,12 @@ class Admin:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def reassign(self, topic: str, targets: Mapping[int, Sequence[int] | None]) -> dict[int, KafkaError | None]:
+    def reassign(
+        self, topic: str, targets: Mapping[int, Sequence[int] | None], **options: bool
+    ) -> dict[int, KafkaError | None]:
         wanted = {Partition(topic, index): replicas for index, replicas in targets.items()}
         with BlockingCluster(self._cluster.bootstrap) as client:
-            outcomes = client.run(admin.alter_reassignments(client.routing, wanted))
+            outcomes = client.run(admin.alter_reassignments(client.routing, wanted, **options))
         return {each.partition: error for each, error in outcomes.items()}
 
     def under_way(self) -> dict[Partition, admin.Reassignment]:
@@ -141,9 +143,11 @@ class Traffic:
         deadline = time.monotonic() + 3 * DEADLINE_S
         while time.monotonic() < deadline:
             for message in self._consumer.consume(1_000, 0.2):
-                if message.error() is None:
-                    self.read[message.partition()].append(int(message.value()))
-            if self._complete.is_set() and [len(each) for each in self.read] >= self.sent:
+                partition, value = message.partition(), message.value()
+                if message.error() is None and partition is not None and value is not None:
+                    self.read[partition].append(int(value))
+            counts = zip(self.read, self.sent, strict=True)
+            if self._complete.is_set() and all(len(values) >= count for values, count in counts):
                 return
 
     def check(self) -> None:
@@ -195,6 +199,9 @@ def test_the_replication_factor_goes_up_and_down(cluster: Cluster) -> None:
         until(operator.under_way, {})
         until(lambda: operator.in_sync("copies"), [(0, 1, 2), (1, 2, 3)])
     up.check()
+    [kept] = operator.reassign("copies", {0: [2]}, allow_replication_factor_change=False).values()
+    assert kept is not None
+    assert kept.code is ErrorCode.INVALID_REPLICATION_FACTOR
     assert operator.reassign("copies", {0: [2], 1: [1, 3]}) == {0: None, 1: None}
     until(operator.under_way, {})
     assert (operator.replicas("copies"), operator.leaders("copies")) == ([(2,), (1, 3)], [2, 1])

@@ -31,7 +31,9 @@ from tidelog.controller.events import (
     ReplicasFailed,
     ReplicasStopped,
     Submitted,
+    TopicNode,
     TopicReference,
+    TopicsChanged,
 )
 from tidelog.metadata import znodes
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
@@ -488,6 +490,20 @@ def test_partitions_are_not_added_meanwhile(cluster: Cluster) -> None:
     begun(cluster, [3, 1, 2])
     [outcome] = cluster.ask(CreatePartitions([MorePartitions("t", 2)]))
     assert outcome.error is ErrorCode.REASSIGNMENT_IN_PROGRESS
+
+
+def test_a_tool_that_knows_of_no_reassignments_adds_partitions_meanwhile(cluster: Cluster) -> None:
+    """One of 2.2 rewrites the node without what is added and removed: that is put back, and the new partition made."""
+    begun(cluster, [3, 1, 2])
+    data = b'{"version":1,"partitions":{"0":[3,1,2,0],"1":[4,0]}}'
+    cluster.tree.transact(SESSION, [SetData(znodes.topic_path("t"), data)], 0)
+    cluster.run(TopicsChanged([TopicNode("t", data)]))
+    assert under_way(cluster) == [((3, 1, 2, 0), (3,), (0,))]
+    assert cluster.partition("t", 1).leader == 4
+    check(cluster)
+    in_sync(cluster, 0, 1, 2, 3)
+    assert cluster.partition("t").replicas == (3, 1, 2)
+    check(cluster)
 
 
 def test_a_topic_is_deleted_meanwhile(cluster: Cluster) -> None:
