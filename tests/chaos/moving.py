@@ -39,21 +39,25 @@ class Loaded:
     ledger: Ledger
     watch: Watch
 
-    def serves(self) -> None:
-        """Every partition acknowledges something that was sent from now on, and every replica is in sync."""
+    def acknowledges(self, within_s: float = SERVES_S_MAX) -> None:
+        """Every partition acknowledges something that was sent from now on."""
         awaited = self.load.expect(list(range(PARTITIONS)))
-        assert awaited.wait(SERVES_S_MAX) is not None, f"partitions {awaited.missing} acknowledge nothing"
+        assert awaited.wait(within_s) is not None, f"partitions {awaited.missing} acknowledge nothing"
+
+    def serves(self) -> None:
+        """The same, and every replica is in sync."""
+        self.acknowledges()
         self.watch.until_in_sync()
 
-    def again(self, cluster: Cluster) -> Load:
+    def again(self, bootstrap: str) -> Load:
         """Readers of the same records, on a cluster that has been started again."""
-        return Load(cluster.bootstrap, TOPIC, self.ledger, rate=RATE, value_size=100, on_death=lambda: None)
+        return Load(bootstrap, TOPIC, self.ledger, rate=RATE, value_size=100, on_death=lambda: None)
 
 
 @contextmanager
-def watching(cluster: Cluster) -> Iterator[Watch]:
+def watching(bootstrap: str) -> Iterator[Watch]:
     """What the cluster says of itself."""
-    watch = Watch(cluster.bootstrap, PARTITIONS)
+    watch = Watch(bootstrap, PARTITIONS)
     try:
         yield watch
     finally:
@@ -61,11 +65,11 @@ def watching(cluster: Cluster) -> Iterator[Watch]:
 
 
 @contextmanager
-def load(cluster: Cluster) -> Iterator[Loaded]:
+def load(bootstrap: str) -> Iterator[Loaded]:
     """Producers with acks=all and readers, from a new topic's first record on; at the end nothing may be missing."""
     ledger, died = Ledger(PARTITIONS, PRODUCERS), threading.Event()
-    running = Load(cluster.bootstrap, TOPIC, ledger, rate=RATE, value_size=100, on_death=died.set)
-    with watching(cluster) as watch:
+    running = Load(bootstrap, TOPIC, ledger, rate=RATE, value_size=100, on_death=died.set)
+    with watching(bootstrap) as watch:
         watch.create()
         running.start()
         loaded = Loaded(running, ledger, watch)
@@ -112,7 +116,7 @@ def move_under_load(data: Path, to: str, *, between: Callable[[Loaded], object] 
     """
     with Cluster(SETTINGS, brokers=3, processes=True, data=str(data)) as cluster:
         former = cluster.store
-        with load(cluster) as loaded:
+        with load(cluster.bootstrap) as loaded:
             moved = store("move", "--store", former, "--to", to)
             assert moved.returncode == 0, moved.stdout + moved.stderr
             loaded.serves()
@@ -130,6 +134,6 @@ def move_under_load(data: Path, to: str, *, between: Callable[[Loaded], object] 
             assert (again.returncode, again.stdout.splitlines()[0]) == (0, f"The store had moved to {to} already.")
         # The whole cluster, too, comes up where its store is now.
         cluster.restart()
-        with watching(cluster) as watch:
+        with watching(cluster.bootstrap) as watch:
             watch.until_in_sync()
     return moved.stdout

@@ -214,8 +214,7 @@ def test_a_machine_dies_and_is_back(site: Site, loaded: Loaded) -> None:
     """A broker and a ZooKeeper server at once; others lead, and then all is as it was."""
     for machine in site.three:
         machine.fail()
-        awaited = loaded.load.expect(list(range(6)))
-        assert awaited.wait(NOTICED_S_MAX) is not None, awaited.missing
+        loaded.acknowledges(NOTICED_S_MAX)
         site.start_zookeeper(machine)
         site.start_broker(machine)
         site.until_all_in_sync()
