@@ -4,6 +4,9 @@ Three broker processes, replication factor 3, min.insync.replicas=2; idempotent 
 librdkafka. Each cycle breaks something, waits for the next acknowledgement of every partition that it hit, mends it,
 and waits for all replicas to be in sync (--overlap: goes on at once). At the end every acknowledged record must be at
 its offset, once, in its producer's order, and the replicas' files must be equal to the last byte.
+
+With --zookeeper N the metadata is in an ensemble of N real servers, which are broken too (--fault server, hang, quorum,
+both, mix). Others must lead what a broker led within its session timeout and a second.
 """
 
 from __future__ import annotations
