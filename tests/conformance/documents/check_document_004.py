@@ -54,11 +54,11 @@ def test_service_and_retirement(site: Site) -> None:
     site.create(topic, FIRST)
     site.produce(topic)
     site.write("topics-to-move.json", json.dumps({"topics": [{"topic": topic}], "version": 1}))
-    printed = site.type("004 generate service", current=plan(topic, FIRST))
+    printed = site.type("004 generate service", current=site.current(topic, FIRST))
     assert is_drawn(planned(printed.out.strip().splitlines()[-1]), [0, 1, 2, 3])
     _execute(site, "004 execute service", topic, FIRST, IN_SERVICE)
     site.type("004 verify service", **site.moved(topic))
-    printed = site.type("004 generate retirement", current=plan(topic, IN_SERVICE))
+    printed = site.type("004 generate retirement", current=site.current(topic, IN_SERVICE))
     assert is_drawn(planned(printed.out.strip().splitlines()[-1]), [0, 1, 2])
     _execute(site, "004 execute retirement", topic, IN_SERVICE, RETIRED)
     site.type("004 verify retirement", **site.moved(topic))
@@ -68,7 +68,7 @@ def test_service_and_retirement(site: Site) -> None:
 def _execute(site: Site, command: str, topic: str, before: list[list[int]], after: list[list[int]]) -> None:
     """Executes a plan of the document; all is as it says then."""
     site.write(PLAN, plan(topic, after))
-    site.type(command, current=plan(topic, before), **site.moved(topic))
+    site.type(command, current=site.current(topic, before), **site.moved(topic))
     site.until(lambda: list(site.assignment(topic).values()) == after)
     site.settle(topic)
     site.until(lambda: site.get("/admin/reassign_partitions") is None)

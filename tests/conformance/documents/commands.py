@@ -78,8 +78,9 @@ _CLEARED: Final = (
 _VERIFIED: Final = {
     "2.2.1": "Status of partition reassignment:\n{completed_successfully}",
     "2.8.2-zk": _BY_STORE + _INCOMPLETE + "Status of partition reassignment:\n{is_complete}" + _CLEARED,
-    "2.8.2-api": "Status of partition reassignment:\n{is_complete}" + _CLEARED,
-    "4.3.0": "Status of partition reassignment:\n{is_completed}" + _CLEARED,
+    # The empty line is for replicas moved between the directories of a broker.
+    "2.8.2-api": "Status of partition reassignment:\n{is_complete}\n" + _CLEARED,
+    "4.3.0": "Status of partition reassignment:\n{is_completed}\n" + _CLEARED,
 }
 _ELECTION_STARTED: Final = (
     "Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.\n"
@@ -203,7 +204,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
         {
             "2.2.1": f"Partitions reassignment failed due to {_TOO_FEW}\n{REST}",
             "2.8.2-zk": f"{_BY_STORE}Error: {_TOO_FEW}\n{REST}",
-            "api": f"Error: {_TOO_FEW}\n{REST}",
+            "2.8.2-api": f"Error: {_TOO_FEW}\n{REST}",
+            "4.3.0": "Error: The target replication factor of {factor} cannot be reached because only {brokers} broker(s) "
+            "are registered or some brokers have all their log directories cordoned.\n" + REST,
         },
         status={"2.2.1": 0, "": 1},
     ),

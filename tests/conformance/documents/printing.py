@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -52,10 +52,17 @@ def described(way: str, topic: str, topic_id: str, partitions: Sequence[Partitio
     return "\n".join(lines)
 
 
-def plan(
-    topic: str, partitions: Mapping[int, Sequence[int]] | Sequence[Sequence[int]], directories: bool = True
-) -> str:
-    """An assignment as `kafka-reassign-partitions` prints and takes it."""
+Assignment = Mapping[int, Sequence[int]] | Sequence[Sequence[int]]
+"""[partition] -> replicas."""
+
+
+def any_directory(_broker_id: int) -> str:
+    """Where a replica is or shall be, for who does not care."""
+    return "any"
+
+
+def plan(topic: str, partitions: Assignment, directory: Callable[[int], object] | None = any_directory) -> str:
+    """An assignment as `kafka-reassign-partitions` prints and takes it, with each broker's `directory` if one is given."""
     pairs = partitions.items() if isinstance(partitions, Mapping) else enumerate(partitions)
     return _compact(
         {
@@ -65,7 +72,7 @@ def plan(
                     "topic": topic,
                     "partition": number,
                     "replicas": list(replicas),
-                    **({"log_dirs": ["any"] * len(replicas)} if directories else {}),
+                    **({} if directory is None else {"log_dirs": [str(directory(broker)) for broker in replicas]}),
                 }
                 for number, replicas in pairs
             ],
@@ -89,7 +96,7 @@ def differences(expected: str, printed: str) -> list[str]:
     return [*(f"expected  {line!r}" for line in wanted), *(f"printed   {line!r}" for line in got)]
 
 
-_LISTED: Final = re.compile(r"(?<=election path with )\S+|(?<=Set\().*(?=\)$)")
+_LISTED: Final = re.compile(r"(?<=election path with )\S+|(?<=Set\().*(?=\)$)|(?<=\(PREFERRED\) for partitions ).*")
 _VERIFIED: Final = re.compile(r"(Reassignment of|There is no active reassignment of) partition ")
 
 
