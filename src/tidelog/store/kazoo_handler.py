@@ -64,6 +64,8 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
         self._ready: deque[Callable[[], None]] = deque()
         self._scheduled = False
         self._connect_timeout_s = connect_timeout_ms / 1000
+        self.hosts = 1
+        """How many servers there are to be tried."""
         self.session_timeout_ms = session_timeout_ms
         """As agreed with the server, once connected."""
         self.turned_at = time.monotonic()
@@ -122,7 +124,8 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
     def create_connection(self, *args: Any, **kwargs: Any) -> Wire:
         if self.over:
             raise SessionExpiredError
-        kwargs["timeout"] = min(kwargs["timeout"], self._connect_timeout_s)
+        # An address that swallows everything must leave time for the others, while the session lives.
+        kwargs["timeout"] = min(kwargs["timeout"] / self.hosts, self._connect_timeout_s)
         return Wire(super().create_connection(*args, **kwargs), self)
 
     def select(

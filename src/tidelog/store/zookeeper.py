@@ -159,6 +159,7 @@ class ZooKeeperStore:
             client_id=key,
             auth_data=None if digest is None else [("digest", digest)],
         )
+        handler.hosts = len(client.hosts)
         store = cls(client, handler, owned=owned)
         client.add_listener(store._changed)
         handler.before_send = store._drop_what_builds_on_lost_requests
