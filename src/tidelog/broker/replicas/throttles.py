@@ -8,6 +8,7 @@ more, those go first whose turn was longest ago, so that several followers that 
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from tidelog.config import registry
@@ -54,17 +55,15 @@ class Throttles:
     def topic_changed(self, topic: str, settings: Mapping[str, str]) -> bool:
         """A topic's own settings are `settings` now; whether that throttles other partitions than before.
 
-        What is invalid there (written past AlterConfigs into the store) counts as not set, and is logged.
+        What is invalid there (written past AlterConfigs into the store, which is logged) counts as not set.
         """
         changed = False
         for name, quota in ((_LEADER_REPLICAS, self.leader), (_FOLLOWER_REPLICAS, self.follower)):
             partitions: frozenset[int] | None = frozenset()
             if name in settings:
-                try:
+                with suppress(InvalidValue):
                     replicas = cast("tuple[str, ...]", registry.TOPIC[name].parse(settings[name]))
                     partitions = throttled_partitions(replicas, self._broker_id)
-                except InvalidValue as error:
-                    logger.error("not throttled: node=/config/topics/%s error=%s", topic, error)
             if quota.throttle(topic, partitions):
                 shown = "all" if partitions is None else sorted(partitions)
                 logger.info("throttled: topic=%s partitions=%s setting=%s", topic, shown, name)
