@@ -143,6 +143,9 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
         waker = rlist[1] if len(rlist) > 1 else None
         assert not isinstance(waker, Wire)
         self._watch_the_loop(wire)
+        if not wire.greeted:
+            # Nothing is agreed yet; kazoo knows how long it waits.
+            return wire.wait_readable(waker, timeout), [], []
         silent_left_s = wire.heard_at + SILENT_SHARE_MAX * self.session_timeout_ms / 1000 - time.monotonic()
         ready = wire.wait_readable(waker, max(0.0, silent_left_s if timeout is None else min(timeout, silent_left_s)))
         if silent_left_s <= 0 and wire not in ready and not wire.has_input():
@@ -217,7 +220,8 @@ class Wire:
         self._input = b""
         self._position = 0
         self._output = bytearray()
-        self._greeted = False
+        self.greeted = False
+        """The server has answered: there is a session."""
         self._sent_since_read = 0
         self.heard_at = time.monotonic()
         """When the server was last heard of."""
@@ -249,9 +253,9 @@ class Wire:
             self._input = self._socket.recv(READ_SIZE)
             self._position = 0
             self.heard_at = time.monotonic()
-            if not self._greeted and len(self._input) >= _CONNECTED.size:
+            if not self.greeted and len(self._input) >= _CONNECTED.size:
                 # kazoo keeps to itself what was agreed; 0 says that the session is over.
-                self._greeted = True
+                self.greeted = True
                 self._handler.session_timeout_ms = (
                     _CONNECTED.unpack_from(self._input)[2] or self._handler.session_timeout_ms
                 )
