@@ -311,6 +311,33 @@ def test_a_tool_of_2_2_moves_a_partition() -> None:
     flow.is_the_capture()
 
 
+@pytest.mark.row("R14")
+def test_kafka_3_9_does_the_same() -> None:
+    """The last release with ZooKeeper, asked by a tool of 2.8."""
+    flow = Flow("v3.9-with-2.8-tool-reassign", brokers=[0, 1, 2]).given("""
+        old-0 (0,2) leader 2 epoch 0 isr 2,0 version 0
+        old-1 (0,1) leader 0 epoch 0 isr 0,1 version 0
+        old-2 (1,2) leader 1 epoch 0 isr 1,2 version 0
+    """)
+    flow.plan(("old-0", [0, 1, 2]))
+    flow.grow_isr("old-0", 1)
+    everywhere = '{"0":[0,1,2],"1":[0,1],"2":[1,2]}'
+    flow.writes(f"""
+        {topic("old", everywhere, '{"0":[1]}')}
+        --
+        old-0 leader 2 epoch 1 isr 2,0 version 1
+        --
+        old-0 leader 2 epoch 1 isr 2,0,1 version 2
+        --
+        old-0 leader 2 epoch 2 isr 2,0,1 version 3
+        --
+        {topic("old", everywhere)}
+        --
+        {DONE}
+    """)
+    flow.is_the_capture()
+
+
 def test_a_plan_that_is_deleted_cancels_nothing() -> None:
     """What is under way stays so, and nothing is written."""
     flow = Flow("zk-reassign-cancel-by-delete", controller=1, epoch=2, brokers=[1, 2, 3]).given("""

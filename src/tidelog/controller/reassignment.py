@@ -276,6 +276,17 @@ def _exists(turn: Turn, topic_partition: TopicPartition) -> bool:
 def _begin(turn: Turn, moves: Mapping[TopicPartition, Move]) -> None:
     """Steps 1 and 2, or all of them for what is at its target already; also for what was begun before."""
     for group in _groups(turn, moves):
+        for topic_partition in group:
+            before, move = move_of(_image(turn, topic_partition)), moves[topic_partition]
+            if before != move:
+                log.info(
+                    "reassigned: partition=%s replicas=%s adding=%s removing=%s before=%s",
+                    topic_partition,
+                    list(move.replicas),
+                    list(move.adding),
+                    list(move.removing),
+                    list(before.replicas),
+                )
         dropped = {each: _dropped(turn, each, moves[each]) for each in group}
         _write_topics(turn, {each: moves[each] for each in group if move_of(_image(turn, each)) != moves[each]})
         new = [each for each in group if not _image(turn, each).has_state]
@@ -338,6 +349,14 @@ def _finish(turn: Turn, group: Sequence[TopicPartition]) -> None:
     _write_topics(turn, moves)
     for topic_partition in moves:
         turn.tell.partition(topic_partition)
+        image = _image(turn, topic_partition)
+        log.info(
+            "reassignment done: partition=%s replicas=%s leader=%d leader_epoch=%d",
+            topic_partition,
+            list(image.replicas),
+            image.leader,
+            image.leader_epoch,
+        )
     planned = turn.state.plan or {}
     _drop_from_plan(turn, [each for each, move in moves.items() if planned.get(each) == move.replicas])
 
