@@ -13,14 +13,15 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar
 
 import typer
 
 from tidelog.cli.errors import Refused, WrongUsage
 from tidelog.cli.options import Form, Output
 from tidelog.cli.output import print_json
-from tidelog.store.export_file import ExportUnreadable, decode, encode
+from tidelog.ports.real import SystemDisk
+from tidelog.store.export_file import Export, ExportUnreadable, decode, encode
 from tidelog.store.moving import MOVED, decode_moved, parse_servers
 from tidelog.store.sqlite import FILE_NAME
 from tidelog.store.transfer import (
@@ -69,6 +70,14 @@ Data = Annotated[
         "--data", metavar="DIR", help="The directory of a store that does not run: that of `tidelog start --data`."
     ),
 ]
+Properties = Annotated[
+    Path | None,
+    typer.Option(
+        "--properties",
+        metavar="FILE",
+        help="A broker's properties: with an ensemble, its zookeeper.digest and zookeeper.set.acl are used.",
+    ),
+]
 Replace = Annotated[bool, typer.Option("--replace", help="What is there already is lost. Never where brokers run.")]
 
 
@@ -77,26 +86,30 @@ def export_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
     store: Served = None,
     data: Data = None,
+    properties: Properties = None,
 ) -> None:
     """Write what a store holds to a file: topics, replicas, settings, ids; a picture of one moment.
 
-    A backup, or one half of a copy. Registrations of brokers and the controller's are not in it.
+    A backup, or one half of a copy. Registrations of brokers and the controller's are not in it, nor are access lists:
+    an import makes them anew. Only its owner may read the file, for users' credentials are in it.
     """
+    rights = _rights(properties)
 
-    async def export() -> int:
-        async with _opened(store, data) as (client, name):
-            taken = await read_store(client, name)
-        text = encode(taken)
-        # Whole or not at all: a file that was there before stays until this one is on the disk.
-        partial = file.with_name(f"{file.name}.partial")
-        with partial.open("w", encoding="utf-8") as output:
-            output.write(text)
-            output.flush()
-            os.fsync(output.fileno())
-        partial.replace(file)
-        return len(taken.nodes)
+    async def read() -> Export:
+        async with _opened(store, data, rights) as (client, name):
+            return await read_store(client, name)
 
-    print(f"{_run(export())} nodes in {file}")
+    taken = _run(read())
+    # Whole or not at all: a file that was there before stays until this one is on the disk.
+    partial = file.with_name(f"{file.name}.partial")
+    partial.unlink(missing_ok=True)
+    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as output:
+        output.write(encode(taken))
+        output.flush()
+        os.fsync(output.fileno())
+    partial.replace(file)
+    SystemDisk().fsync_directory(str(file.absolute().parent))
+    print(f"{len(taken.nodes)} nodes in {file}")
 
 
 @app.command("import")
@@ -104,6 +117,7 @@ def import_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
     store: Served = None,
     data: Data = None,
+    properties: Properties = None,
     replace: Replace = False,
 ) -> None:
     """Make of a file what a store holds. No broker of that cluster may run; start them when this has ended.
@@ -115,8 +129,10 @@ def import_command(
     except (ExportUnreadable, UnicodeDecodeError) as error:
         raise Refused([f"{file}: {error}"]) from error
 
+    rights = _rights(properties)
+
     async def fill_store() -> None:
-        async with _opened(store, data, create=True) as (client, _):
+        async with _opened(store, data, rights, create=True) as (client, _):
             await prepare(client, str(file), content.checksum, replace=replace)
             await fill(client, content)
             await finish(client)
@@ -132,6 +148,7 @@ def move_command(
     ],
     store: Served = None,
     data: Data = None,
+    properties: Properties = None,
     replace: Replace = False,
 ) -> None:
     """Move a cluster's metadata to another store, such as a ZooKeeper ensemble; its brokers serve on.
@@ -141,12 +158,13 @@ def move_command(
     by the same command.
     """
     _servers(to)
+    rights = _rights(properties)
     if data is not None:
-        moved = _run(_move_directory(data, store, to, replace))
+        moved = _run(_move_directory(data, store, to, rights, replace))
     else:
         if store is None:
             raise WrongUsage("which store? --store HOST:PORT of one that runs, or --data DIR")
-        moved = _run(_move_served(store, to, replace))
+        moved = _run(_move_served(store, to, rights, replace))
     if moved is None:
         print(f"The store had moved to {to} already.")
     else:
@@ -175,12 +193,15 @@ def status(
 # Moving.
 
 
-async def _move_served(store: str, to: str, replace: bool) -> Moved | None:
+async def _move_served(store: str, to: str, rights: _Rights, replace: bool) -> Moved | None:
     """Moves a store that is served; None where it had moved to that place already."""
     before = await _look(store)
     if before.moved_to is not None:
         if before.moved_to != to:
             raise Refused([f"{store} has moved to {before.moved_to} already: move it on from there"])
+        # Whoever moved it may have died before this.
+        async with _session(to, rights) as new:
+            await finish(new)
         await _await_relay(store, to)
         return None
     if not before.is_ours:
@@ -197,7 +218,8 @@ async def _move_served(store: str, to: str, replace: bool) -> Moved | None:
                 "stop it, and move the store's directory (--data)"
             ]
         )
-    async with _session(to) as new, _session(store) as former:
+    async with _session(to, rights) as new, _session(store, _Rights()) as former:
+        moved: Moved | None = None
         try:
             moved = await move(former, new, store, to, replace=replace)
         except Exception:
@@ -205,7 +227,8 @@ async def _move_served(store: str, to: str, replace: bool) -> Moved | None:
             after = await _look(store)
             if after.moved_to != to:
                 raise
-            moved = Moved(0, 0.0)
+        # The relay does this too, but has no credentials.
+        await finish(new)
     await _await_relay(store, to)
     return moved
 
@@ -219,10 +242,10 @@ async def _await_relay(store: str, to: str) -> None:
         await asyncio.sleep(LOOK_INTERVAL_S)
 
 
-async def _move_directory(data: Path, store: str | None, to: str, replace: bool) -> Moved | None:
+async def _move_directory(data: Path, store: str | None, to: str, rights: _Rights, replace: bool) -> Moved | None:
     if store is not None:
         raise WrongUsage("--store is for a store that runs, --data for one that does not: one of them")
-    async with _embedded(data, create=False) as embedded, _session(to) as new:
+    async with _embedded(data, create=False) as embedded, _session(to, rights) as new:
         from tidelog.store.local import LocalStore
 
         moved: Moved | None = None
@@ -236,6 +259,26 @@ async def _move_directory(data: Path, store: str | None, to: str, replace: bool)
 
 
 # Stores.
+
+
+class _Rights(NamedTuple):
+    """How an ensemble knows us, and who may write what we make."""
+
+    digest: str | None = None
+    owned: bool = False
+
+
+def _rights(properties: Path | None) -> _Rights:
+    if properties is None:
+        return _Rights()
+    from tidelog.config.broker_config import BrokerConfig
+    from tidelog.config.properties import ConfigError
+
+    try:
+        config = BrokerConfig.from_text(properties.read_text(encoding="utf-8"), str(properties), {})
+    except ConfigError as error:
+        raise Refused(str(error).splitlines()) from error
+    return _Rights(config.zookeeper_digest, config.zookeeper_set_acl)
 
 
 class _Said:
@@ -292,13 +335,13 @@ def _servers(connect: str) -> Any:
 
 @contextlib.asynccontextmanager
 async def _opened(
-    store: str | None, data: Path | None, *, create: bool = False
+    store: str | None, data: Path | None, rights: _Rights, *, create: bool = False
 ) -> AsyncIterator[tuple[StoreClient, str]]:
     """A session with the store that the options name, and its name."""
     if (store is None) == (data is None):
         raise WrongUsage("which store? --store HOST:PORT,.../CHROOT of one that runs, or --data DIR: one of them")
     if store is not None:
-        async with _session(store) as client:
+        async with _session(store, rights) as client:
             yield client, store
     else:
         assert data is not None
@@ -312,12 +355,16 @@ async def _opened(
 
 
 @contextlib.asynccontextmanager
-async def _session(connect: str) -> AsyncIterator[StoreClient]:
+async def _session(connect: str, rights: _Rights) -> AsyncIterator[StoreClient]:
     from tidelog.store.zookeeper import ZooKeeperStore
 
     _servers(connect)
     client = await ZooKeeperStore.connect(
-        connect, session_timeout_ms=SESSION_TIMEOUT_MS, connection_timeout_ms=CONNECTION_TIMEOUT_MS
+        connect,
+        session_timeout_ms=SESSION_TIMEOUT_MS,
+        connection_timeout_ms=CONNECTION_TIMEOUT_MS,
+        digest=rights.digest,
+        owned=rights.owned,
     )
     try:
         yield client
@@ -328,7 +375,7 @@ async def _session(connect: str) -> AsyncIterator[StoreClient]:
 @contextlib.asynccontextmanager
 async def _embedded(data: Path, *, create: bool) -> AsyncIterator[EmbeddedStore]:
     """The store of a directory that nobody uses."""
-    from tidelog.ports.real import SystemClock, SystemDisk, SystemRandom
+    from tidelog.ports.real import SystemClock, SystemRandom
     from tidelog.store.embedded import EmbeddedStore
     from tidelog.store.sqlite import SqlitePersistence
 

@@ -2,13 +2,14 @@
 
     {"format": "tidelog-store", "version": 1, "from": "127.0.0.1:2181", "taken": "2026-01-31T12:00:00.000Z",
      "zxid": 4711, "checksum": "sha256:...", "nodes": [
-    {"path": "/brokers/seqid", "data": null, "version": 0, "acl": null},
+    {"path": "/brokers/seqid", "data": null, "version": 0},
     ...]}
 
 Only persistent nodes are in it, parents before children, sorted by path; the root, ZooKeeper's own nodes and those of
 a move are not. `data` is text, or null; what is no UTF-8 stands in `base64` instead. `version` is the node's version
-where it was taken, for people and for /brokers/seqid, whose version counts. `acl` null is world:anyone:cdrwa; else a
-list of "scheme:id:permissions". The checksum covers the lines of the nodes, byte for byte.
+where it was taken, for people and for /brokers/seqid, whose version counts. Access lists are not in it: whoever imports
+it makes the nodes with those that brokers with its settings would give them (zookeeper.set.acl). The checksum covers
+the lines of the nodes, byte for byte.
 
 **What a file cannot carry over** are versions, since a new node begins with 0, and transaction ids. A partition's epoch
 is the version of its state, so `nodes_to_write` gives every partition a higher leader epoch: whoever knows it by an
@@ -53,8 +54,6 @@ class ExportedNode:
     data: bytes | None
     version: int
     """Changes of its data, where it was taken."""
-    acl: tuple[str, ...] | None = None
-    """scheme:id:permissions each; None: everybody may do everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +172,7 @@ def _line(node: ExportedNode) -> str:
         fields["data"] = None if node.data is None else node.data.decode()
     except UnicodeDecodeError:
         fields["base64"] = base64.b64encode(node.data or b"").decode()
-    return json.dumps(fields | {"version": node.version, "acl": node.acl}, ensure_ascii=False)
+    return json.dumps(fields | {"version": node.version}, ensure_ascii=False)
 
 
 def _node(fields: Any) -> ExportedNode:
@@ -181,8 +180,7 @@ def _node(fields: Any) -> ExportedNode:
         data: bytes | None = base64.b64decode(fields["base64"], validate=True)
     else:
         data = None if fields["data"] is None else fields["data"].encode()
-    acl = fields["acl"]
-    return ExportedNode(str(fields["path"]), data, int(fields["version"]), None if acl is None else tuple(acl))
+    return ExportedNode(str(fields["path"]), data, int(fields["version"]))
 
 
 def _checksum(lines: Iterable[str]) -> str:

@@ -43,6 +43,8 @@ CONNECT_SIZE_MAX: Final = 1024
 OPEN_DELAY_S: Final = 0.2
 OPEN_DELAY_S_MAX: Final = 5.0
 """Between two attempts to reach the new store for the first time."""
+TURNS_TO_CLOSE: Final = 3
+"""Of the event loop, in which connections that were cut off are closed."""
 SESSIONS_REMEMBERED: Final = 10_000
 
 _LENGTH: Final = Struct(">i")
@@ -55,13 +57,14 @@ _CONNECTED: Final = Struct(">iiq")
 class Relay:
     """Where the store is now, and who is on the way there."""
 
-    def __init__(self, servers: Servers, network: Network, admit: Callable[[], Awaitable[None]]) -> None:
-        """`admit` makes sure that the new store may be used; OSError or StoreError where that is not known yet."""
+    def __init__(self, servers: Servers, network: Network, make_sure: Callable[[], Awaitable[None]]) -> None:
+        """`make_sure` sees to it that the new store may be used; OSError or StoreError while that is not known."""
         self.servers = servers
         self._network = network
-        self._admit = admit
+        self._make_sure = make_sure
         self._next = 0
         self._connections: dict[RelayConnection, None] = {}
+        self._upstreams: dict[_Upstream, None] = {}
         self._sessions: dict[int, None] = {}
         """Sessions of the new store that this relay has seen being made or taken up again, the newest last."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -79,7 +82,7 @@ class Relay:
         delay_s = OPEN_DELAY_S
         while not self._closed:
             try:
-                await self._admit()
+                await self._make_sure()
             except (OSError, StoreError) as error:
                 logger.warning("the store has moved, and its new place does not answer yet: %s", error)
                 await asyncio.sleep(delay_s)
@@ -93,14 +96,20 @@ class Relay:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Cuts off everybody. Idempotent."""
         self._closed = True
         self.is_open = False
-        for task in list(self._tasks):
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         for connection in list(self._connections):
             connection.abort()
+        for upstream in list(self._upstreams):
+            upstream.abort()
+        for _ in range(TURNS_TO_CLOSE):
+            await asyncio.sleep(0)
 
     @property
     def clients(self) -> list[str]:
@@ -109,9 +118,9 @@ class Relay:
 
     # What connections ask.
 
-    def joined(self, connection: RelayConnection) -> bool:
-        """Whether one more connection is taken."""
-        if self._closed or not self.is_open or len(self._connections) >= CONNECTIONS_MAX:
+    def admit(self, connection: RelayConnection) -> bool:
+        """Whether one more connection is taken, be it for a word."""
+        if self._closed or len(self._connections) >= CONNECTIONS_MAX:
             return False
         self._connections[connection] = None
         return True
@@ -127,6 +136,12 @@ class Relay:
         self._sessions[session_id] = None
         if len(self._sessions) > SESSIONS_REMEMBERED:
             del self._sessions[next(iter(self._sessions))]
+
+    def reached(self, upstream: _Upstream) -> None:
+        self._upstreams[upstream] = None
+
+    def lost(self, upstream: _Upstream) -> None:
+        self._upstreams.pop(upstream, None)
 
     async def dial(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:
         """Connects to the first server that answers, another one to begin with each time. OSError."""
@@ -174,6 +189,8 @@ class RelayConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=UNREAD_PAUSE)
         self._timer = asyncio.get_running_loop().call_later(CONNECT_WAIT_S, self.abort)
+        if not self._relay.admit(self):
+            self.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
@@ -273,7 +290,7 @@ class RelayConnection(asyncio.Protocol):
         if len(frame) < _CONNECT.size:
             raise MalformedRecord(f"a connect of {len(frame)} bytes")
         self._asked = True
-        if not self._relay.joined(self):
+        if not self._relay.is_open:
             self.abort()
             return
         version, seen, timeout_ms, session_id = _CONNECT.unpack_from(frame)
@@ -283,7 +300,7 @@ class RelayConnection(asyncio.Protocol):
 
     async def _dial(self, first: bytes) -> None:
         try:
-            await self._relay.dial(lambda: _Upstream(self, first))
+            await self._relay.dial(lambda: _Upstream(self._relay, self, first))
         except OSError as error:
             logger.warning("no server of the store's new place is reached: %s", error)
             self.abort()
@@ -292,7 +309,8 @@ class RelayConnection(asyncio.Protocol):
 class _Upstream(asyncio.Protocol):
     """The connection to a server on behalf of one client."""
 
-    def __init__(self, client: RelayConnection, first: bytes) -> None:
+    def __init__(self, relay: Relay, client: RelayConnection, first: bytes) -> None:
+        self._relay = relay
         self._client = client
         self._first = first
         self._transport: asyncio.Transport | None = None
@@ -301,11 +319,13 @@ class _Upstream(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=UNREAD_PAUSE)
+        self._relay.reached(self)
         self.write_frame(self._first)
         self._client.connected(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
+        self._relay.lost(self)
         self._client.close()
 
     def data_received(self, data: bytes) -> None:
@@ -349,6 +369,10 @@ class _Upstream(asyncio.Protocol):
     def resume(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
 
     def close(self) -> None:
         # Nothing the client has asked for is taken back: what is written reaches the server.

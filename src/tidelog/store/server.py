@@ -90,7 +90,7 @@ class StoreServer:
         if self._timer is not None:
             self._timer.cancel()
         if self._relay is not None:
-            self._relay.close()
+            await self._relay.close()
         for connection in list(self._connections):
             connection.close()
 

@@ -226,9 +226,11 @@ async def count_up(store: StoreClient, zxid: int) -> int:
 
 
 async def finish(store: StoreClient) -> None:
-    """The store is complete, and brokers may use it. Idempotent."""
-    with contextlib.suppress(NoNode):
-        await store.delete(IMPORT)
+    """The store is complete, and brokers may use it. Idempotent. NoAuth for who may not say so."""
+    await store.sync()
+    if await store.exists(IMPORT) is not None:
+        with contextlib.suppress(NoNode):
+            await store.delete(IMPORT)
 
 
 async def open_for_brokers(connect: str) -> None:

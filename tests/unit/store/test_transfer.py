@@ -308,6 +308,11 @@ def test_a_session_of_the_former_store_is_over() -> None:
                 await some_nodes(tool)
                 await move(tool, there, old.hosts, new.hosts)
 
+            async def leads_there() -> bool:
+                return "Relay: open" in await word(old.hosts)
+
+            await until(leads_there)
+
             async def connected(seen: int, session: int, password: bytes) -> bytes:
                 reader, writer = await asyncio.open_connection("127.0.0.1", old.port)
                 first = struct.pack(">iqiqi", 0, seen, 6000, session, 16) + password
