@@ -272,6 +272,16 @@ def test_a_replica_that_moved_while_nobody_told_is_put_aside(broker: Broker) -> 
     assert broker.replica("t").log.log_end_offset == 0
 
 
+def test_a_folder_whose_topic_was_never_written_down_is_put_aside_too(broker: Broker) -> None:
+    """The disk failed as the folder was made, and the partition went elsewhere before the broker was back."""
+    broker.lead("t", 4, topic_id=bytes(16), leader_epoch=1)
+    folder = Path(broker.replica("t", 3).log.directory)
+    assert broker.replica("t", 3).log.topic_id is None
+    all_there_is(broker, [[0], [0], [0], [1, 2]])
+    assert broker.node.logs.get(TopicPartition("t", 3)) is None
+    assert not folder.exists()
+
+
 @pytest.mark.parametrize("reason", ["another topic of that name", "only what changed", "the topic is not there"])
 def test_a_replica_is_put_aside_only_where_the_whole_cluster_says_so(broker: Broker, reason: str) -> None:
     """And of this very topic."""

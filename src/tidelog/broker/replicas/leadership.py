@@ -308,8 +308,10 @@ class Leadership:
         for log in list(node.logs.logs()):
             topic = node.metadata.image.topics.get(log.topic_partition.topic)
             image = None if topic is None else topic.partitions.get(log.topic_partition.partition)
-            if topic is None or image is None or log.topic_id != topic.topic_id or node.broker_id in image.replicas:
+            if topic is None or image is None or node.broker_id in image.replicas:
                 continue
+            if log.topic_id not in (None, topic.topic_id):
+                continue  # Of one without an id the disk failed as the log was made; it is put aside like the others.
             logger.warning(
                 "log put aside, its partition has moved: partition=%s replicas=%s directory=%s",
                 log.topic_partition,
