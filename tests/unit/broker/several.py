@@ -208,7 +208,9 @@ class Brokers:
         known = self.running[seen_by].node.metadata.image.topics.get(topic)
         return [] if known is None else [image.leader for _, image in sorted(known.partitions.items())]
 
-    async def create(self, asked: int, topic: str, replicas: Sequence[Sequence[int]]) -> Any:
+    async def create(
+        self, asked: int, topic: str, replicas: Sequence[Sequence[int]], *, timeout_ms: int = 10_000
+    ) -> Any:
         """CreateTopics with an assignment, asked of a broker."""
         request = messages.CreateTopicsRequest
         connection = await self.connect(asked)
@@ -225,7 +227,7 @@ class Brokers:
                         ],
                     )
                 ],
-                timeout_ms=10_000,
+                timeout_ms=timeout_ms,
             )
         )
         (result,) = response.topics

@@ -1,0 +1,88 @@
+"""A broker whose metadata store is away, or slow: what it says, and what is repeated until it can be done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.unit.broker.several import Brokers, run, until
+
+from tidelog.broker.cluster import broker_channel
+from tidelog.broker.cluster.broker_channel import REFUSALS_MAX, Channel
+from tidelog.broker.cluster.membership import Membership
+from tidelog.controller.events import Send
+from tidelog.metadata.image import ConfigResource
+from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicPartition
+from tidelog.protocol.apis import ApiKey
+
+
+def test_a_change_that_is_late_says_what_is_missing(tmp_path: Path) -> None:
+    """The client is told in time, and why; when the connection is back, what was asked for happens."""
+
+    async def check() -> None:
+        async with Brokers(str(tmp_path)) as brokers:
+            await brokers.start(0)
+            brokers.sessions[0].suspend()
+            late = await brokers.create(0, "t", [[0]], timeout_ms=200)
+            assert late.error_code == ErrorCode.REQUEST_TIMED_OUT
+            assert "Broker 0 has no connection to the metadata store" in late.error_message
+            brokers.sessions[0].resume()
+            await until(lambda: brokers.leaders(0, "t") == [0])
+
+    run(check())
+
+
+def test_a_broker_that_is_ready_leads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the store takes to tell the settings of its topics."""
+    read_configs = Membership.read_configs
+
+    async def slowly(self: Membership, resources: Iterable[ConfigResource]) -> Any:
+        await asyncio.sleep(0.2)
+        return await read_configs(self, resources)
+
+    async def check() -> None:
+        async with Brokers(str(tmp_path)) as brokers:
+            await brokers.start(0)
+            await brokers.create(0, "t", [[0], [0]])
+            await brokers.stop(0)
+            monkeypatch.setattr(Membership, "read_configs", slowly)
+            await brokers.start(0)
+            replicas = [brokers.running[0].node.replicas.get(TopicPartition("t", each)) for each in (0, 1)]
+            assert all(replica is not None and replica.leader is not None for replica in replicas)
+
+    run(check())
+
+
+@pytest.mark.parametrize(
+    ("code", "times"), [(ErrorCode.REQUEST_TIMED_OUT, 3 * REFUSALS_MAX), (ErrorCode.UNKNOWN_SERVER_ERROR, REFUSALS_MAX)]
+)
+def test_an_order_is_repeated_while_its_broker_lacks_the_store(
+    code: ErrorCode, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that cannot read is told again, for as long as it takes; one that fails otherwise, some times."""
+    monkeypatch.setattr(broker_channel, "RETRY_DELAY_MS_MIN", 0)
+    answers = [code] * (3 * REFUSALS_MAX) + [ErrorCode.NONE]
+    asked: list[int] = []
+
+    async def send(broker_id: BrokerId, key: int, version: int, message: Any) -> Any:
+        asked.append(key)
+        return SimpleNamespace(error_code=answers[len(asked) - 1])
+
+    async def check() -> None:
+        channel = Channel(
+            BrokerId(1),
+            BrokerEpoch(7),
+            send=lambda *order: asyncio.ensure_future(send(*order)),
+            post=lambda event: None,
+            spawn=lambda work: asyncio.get_running_loop().create_task(work),
+        )
+        await channel.add(Send(BrokerId(1), ApiKey.UPDATE_METADATA, 8, None))
+        channel.close()
+
+    run(check())
+    assert len(asked) == times + 1
