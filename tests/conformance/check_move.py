@@ -15,6 +15,7 @@ from kazoo.client import KazooClient
 from tests.chaos.moving import SETTINGS, Loaded, load, move_under_load, start_store, store, watching
 from tests.chaos.targets import StartedCluster
 from tests.conformance.zookeeper import Ensemble, ensemble
+from tests.unit.store.serving import Served
 from tidelog.testing import Cluster
 
 
@@ -129,3 +130,26 @@ def test_the_supervisor_dies(zookeeper: Ensemble, tmp_path: Path) -> None:
         cluster.stop()
     finally:
         cluster.destroy()
+
+
+def test_nodes_that_belong_to_the_brokers(zookeeper: Ensemble, tmp_path: Path) -> None:
+    """With a broker's properties the nodes are its own, as zookeeper.set.acl says; nobody else replaces them."""
+    properties, file, to = tmp_path / "server.properties", tmp_path / "store.json", f"{zookeeper.hosts}/owned"
+    properties.write_text(
+        f"broker.id=0\nlog.dirs={tmp_path}\nzookeeper.connect={to}\nzookeeper.digest=me:secret\nzookeeper.set.acl=true\n"
+    )
+    with Served() as former:
+        with client(former.hosts) as direct:
+            direct.ensure_path("/brokers/topics/t")
+            direct.ensure_path("/config/users/somebody")
+        assert store("export", "--store", former.hosts, str(file)).returncode == 0
+        moved = store("move", "--store", former.hosts, "--to", to, "--properties", str(properties))
+        assert moved.returncode == 0, moved.stderr
+    with client(zookeeper.hosts) as direct:
+        direct.add_auth("digest", "me:secret")
+        lists = [direct.get_acls(f"/owned{path}")[0] for path in ("/brokers/topics/t", "/config/users/somebody")]
+        assert [[entry.id.scheme for entry in access] for access in lists] == [["digest", "world"], ["digest"]]
+        assert direct.exists("/owned/tidelog_import") is None
+    assert "NoAuth" in store("import", str(file), "--store", to, "--replace").stderr
+    again = store("import", str(file), "--store", to, "--replace", "--properties", str(properties))
+    assert again.returncode == 0, again.stderr
