@@ -48,6 +48,12 @@ def alter(broker: Broker, path: object, topic: str = "t", partition: int = 0, ve
     return ErrorCode(result.error_code)
 
 
+def set_rate(broker: Broker, rate: int) -> None:
+    name = "replica.alter.log.dirs.io.max.bytes.per.second"
+    resource = ConfigResource(ConfigResourceType.BROKER, str(broker.node.broker_id))
+    broker.node.settings_changed(resource, {name: str(rate)})
+
+
 def described(broker: Broker) -> list[tuple[str, int, bool]]:
     """Directory, lag and whether it is a copy, of each t-0 that DescribeLogDirs shows."""
     answer = broker.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, messages.DescribeLogDirsRequest(topics=None))
@@ -146,6 +152,16 @@ def test_every_record_is_durable_when_the_copy_takes_over(tmp_path: Path) -> Non
     broker.close()
 
 
+def test_an_epoch_without_records_is_kept(broker: Broker, tmp_path: Path) -> None:
+    """The leader's own, in which nothing was written yet: followers ask where it begins."""
+    fill(broker, 5)
+    broker.lead("t", leader_epoch=3, partition_epoch=1)
+    alter(broker, tmp_path / "second")
+    broker.shell.run_turns()
+    assert broker.replica("t").log.owner.path == f"{tmp_path}/second"
+    assert broker.replica("t").log.epochs.entries == [(0, 0), (3, 5)]
+
+
 def test_errors(broker: Broker, tmp_path: Path) -> None:
     """As Kafka answers; nothing moves."""
     assert alter(broker, tmp_path / "third") is ErrorCode.LOG_DIR_NOT_FOUND
@@ -228,8 +244,9 @@ def test_a_deleted_topic_leaves_no_copy(broker: Broker, tmp_path: Path) -> None:
     assert len(broker.node.moves) == 0
 
 
-def test_records_deleted_meanwhile_stay_deleted(broker: Broker, tmp_path: Path) -> None:
-    """DeleteRecords before, and behind what is copied: the copy begins anew where the log begins by now."""
+@pytest.mark.parametrize("start", [12, 190])
+def test_records_deleted_meanwhile_stay_deleted(broker: Broker, tmp_path: Path, start: int) -> None:
+    """DeleteRecords of what is copied already; and behind it, where the copy begins anew at the log's new beginning."""
     records = fill(broker, 200)
     log = broker.replica("t").log
     log.advance_start(7)
@@ -240,18 +257,18 @@ def test_records_deleted_meanwhile_stay_deleted(broker: Broker, tmp_path: Path) 
         broker.shell.run_pool()
     copy = broker.node.logs.futures.get(T0)
     assert copy is not None
-    assert 7 < copy.log_end_offset < 190
-    log.advance_start(190)
+    assert 12 < copy.log_end_offset < 190
+    log.advance_start(start)
     broker.shell.pool_waits = False
     broker.shell.run_pool()
     broker.shell.run_turns()
     broker.shell.advance(1_000)
     assert broker.replica("t").log is not log
-    assert broker.replica("t").log.log_start_offset == 190
-    assert values(broker) == records[190:]
+    assert broker.replica("t").log.log_start_offset == start
+    assert values(broker) == records[start:]
     broker.logs.abandon()
     again = Broker("", directories(tmp_path))
-    assert again.logs.get(T0).log_start_offset == 190
+    assert again.logs.get(T0).log_start_offset == start
     again.close()
 
 
@@ -260,8 +277,7 @@ def test_the_rate_of_moves(broker: Broker, tmp_path: Path) -> None:
     fill(broker, 100)
     size = broker.replica("t").log.size
     rate = 50_000
-    name = "replica.alter.log.dirs.io.max.bytes.per.second"
-    broker.node.settings_changed(ConfigResource(ConfigResourceType.BROKER, "0"), {name: str(rate)})
+    set_rate(broker, rate)
     alter(broker, tmp_path / "second")
     broker.shell.advance(10_000)
     copy = broker.node.logs.futures.get(T0)
@@ -294,6 +310,8 @@ def test_a_follower_moves_while_it_follows_and_is_cut(tmp_path: Path) -> None:
             break
     assert copy is not None
     assert copy.log_end_offset == 43
+    # The move rests until the log is longer than the copy again, with other records.
+    set_rate(mover, 1)
     cluster.kill(0)
     mover.shell.pool_waits = False
     cluster.elect("t", 2, isr=[2, 1])
@@ -301,7 +319,12 @@ def test_a_follower_moves_while_it_follows_and_is_cut(tmp_path: Path) -> None:
     for number in range(10):
         cluster.produce("t", [b"new %d" % number])
         cluster.advance(50)
+    followed = mover.node.fetchers.get(T0)
+    assert mover.replica("t").log.log_end_offset == 50
+    assert copy.log_end_offset == 43
+    set_rate(mover, 1 << 40)
     cluster.advance(3_000)
+    assert mover.node.fetchers.get(T0) is not followed
     assert mover.replica("t").log.owner.path == f"{tmp_path}/second"
     assert cluster.data(1, "t") == cluster.data(2, "t")
     assert b"lost" not in cluster.values(1, "t")

@@ -75,6 +75,7 @@ class Story:
             if number % 4 == 0:
                 self._produce(broker)
             if number == ROUNDS // 2:
+                assert broker.replica("t").log.owner.path == "/second"
                 alter(broker, next(places))
         broker.shell.pool_waits = False
         broker.shell.run_pool()
