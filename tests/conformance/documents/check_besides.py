@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ from tests.conformance.documents.commands import Command
 from tests.conformance.documents.conftest import Open
 from tests.conformance.documents.printing import REST, plan
 from tests.conformance.documents.site import Site
+from tests.conformance.documents.tools import run
 
 CONFIGS_BY_STORE = (
     "Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.\n"
@@ -54,6 +56,69 @@ def test_settings_of_topics(site: Site) -> None:
         assert len(site.children("/config/changes")) == changes + 1
     _configs(site, f"--alter {topic} --delete-config retention.ms", text)
     site.until(lambda: site.setting("set", "retention.ms") == ("604800000", False))
+
+
+def test_settings_of_others(site: Site) -> None:
+    """Of a broker that is not there yet, of users and of clients; for one that runs the old tools send elsewhere."""
+    if not site.way.by_store:
+        pytest.skip("quotas and users are not served by the protocol yet")
+    verb = "Updating" if site.way.release == "2.2.1" else "updating"
+    for arguments, entity, path, setting in (
+        ("brokers --entity-name 7", "brokers '7'", "brokers/7", "log.cleaner.threads=2"),
+        ("users --entity-name alice", "user-principal 'alice'", "users/alice", "producer_byte_rate=1048576"),
+        ("clients --entity-name app", "client-id 'app'", "clients/app", "request_percentage=50"),
+    ):
+        line = f"--alter --entity-type {arguments} --add-config {setting}"
+        _configs(site, line, f"Completed {verb} config for entity: {entity}.")
+        name, value = setting.split("=")
+        assert site.get(f"/config/{path}")["config"] == {name: value}
+    printed = site.type_this(
+        Command(
+            "",
+            "kafka-configs",
+            "--{server} --alter --entity-type brokers --entity-name 1 --add-config log.cleaner.threads=2",
+            REST,
+            status=1,
+            says="--bootstrap-server option must be specified to update broker configs",
+        )
+    )
+    assert "Completed" not in printed.out
+
+
+def test_the_last_release_with_zookeeper(site: Site) -> None:
+    """kafka-configs of 3.9 still takes --zookeeper, for users and brokers only."""
+    if site.way.name != "2.8.2-zk":
+        pytest.skip("once is enough")
+    command = ("--zookeeper", site.hosts, "--alter", "--entity-type")
+    user = ("users", "--entity-name", "bob", "--add-config", "SCRAM-SHA-256=[iterations=4096,password=pw]")
+    printed = run("3.9.1", "kafka-configs", *command, *user)
+    assert "Completed updating config for entity: user-principal 'bob'." in printed.out, printed
+    assert site.get("/config/users/bob")["config"]["SCRAM-SHA-256"].startswith("salt=")
+    printed = run(
+        "3.9.1", "kafka-configs", *command, "topics", "--entity-name", "t", "--add-config", "retention.ms=9998"
+    )
+    assert printed.status == 1
+    assert "Invalid entity type topics" in printed.err
+
+
+@pytest.mark.row("R06")
+def test_our_own_command(site: Site) -> None:
+    """`tidelog topics` prints, with -o kafka, what kafka-topics of 4.3 prints."""
+    if site.way.release != "4.3.0":
+        pytest.skip("it prints what today's release prints")
+    site.create("shown", [[0, 1], [1, 2]], {"flush.messages": "7"})
+    for theirs, ours, status in (
+        ("--describe --topic shown", ["describe", "shown"], 0),
+        ("--list", ["list"], 0),
+        ("--alter --topic shown --partitions 1", ["alter", "shown", "--partitions", "1"], 1),
+        ("--create --topic shown", ["create", "shown"], 1),
+    ):
+        printed = site.type_this(Command("", "kafka-topics", "--{server} " + theirs, REST, status=status)).out
+        command = ["tidelog", "topics", *ours, "-o", "kafka", "--bootstrap-server", site.cluster.bootstrap]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == status, done.stderr
+        kept = [line for line in printed.splitlines() if line.strip() and not line.startswith(("[", "org.", "\tat "))]
+        assert [line.rstrip() for line in done.stdout.splitlines()] == [line.rstrip() for line in kept]
 
 
 @pytest.mark.row("R29")

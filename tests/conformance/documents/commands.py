@@ -205,8 +205,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
             "2.2.1": f"Partitions reassignment failed due to {_TOO_FEW}\n{REST}",
             "2.8.2-zk": f"{_BY_STORE}Error: {_TOO_FEW}\n{REST}",
             "2.8.2-api": f"Error: {_TOO_FEW}\n{REST}",
-            "4.3.0": "Error: The target replication factor of {factor} cannot be reached because only {brokers} broker(s) "
-            "are registered or some brokers have all their log directories cordoned.\n" + REST,
+            "4.3.0": "Error: The target replication factor of {factor} cannot be reached because only {brokers} "
+            "broker(s) are registered or some brokers have all their log directories cordoned.\n" + REST,
         },
         status={"2.2.1": 0, "": 1},
     ),

@@ -62,7 +62,7 @@ def any_directory(_broker_id: int) -> str:
 
 
 def plan(topic: str, partitions: Assignment, directory: Callable[[int], object] | None = any_directory) -> str:
-    """An assignment as `kafka-reassign-partitions` prints and takes it, with each broker's `directory` if one is given."""
+    """An assignment as `kafka-reassign-partitions` prints and takes it, with each broker's directory if it is said."""
     pairs = partitions.items() if isinstance(partitions, Mapping) else enumerate(partitions)
     return _compact(
         {

@@ -41,7 +41,7 @@ _NEW: Final = {
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
 }
-TOOLS: Final[Mapping[str, Mapping[str, str]]] = {"2.2.1": _OLD, "2.8.2": _OLD, "4.3.0": _NEW}
+TOOLS: Final[Mapping[str, Mapping[str, str]]] = {"2.2.1": _OLD, "2.8.2": _OLD, "3.9.1": _NEW, "4.3.0": _NEW}
 """[release][script] -> its class."""
 
 
