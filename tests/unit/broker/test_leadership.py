@@ -136,6 +136,7 @@ def test_many_partitions_are_taken_up_and_stopped_over_several_turns(
 ) -> None:
     """The loop gets its turn between partitions; what is ordered meanwhile waits until all of them have it."""
     monkeypatch.setattr(leadership, "PARTITIONS_PER_TURN", 2)
+    monkeypatch.setattr(leadership, "LOGS_PER_TURN", 3)
     broker.lead("many", 5)
     node, shell = broker.node, broker.shell
     lead, stop = messages.LeaderAndIsrRequest, messages.StopReplicaRequest
@@ -173,6 +174,9 @@ def test_many_partitions_are_taken_up_and_stopped_over_several_turns(
     shell.run_turn()
     assert [replica.leader_epoch for replica in node.replicas.of_topic("many")] == [1, 1, 1, 1, 0]
     assert not followers.done
+    shell.run_turn()
+    assert followers.done
+    assert [replica.topic_partition.partition for replica in node.replicas.of_topic("many")] == [3, 4]
     shell.run_turns()
     assert set(followers.result().values()) == set(stopped.result().values()) == {ErrorCode.NONE}
     assert not list(node.replicas.of_topic("many"))

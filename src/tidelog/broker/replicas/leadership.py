@@ -35,7 +35,7 @@ logger: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LOGS_PER_TURN: Final = 16
-"""Logs created before clients have their turn: some milliseconds."""
+"""Logs created, or renamed to be deleted, before clients have their turn: some milliseconds."""
 PARTITIONS_PER_TURN: Final = 128
 """Partitions taken up, or stopped, before clients have their turn: some milliseconds too."""
 
@@ -130,7 +130,9 @@ class Leadership:
 
         def take_up() -> None:
             wanted = deque(order for order in orders if order[0] not in outcomes)
-            self._one_by_one(wanted, lambda order: (order[0], self._take_up(*order)), outcomes, done)
+            self._one_by_one(
+                wanted, lambda order: (order[0], self._take_up(*order)), outcomes, done, PARTITIONS_PER_TURN
+            )
 
         if missing:
             self._node.settings.of_topics(missing).on_complete(with_settings)
@@ -144,17 +146,18 @@ class Leadership:
         carry_out: Callable[[T], tuple[TopicPartition, ErrorCode]],
         outcomes: dict[TopicPartition, ErrorCode],
         done: Deferred[dict[TopicPartition, ErrorCode]],
+        per_turn: int,
     ) -> None:
-        """Carries out what waits, some partitions in each turn; completes `done` with all outcomes, or fails it."""
+        """Carries out what waits, `per_turn` of it in each turn; completes `done` with all outcomes, or fails it."""
         try:
-            for _ in range(min(len(waiting), PARTITIONS_PER_TURN)):
+            for _ in range(min(len(waiting), per_turn)):
                 topic_partition, outcome = carry_out(waiting.popleft())
                 outcomes[topic_partition] = outcome
         except Exception as error:
             done.fail(error)
             return
         if waiting:
-            self._node.shell.soon(self._one_by_one, waiting, carry_out, outcomes, done)
+            self._node.shell.soon(self._one_by_one, waiting, carry_out, outcomes, done, per_turn)
         else:
             done.complete(outcomes)
 
@@ -292,7 +295,8 @@ class Leadership:
             return topic_partition, self._stop_one(topic_partition, state.leader_epoch, state.delete_partition)
 
         done: Deferred[dict[TopicPartition, ErrorCode]] = Deferred()
-        self._one_by_one(orders, stop_one, {}, done)
+        deletes = any(state.delete_partition for _, state in orders)
+        self._one_by_one(orders, stop_one, {}, done, LOGS_PER_TURN if deletes else PARTITIONS_PER_TURN)
         return done
 
     def put_aside_unassigned(self) -> None:
