@@ -54,13 +54,15 @@ class _Phase(Enum):
 class _Move:
     """One replica's."""
 
-    __slots__ = ("directory", "phase", "replica")
+    __slots__ = ("directory", "is_near", "phase", "replica")
 
     def __init__(self, replica: Replica, directory: LogDirectory, phase: _Phase) -> None:
         self.replica = replica
         self.directory = directory
         """Where it goes."""
         self.phase = phase
+        self.is_near = False
+        """Whether the copy has reached what the log had when the last chunk was read: the rest is little."""
 
 
 class Moves:
@@ -230,13 +232,13 @@ class Moves:
             )
             return self._begin(move)
         missing = log.log_end_offset - future.log_end_offset
-        if missing and move.phase is _Phase.SETTLING and self._copy_last(future, log):
+        if missing and move.is_near and self._copy_last(future, log):
             missing = 0
         if missing:
-            move.phase = _Phase.COPYING
+            move.phase, move.is_near = _Phase.COPYING, False
             return self._copy(move, future)
         if move.phase is _Phase.COPYING:
-            move.phase = _Phase.SETTLING
+            move.phase, move.is_near = _Phase.SETTLING, True
             return self._settle(move, future)
         self._finish(move, future)
         return done
@@ -268,6 +270,7 @@ class Moves:
                 info = future.append_as_follower(data)
                 quota.record(self._node.clock.monotonic_ms(), info.size)
                 _follow(future, log)
+                move.is_near = future.log_end_offset >= end
                 if info.rolled or future.is_flush_due:
                     self._node.disk_work()
 
