@@ -212,7 +212,8 @@ MUTANTS: Final = (
         "two-elections-in-one-epoch",
         "controller.turn",
         "        epoch = image.leader_epoch if same_epoch else LeaderEpoch(image.leader_epoch + 1)\n",
-        "        epoch = image.leader_epoch if same_epoch or len(isr) > 1 else LeaderEpoch(image.leader_epoch + 1)\n",
+        "        again = same_epoch or (len(isr) > 1 and image.leader_epoch >= 0)\n"
+        "        epoch = image.leader_epoch if again else LeaderEpoch(image.leader_epoch + 1)\n",
         "a new leader in an old epoch",
     ),
     Mutant(
