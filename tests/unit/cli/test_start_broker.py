@@ -21,7 +21,7 @@ from tidelog.testing import ProcessBroker
         (["start", "--store-port", "65536"], 2, "--store-port 65536"),
         (["start", "--brokers", "3", "--set", "log.dirs=/a"], 1, "log.dirs: each of the brokers has its own"),
         (["start", "--brokers", "3", "--set", "num.partitions=many"], 1, "num.partitions"),
-        (["start", "--set", "zookeeper.connect=zoo:2181"], 1, "zookeeper.connect: a cluster started here has"),
+        (["start", "--set", "zookeeper.connect=zoo:2181"], 1, "zookeeper.connect: --zookeeper HOSTS[/CHROOT] says"),
         (["start", "--set", "nonsense"], 2, "KEY=VALUE"),
         (["start", "--set", "no.such.setting=1"], 1, "unknown setting no.such.setting"),
         (["start", "--port", "many"], 2, "--port"),

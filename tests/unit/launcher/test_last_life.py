@@ -71,7 +71,7 @@ def test_sessions_of_these_brokers_end_and_no_others(tmp_path: Path) -> None:
         first = a_store(tmp_path / "store")
         first.open()
         for path in ("/brokers", "/brokers/ids"):
-            await (await first.session()).create(path)
+            await (await first.session(config(tmp_path))).create(path)
         for broker_id in (0, 1, 7):
             session, _ = await first.embedded.open_session(60_000, local=False)
             await first.embedded.transact(session, [Create(f"/brokers/ids/{broker_id}", ephemeral=True)])
@@ -79,7 +79,7 @@ def test_sessions_of_these_brokers_end_and_no_others(tmp_path: Path) -> None:
         second = a_store(tmp_path / "store")
         second.open()
         await end_last_life({id: config(tmp_path / str(id)) for id in (0, 1, 2)}, second, SystemDisk())
-        names, _ = await (await second.session()).children("/brokers/ids")
+        names, _ = await (await second.session(config(tmp_path))).children("/brokers/ids")
         await second.close()
         return list(names)
 
