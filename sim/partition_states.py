@@ -8,7 +8,7 @@ before it can be elected.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from sim.invariants import require
@@ -70,6 +70,14 @@ class PartitionStates:
             return ()
         return tuple(decode_topic(partition.topic, version.data).partitions.get(partition.partition, ()))
 
+    def _replicas_before(self, topic: str, partition: int) -> Sequence[int]:
+        """Assigned brokers before the transaction that is being told of."""
+        versions = self._history.versions(topic_path(topic))
+        before = next(version for version in reversed(versions) if version.zxid < self._history.zxid)
+        if before.stat is None:
+            return ()
+        return decode_topic(topic, before.data).partitions.get(partition, ())
+
     def topic_id(self, topic: str) -> TopicId:
         """Of the topic of that name that is there now; zeros where there is none."""
         version = self._history.now(topic_path(topic))
@@ -121,7 +129,9 @@ class PartitionStates:
         self._sizes.setdefault(TopicPartition(topic, partition), []).append((self._seconds(), len(new.isr)))
         replicas = self.replicas(TopicPartition(topic, partition))
         where = f"{topic}-{partition}"
-        require(8, set(new.isr) <= set(replicas), f"{where}: ISR {new.isr}, replicas {replicas}")
+        # A replica that is dropped leaves the topic's node first, as with Kafka; here both are one transaction.
+        assigned = {*replicas, *self._replicas_before(topic, partition)} if self._history.is_passing else set(replicas)
+        require(8, set(new.isr) <= assigned, f"{where}: ISR {new.isr}, replicas {replicas}")
         require(8, len(set(new.isr)) == len(new.isr) > 0, f"{where}: ISR {new.isr}")
         require(8, new.leader in (NO_LEADER, *new.isr), f"{where}: leader {new.leader}, ISR {new.isr}")
         epoch = decode_controller_epoch(self._history.now(CONTROLLER_EPOCH).data)

@@ -49,6 +49,8 @@ class StoreHistory:
         self.acknowledged_zxid = 0
         """Greatest that any client was told of."""
         self.observers: list[Observer] = []
+        self.is_passing = False
+        """Whether observers are told of a change that another one in the same transaction follows."""
 
     def applied(
         self, tree: Tree, paths: Sequence[str], data: Mapping[int, bytes | None] = MappingProxyType({})
@@ -77,8 +79,10 @@ class StoreHistory:
         stat = before.stat._replace(version=before.stat.version + 1, mzxid=self.zxid)
         after = Version(self.zxid, data, stat)
         self._nodes[path].append(after)
+        self.is_passing = True
         for observer in self.observers:
             observer(path, before, after)
+        self.is_passing = False
 
     def written_by(self, session_id: int, paths: Iterable[str]) -> None:
         """A session has written, which is not noted yet: what is the controller's to write, nobody else may.
