@@ -83,6 +83,8 @@ class LogDirectory:
         self.is_checkpointing = False
         """Whether a task that writes checkpoints is under way: it alone uses their temporary names."""
         self._is_damaged = False
+        self.removed: set[TopicPartition] = set()
+        """Of logs that are not here any more, and that a checkpoint file may still name."""
         self.created: list[str] = []
         """Partition folders made since the last sync."""
         self.needs_sync = False
@@ -254,6 +256,17 @@ class LogDirectory:
                 self.written[name] = content
                 writes.append((f"{self._path}/{name}", content))
         return writes
+
+    def forget_removed(self, topic_partition: TopicPartition) -> None:
+        """Before a log is made anew: whatever the checkpoints say of one that had its name is not true of it.
+
+        A power cut would otherwise leave what was not synced below the old log's recovery point unlooked-at. While a
+        task writes the checkpoints it is left to the next one. OSError.
+        """
+        if topic_partition in self.removed and not self.is_checkpointing:
+            self.removed.clear()
+            for path, content in self.checkpoint_writes():
+                replace_file(self._disk, path, content)
 
     def sync_folders(self, created: list[str]) -> None:
         """Makes new folders of partitions durable, and that others were renamed or removed.

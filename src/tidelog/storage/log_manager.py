@@ -160,6 +160,7 @@ class LogManager:
             start_offsets = directory.read_offsets(LOG_START_CHECKPOINT)
             high_watermarks = directory.read_offsets(REPLICATION_CHECKPOINT)
             partitions, futures, deleted = directory.partition_folders()
+            directory.removed.update({*recovery_points, *start_offsets, *high_watermarks}.difference(dict(partitions)))
 
             def load(topic_partition: TopicPartition, path: str) -> Log:
                 log = load_log(
@@ -285,6 +286,7 @@ class LogManager:
             config = self.config_of(topic_partition.topic)
         path = f"{directory.path}/{topic_partition}"
         try:
+            directory.forget_removed(topic_partition)
             log = self._create_files(topic_partition, topic_id, config, directory, path)
         except OSError as error:
             directory.failed(error, f"creating {topic_partition}")
@@ -380,6 +382,7 @@ class LogManager:
         del self._logs[topic_partition], self._owners[topic_partition], directory.logs[topic_partition]
         directory.flush_requests.pop(topic_partition, None)
         directory.changes.pop(topic_partition, None)
+        directory.removed.add(topic_partition)
         directory.needs_sync = True
         log.deleted(target)
         return log

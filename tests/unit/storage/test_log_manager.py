@@ -476,3 +476,24 @@ def test_leader_epochs_get_their_name_when_their_content_is_durable(tmp_path: Pa
     ]
     order = [step for index, step in enumerate(steps) if index == 0 or steps[index - 1] != step]
     assert order == ["pwrite", "sync_file_system", "rename", "sync_file_system", "checkpoint"]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_log_made_anew_has_nothing_of_the_one_before(tmp_path: Path, restarted: bool) -> None:
+    """No checkpoint speaks of it: the old one's recovery point would keep recovery from looking."""
+    manager, log = open_log(tmp_path)
+    fill(log, 3)
+    for task in (log.flush_task(), *manager.upkeep.checkpoint_tasks()):
+        assert task is not None
+        run_now(task)
+    for task in manager.upkeep.checkpoint_tasks():
+        run_now(task)
+    checkpoint = tmp_path / "recovery-point-offset-checkpoint"
+    assert f"{TP.topic} {TP.partition} 3" in checkpoint.read_text()
+    manager.delete(TP)
+    if restarted:
+        manager.abandon()
+        manager = open_manager(tmp_path)
+    manager.create(TP, TOPIC_ID)
+    assert f"{TP.topic} {TP.partition} 3" not in checkpoint.read_text()
+    manager.close()
