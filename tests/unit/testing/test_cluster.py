@@ -36,7 +36,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def processes() -> Iterator[Cluster]:
     """Three processes that may be killed; each test leaves all of them running."""
-    with Cluster({"zookeeper.session.timeout.ms": 1000}, brokers=BROKERS, processes=True) as started:
+    with Cluster({"zookeeper.session.timeout.ms": 2000}, brokers=BROKERS, processes=True) as started:
         yield started
 
 
