@@ -24,61 +24,29 @@ from typing import Any, Final
 
 from tidelog.broker.cluster.broker_channel import Channel, SendRequest
 from tidelog.broker.cluster.commit import Commit
-from tidelog.broker.cluster.store_results import results
+from tidelog.broker.cluster.controller_reading import StoreReading
 from tidelog.controller.controller import Controller
 from tidelog.controller.events import (
     AllocateProducerIds,
     AlterPartition,
-    BrokersChanged,
-    ConfigsChanged,
     ControlledShutdown,
-    DeletionsRequested,
     Elected,
     Event,
     Fence,
-    IsrsChanged,
-    LogDirectoryFailed,
-    PreferredElectionRequested,
-    ReassignmentsRequested,
     Request,
     Result,
     Submitted,
     Timer,
-    TopicNode,
-    TopicsChanged,
     Write,
 )
-from tidelog.controller.state import NodeRead, Record
-from tidelog.metadata.image import BrokerChanged, BrokerRegistration, ConfigResource, ConfigResourceType
+from tidelog.controller.state import Record
+from tidelog.metadata.image import ConfigResource
 from tidelog.metadata.operations import Check, Operation
-from tidelog.metadata.znodes import (
-    BROKER_IDS,
-    CONFIG,
-    CONTROLLER_EPOCH,
-    DELETE_TOPICS,
-    ISR_CHANGES,
-    LOG_DIRECTORY_EVENTS,
-    PREFERRED_ELECTION,
-    PRODUCER_ID_BLOCK,
-    REASSIGN_PARTITIONS,
-    TOPICS,
-    MalformedZnode,
-    broker_path,
-    config_path,
-    decode_broker,
-    decode_config,
-    decode_log_directory_event,
-    decode_partitions,
-    partition_path,
-    partitions_path,
-    resource_of,
-    state_path,
-    topic_path,
-)
+from tidelog.metadata.znodes import CONTROLLER_EPOCH, config_path
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import NO_LEADER, BrokerId, PartitionEpoch, TopicId, TopicPartition
+from tidelog.model.identifiers import BrokerId, TopicId
 from tidelog.ports.clock import Clock
-from tidelog.store.client import StoreClient, WatchEvent
+from tidelog.store.client import StoreClient
 from tidelog.store.errors import BadVersion, NoNode, SessionExpired, StoreClosed, StoreError
 
 log = logging.getLogger(__name__)
@@ -145,13 +113,8 @@ class Term:
         self._known_topic_ids = known_topic_ids
         self.controller = new_controller()
         self._events: deque[Event] = deque()
-        self._stale: dict[str, None] = {}
-        """Paths whose watch fired: to be read when their turn comes."""
-        self._watched_topics: dict[str, int] = {}
-        """Topics whose node is watched, with the transaction that created it."""
-        self._complaints: dict[str, str] = {}
-        """Nodes that could not be read, with the reason: each is told once."""
         self._wake = asyncio.Event()
+        self._reading = StoreReading(store, lambda: self.controller, self._wake.set)
         self._pending: dict[int, Pending] = {}
         self._decided: dict[int, Any] = {}
         """Answers that wait for brokers to take in what they are about, by request."""
@@ -176,8 +139,7 @@ class Term:
 
     def config_changed(self, resource: ConfigResource) -> None:
         """Somebody altered settings: they are read when their turn comes, so that no older ones are taken over."""
-        self._stale[config_path(resource)] = None
-        self._wake.set()
+        self._reading.to_be_read(config_path(resource))
 
     def end(self) -> None:
         """Answers what is undecided with NOT_CONTROLLER and lets nothing more happen."""
@@ -208,11 +170,11 @@ class Term:
         """Makes a controller of what the store holds, and lets it do what a new one does first. Raises Deposed."""
         while not self._ended:
             self.controller = self._new_controller()
-            self._stale.clear()
+            self._reading.take_stale()
             try:
-                records = await self._read_everything()
+                records = await self._reading.everything()
                 await self._take_in(records)
-                await self._watch_malformed(records)
+                await self._reading.watch_malformed(records)
                 await self._carry_out(self.controller.handle(self._now_ms(), Elected()))
                 return
             except (SessionExpired, StoreClosed):
@@ -230,7 +192,7 @@ class Term:
     async def run(self) -> None:
         """Handles events until the term ends. Raises Deposed, and SessionExpired or StoreClosed."""
         while not self._ended:
-            if not self._events and not self._stale:
+            if not self._events and not self._reading.stale:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
@@ -253,8 +215,8 @@ class Term:
         self._failures += 1
 
     async def _next(self) -> None:
-        if self._stale:
-            stale, self._stale = self._stale, {}
+        if self._reading.stale:
+            stale = self._reading.take_stale()
             mended = [path for path in stale if path in self.controller.state.malformed]
             if mended:
                 log.info(
@@ -262,7 +224,7 @@ class Term:
                 )
                 await self._start_over()
                 return
-            for event in await self._read_again(stale):
+            for event in await self._reading.read_again(stale):
                 await self._handle(event)
         elif self._events:
             await self._handle(self._events.popleft())
@@ -399,200 +361,3 @@ class Term:
 
     def _now_ms(self) -> int:
         return self._clock.monotonic_ms()
-
-    # Reading. Whatever is read is watched.
-
-    def _changed(self, event: WatchEvent) -> None:
-        self._stale[event.path] = None
-        self._wake.set()
-
-    async def _read_everything(self) -> list[Record]:
-        self._watched_topics.clear()
-        records: list[Record] = [BrokerChanged(registration) for registration in await self._read_brokers()]
-        topics = await self._children(TOPICS)
-        nodes = await self._read_nodes([topic_path(topic) for topic in topics], watched=True)
-        self._watched_topics.update((node.path.removeprefix(f"{TOPICS}/"), node.czxid) for node in nodes)
-        records += nodes
-        listed = await results([self._store.children(partitions_path(topic)) for topic in topics], NoNode)
-        standing = {topic: found[0] for topic, found in zip(topics, listed, strict=True) if found is not None}
-        partitions = [
-            TopicPartition(topic, int(name)) for topic, names in standing.items() for name in names if name.isdecimal()
-        ]
-        # These nodes hold nothing, and that they are there has just been told: of thousands, none need be read.
-        records += [NodeRead(partitions_path(topic), None, 0) for topic in standing]
-        records += [NodeRead(partition_path(*each), None, 0) for each in partitions]
-        records += await self._read_nodes([state_path(*each) for each in partitions])
-        for folder in ("/config/topics", "/config/brokers"):
-            names = await self._children(folder, watched=False)
-            records += await self._read_nodes([f"{folder}/{name}" for name in names])
-        deletions = await self._children(DELETE_TOPICS)
-        records += await self._read_nodes([f"{DELETE_TOPICS}/{topic}" for topic in deletions])
-        records += await self._read_nodes([PRODUCER_ID_BLOCK])
-        records += await self._read_plan()
-        # Wishes that may have been there before this controller was; reading them sets their watches.
-        self._stale |= {LOG_DIRECTORY_EVENTS: None, ISR_CHANGES: None, PREFERRED_ELECTION: None}
-        return records
-
-    async def _read_nodes(self, paths: Iterable[str], *, watched: bool = False) -> list[NodeRead]:
-        """The nodes that are there, in order; many reads under way at once."""
-        watch = self._changed if watched else None
-        wanted = list(paths)
-        found = await results([self._store.get(path, watch) for path in wanted], NoNode)
-        return [
-            NodeRead(path, node[0], node[1].version, node[1].mzxid, node[1].czxid)
-            for path, node in zip(wanted, found, strict=True)
-            if node is not None
-        ]
-
-    async def _children(self, path: str, *, watched: bool = True) -> Sequence[str]:
-        """Names of a container's children; none where it is gone, until somebody makes it again."""
-        while True:
-            try:
-                return (await self._store.children(path, self._changed if watched else None))[0]
-            except NoNode:
-                if await self._store.exists(path, self._changed) is None:
-                    self._complain(path, f"{path} in the metadata store is gone: it is taken as empty")
-                    return ()
-
-    async def _watch_malformed(self, records: Iterable[Record]) -> None:
-        """Tells what could not be read, and has everything read anew when it is mended."""
-        malformed = self.controller.state.malformed
-        for path, reason in malformed.items():
-            self._complain(path, f"left out of the cluster's metadata: {reason}")
-        unreadable = {each.path: each for each in records if isinstance(each, NodeRead) and each.path in malformed}
-        for node in await self._read_nodes(unreadable, watched=True):
-            if node.mzxid != unreadable[node.path].mzxid:
-                self._stale[node.path] = None
-
-    def _complain(self, path: str, text: str) -> None:
-        """Logs what is wrong with a node, once."""
-        if self._complaints.get(path) != text:
-            self._complaints[path] = text
-            log.error("%s", text)
-
-    async def _read_brokers(self) -> list[BrokerRegistration]:
-        names = await self._children(BROKER_IDS)
-        ids = sorted(int(name) for name in names if name.isdecimal())
-        found = await results([self._store.get(broker_path(id), self._changed) for id in ids], NoNode)
-        registrations = []
-        for id, node in zip(ids, found, strict=True):
-            if node is None:
-                continue
-            try:
-                registrations.append(decode_broker(id, node[0], node[1].czxid))
-            except MalformedZnode as error:
-                known = self.controller.image.brokers.get(BrokerId(id))
-                if known is not None and known.epoch == node[1].czxid:
-                    # Its session lives, and it has not registered anew: somebody wrote into its node.
-                    self._complain(broker_path(id), f"broker {id} is taken as it was before: {error}")
-                    registrations.append(known)
-                else:
-                    self._complain(broker_path(id), f"broker {id} is left out of the cluster: {error}")
-        return registrations
-
-    async def _read_again(self, stale: Mapping[str, None]) -> list[Event]:
-        """What changed, as events."""
-        events: list[Event] = []
-        if any(path.startswith(BROKER_IDS) for path in stale):
-            events.append(BrokersChanged(await self._read_brokers()))
-        changed = {path.removeprefix(f"{TOPICS}/") for path in stale if path.startswith(f"{TOPICS}/")}
-        if TOPICS in stale:
-            names = await self._children(TOPICS)
-            gone = set(self.controller.image.topics).difference(names, self.controller.state.deleting)
-            changed |= set(names).difference(self._watched_topics) | gone
-        if changed:
-            new = sorted(changed.difference(self.controller.image.topics))
-            events += await self._read_topics(sorted(changed))
-            # Who makes a topic writes its settings first, and tells of the topic only.
-            events += await self._read_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in new])
-        if DELETE_TOPICS in stale:
-            names = await self._children(DELETE_TOPICS)
-            new = [name for name in names if name not in self.controller.state.deleting]
-            if new:
-                events.append(DeletionsRequested(new))
-        entities = [path.removeprefix(f"{CONFIG}/") for path in stale if path.startswith(f"{CONFIG}/")]
-        altered = [resource for resource in map(resource_of, entities) if resource is not None]
-        events += await self._read_configs(altered)
-        if LOG_DIRECTORY_EVENTS in stale:
-            events += await self._read_directory_failures()
-        if ISR_CHANGES in stale:
-            events += await self._read_isr_changes()
-        if PREFERRED_ELECTION in stale:
-            events += await self._read_preferred_election()
-        if REASSIGN_PARTITIONS in stale:
-            found = await self._read_plan()
-            events.append(ReassignmentsRequested(found[0].data if found else None))
-        return events
-
-    async def _read_configs(self, resources: Sequence[ConfigResource]) -> list[Event]:
-        found = {node.path: node.data for node in await self._read_nodes(map(config_path, resources))}
-        events: list[Event] = []
-        for resource in resources:
-            path = config_path(resource)
-            try:
-                values = decode_config(path, found[path]) if path in found else None
-            except MalformedZnode as error:
-                log.error("settings not taken over: %s", error)
-            else:
-                events.append(ConfigsChanged(resource, values))
-        return events
-
-    async def _read_directory_failures(self) -> list[Event]:
-        """Brokers that said that a log directory of theirs failed, each with the nodes that say so."""
-        names = await self._children(LOG_DIRECTORY_EVENTS)
-        notifications: dict[BrokerId, list[str]] = {}
-        for node in await self._read_nodes([f"{LOG_DIRECTORY_EVENTS}/{name}" for name in names]):
-            try:
-                broker_id = decode_log_directory_event(node.path, node.data)
-            except MalformedZnode as error:
-                log.error("notification ignored: %s", error)
-                broker_id = NO_LEADER
-            notifications.setdefault(broker_id, []).append(node.path)
-        return [LogDirectoryFailed(broker_id, tuple(paths)) for broker_id, paths in notifications.items()]
-
-    async def _read_isr_changes(self) -> list[Event]:
-        """States that brokers of a protocol below 2.7 changed by themselves, with the nodes that say so."""
-        names = await self._children(ISR_CHANGES)
-        notifications = await self._read_nodes([f"{ISR_CHANGES}/{name}" for name in names])
-        changed: dict[TopicPartition, None] = {}
-        for node in notifications:
-            try:
-                changed |= dict.fromkeys(decode_partitions(node.path, node.data))
-            except MalformedZnode as error:
-                log.error("notification ignored: %s", error)
-        if not notifications:
-            return []
-        paths = {state_path(*topic_partition): topic_partition for topic_partition in changed}
-        states = [(paths[node.path], node.data, PartitionEpoch(node.version)) for node in await self._read_nodes(paths)]
-        return [IsrsChanged(tuple(states), tuple(node.path for node in notifications))]
-
-    async def _read_plan(self) -> list[NodeRead]:
-        """The node with an old tool's reassignments, if it is there; it is watched in any case."""
-        await self._store.exists(REASSIGN_PARTITIONS, self._changed)
-        return await self._read_nodes([REASSIGN_PARTITIONS])
-
-    async def _read_preferred_election(self) -> list[Event]:
-        if await self._store.exists(PREFERRED_ELECTION, self._changed) is None:
-            return []
-        for node in await self._read_nodes([PREFERRED_ELECTION]):
-            try:
-                return [PreferredElectionRequested(tuple(decode_partitions(node.path, node.data)))]
-            except MalformedZnode as error:
-                # It must go nevertheless, or no tool could ask again.
-                log.error("no election: %s", error)
-                return [PreferredElectionRequested(())]
-        return []
-
-    async def _read_topics(self, names: list[str]) -> list[Event]:
-        found = {read.path: read for read in await self._read_nodes(map(topic_path, names), watched=True)}
-        nodes = []
-        for name in names:
-            read = found.get(topic_path(name))
-            if read is not None:
-                nodes.append(TopicNode(name, read.data, self._watched_topics.get(name) == read.czxid))
-                self._watched_topics[name] = read.czxid
-            else:
-                self._watched_topics.pop(name, None)
-                if name in self.controller.image.topics:
-                    nodes.append(TopicNode(name, None))
-        return [TopicsChanged(nodes)] if nodes else []
