@@ -8642,6 +8642,30 @@ class SnapshotHeaderRecord(Message):
         unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
     ) -> None: ...
 
+class StickyAssignorUserData(Message):
+    class TopicPartition(Structure):
+        topic: str
+        partitions: list[int]
+        unknown_tagged_fields: Sequence[tuple[int, bytes]]
+        def __init__(
+            self,
+            *,
+            topic: str = "",
+            partitions: list[int] = ...,
+            unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
+        ) -> None: ...
+
+    topic_partitions: list[StickyAssignorUserData.TopicPartition]
+    generation: int
+    unknown_tagged_fields: Sequence[tuple[int, bytes]]
+    def __init__(
+        self,
+        *,
+        topic_partitions: list[StickyAssignorUserData.TopicPartition] = ...,
+        generation: int = -1,
+        unknown_tagged_fields: Sequence[tuple[int, bytes]] = (),
+    ) -> None: ...
+
 class VotersRecord(Message):
     class Endpoint(Structure):
         name: str

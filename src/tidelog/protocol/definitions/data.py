@@ -62,6 +62,12 @@ SnapshotHeaderRecord data versions 0 flexible 0+
   version                       int16  0+
   last_contained_log_timestamp  int64  0+
 
+StickyAssignorUserData data versions 0-1
+  topic_partitions  []TopicPartition  0+
+    topic           string            0+
+    partitions      []int32           0+
+  generation        int32             1+  = -1
+
 VotersRecord data versions 0 flexible 0+
   version                    int16                0+
   voters                     []Voter              0+
