@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.unit.broker.harness import Broker
+from tests.unit.broker.harness import Broker, topic_id_of
 from tests.unit.broker.replica_harness import ReplicaCluster
 
-from tidelog.broker.replicas.refusals import PRODUCERS_MAX, REMEMBERED_MS, Refusals
+from tidelog.broker.replicas.refusals import PARTITIONS_MAX, PRODUCERS_MAX, REMEMBERED_MS, Refusals, note_refusal
 from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import TopicId, TopicPartition
+from tidelog.protocol import messages
 from tidelog.records.batch import build_batch
 from tidelog.records.record import Record
 
@@ -98,6 +100,27 @@ def test_a_new_epoch_of_the_producer_begins_afresh(leader: Broker) -> None:
     here(leader, 2)
     assert leader.produce("t", producer_id=PRODUCER, producer_epoch=1, base_sequence=0).error_code == 0
     assert leader.replica("t").refusals is None
+
+
+def test_a_client_that_is_faster_than_the_replica(start_broker: Callable[..., Broker]) -> None:
+    """Metadata names a new partition before it is there: its first batch is refused, the second does not go first."""
+    broker = start_broker()
+    partition = messages.UpdateMetadataRequest.UpdateMetadataPartitionState(isr=[0], replicas=[0])
+    state = messages.UpdateMetadataRequest.UpdateMetadataTopicState
+    broker.tell_brokers([state(topic_name="t", topic_id=TopicId(topic_id_of("t")), partition_states=[partition])])
+    assert send(broker, 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    here(broker, 0)
+    assert send(broker, 1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [send(broker, number) for number in (0, 1)] == [ErrorCode.NONE] * 2
+    assert not broker.node.replicas.refusals_before
+
+
+def test_partitions_that_never_come_are_forgotten(start_broker: Callable[..., Broker]) -> None:
+    """Clients that ask the wrong broker push out the oldest."""
+    replicas = start_broker().node.replicas
+    for number in range(PARTITIONS_MAX + 1):
+        note_refusal(replicas, TopicPartition("t", number), batch(0), ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
+    assert list(replicas.refusals_before) == [TopicPartition("t", number) for number in range(1, PARTITIONS_MAX + 1)]
 
 
 @pytest.fixture

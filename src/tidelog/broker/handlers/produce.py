@@ -301,9 +301,9 @@ def handle(
                     raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is none of -1, 0 and 1.")
                 replica, info = _append(node, context, name, request, data)
             except KafkaError as error:
-                refused = node.replicas.get(TopicPartition(name, data.index))
-                if refused is not None and data.records is not None:
-                    note_refusal(refused, data.records, error.code, node.clock.monotonic_ms())
+                if data.records is not None:
+                    refused, now_ms = TopicPartition(name, data.index), node.clock.monotonic_ms()
+                    note_refusal(node.replicas, refused, data.records, error.code, now_ms)
                 answer.partition_responses.append(_failed(node, context.api_version, data.index, name, error))
                 continue
             stamped = replica.log.config.message_timestamp_type

@@ -20,13 +20,16 @@ from tidelog.model.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.broker.replicas.replica_manager import Replica, ReplicaManager
+    from tidelog.model.identifiers import TopicPartition
     from tidelog.ports.disk import Bytes
     from tidelog.storage.producer_state import ProducerEntry
 
 REMEMBERED_MS: Final = 5_000
 PRODUCERS_MAX: Final = 1_000
 """Remembered for one partition, the newest."""
+PARTITIONS_MAX: Final = 1_000
+"""Whose replicas are not there: remembered, the newest."""
 RETRIABLE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS)
 """Refusals after which a producer sends the very batch again."""
 
@@ -84,12 +87,27 @@ class Refusals:
         del self._refused[producer_id]
 
 
-def note_refusal(replica: Replica, data: Bytes, code: ErrorCode, now_ms: int) -> None:
-    """A producer's batch was refused with `code`; one that names no producer is none of ours."""
-    if code in RETRIABLE and len(data) >= _HEADER_SIZE:
-        producer_id, producer_epoch, sequence = _PRODUCER.unpack_from(data, _PRODUCER_AT)
-        if producer_id >= 0 and sequence >= 0:
-            _of(replica).note(producer_id, producer_epoch, sequence, code, now_ms)
+def note_refusal(
+    replicas: ReplicaManager, topic_partition: TopicPartition, data: Bytes, code: ErrorCode, now_ms: int
+) -> None:
+    """A producer's batch was refused with `code`; one that names no producer is none of ours.
+
+    Clients may hear of a new partition before its replica is there: what is refused until then is kept for it.
+    """
+    if code not in RETRIABLE or len(data) < _HEADER_SIZE:
+        return
+    producer_id, producer_epoch, sequence = _PRODUCER.unpack_from(data, _PRODUCER_AT)
+    if producer_id < 0 or sequence < 0:
+        return
+    replica = replicas.get(topic_partition)
+    if replica is not None:
+        refusals = _of(replica)
+    else:
+        awaited = replicas.refusals_before
+        refusals = awaited.setdefault(topic_partition, Refusals())
+        if len(awaited) > PARTITIONS_MAX:
+            del awaited[next(iter(awaited))]
+    refusals.note(producer_id, producer_epoch, sequence, code, now_ms)
 
 
 def note_truncation(replica: Replica, offset: int, now_ms: int) -> None:

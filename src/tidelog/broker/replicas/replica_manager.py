@@ -151,6 +151,8 @@ class ReplicaManager:
         self._by_topic: dict[str, dict[int, Replica]] = {}
         self.by_wire_name: dict[bytes, dict[int, Replica]] = {}
         """[topic's name or id, as they stand in a request][partition] -> replica"""
+        self.refusals_before: dict[TopicPartition, Refusals] = {}
+        """Of partitions whose replicas are not there yet."""
 
     def __iter__(self) -> Iterator[Replica]:
         for replicas in self._by_topic.values():
@@ -186,6 +188,7 @@ class ReplicaManager:
 
     def add(self, replica: Replica) -> None:
         """A new replica, created or loaded."""
+        replica.refusals = self.refusals_before.pop(replica.topic_partition, None)
         topic, partition = replica.topic_partition
         replicas = self._by_topic.setdefault(topic, {})
         replicas[partition] = replica
