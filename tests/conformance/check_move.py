@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from tests.chaos.moving import SETTINGS, Loaded, load, move_under_load, start_store, store, watching
 from tests.chaos.targets import StartedCluster
 from tests.conformance.zookeeper import Ensemble, ensemble
+from tests.scenarios.store_move import SETTINGS, Loaded, load, move_under_load, start_store, store, watching
 from tests.unit.store.serving import Served
 from tidelog.testing import Cluster
 

@@ -22,9 +22,9 @@ from typing import Final
 
 import pytest
 
-from tests.chaos.moving import Loaded, load
 from tests.chaos.run import TOPIC
 from tests.conformance.zookeeper import until
+from tests.scenarios.store_move import Loaded, load
 from tidelog.client import admin
 from tidelog.client.blocking import BlockingCluster
 from tidelog.model.identifiers import TopicPartition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.chaos.moving import SETTINGS, load, move_under_load, store
+from tests.scenarios.store_move import SETTINGS, load, move_under_load, store
 from tests.unit.store.serving import Served
 
 from tidelog.testing import Cluster

@@ -21,11 +21,11 @@ from tidelog.broker.cluster.metadata_cache import MetadataCache
 from tidelog.broker.cluster.stored_settings import broker_resources, tell_what_cannot_be
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.handlers import load_handlers
+from tidelog.broker.replicas.directory_moves import Moves
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetchers import Fetchers
 from tidelog.broker.replicas.isr import IsrUpdates
 from tidelog.broker.replicas.leadership import Leadership
-from tidelog.broker.replicas.moves import Moves
 from tidelog.broker.replicas.purgatory import Purgatory
 from tidelog.broker.replicas.replica_manager import ReplicaManager
 from tidelog.broker.replicas.replica_sessions import ReplicaSessions

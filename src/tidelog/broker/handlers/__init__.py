@@ -15,7 +15,8 @@ Optionally `handle_body(node, context, body: memoryview) -> bytes | list[Chunk] 
 fast path that takes the undecoded body and gives the encoded answer, size prefix included; `NotImplemented` sends the
 request through `handle`. A compiled path takes this place.
 
-To add an API, add a file here: the registry finds it.
+To add an API, add a file here: the registry finds it. What only the controller carries out is forwarded
+to it, if its key stands in `tidelog.broker.cluster.forwarding.FORWARDED`.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from typing import Any, Final
 from tests.chaos.ledger import Ledger
 from tests.chaos.load import Load
 from tests.chaos.run import TOPIC, Watch
+
 from tidelog.testing import Cluster
 
 PARTITIONS: Final = 6
