@@ -2,9 +2,9 @@
 
     python -m bench.assignors [--members N] [--partitions N]
 
-All members want the same topics of a hundred partitions each, in racks and without. Timed are the first assignment, that
-again (nothing may move), and the one after a tenth of the members left. With --unequal each member leaves one topic
-out, which takes the general way.
+All members want the same topics of a hundred partitions each, in racks and without. Timed are the first assignment,
+that again (nothing may move), and the one after a tenth of the members left. With --unequal each member leaves one
+topic out, which takes the general way.
 """
 
 from __future__ import annotations

@@ -35,6 +35,8 @@ class _Loads:
         self.of = dict.fromkeys(members, 0)
         self._subscribers = subscribers
         self._least: dict[str, MemberId] = {}
+        self._near: dict[tuple[str, frozenset[str]], list[MemberId]] = {}
+        """[topic, racks of a partition] -> the subscribers that are not far from it."""
 
     def give(self, topic_partition: TopicPartition, member: MemberId) -> None:
         former = self.owner.get(topic_partition)
@@ -53,7 +55,11 @@ class _Loads:
 
     def least_near(self, topic_partition: TopicPartition, racks: Racks) -> MemberId | None:
         """The same among those that are not far from it, if any."""
-        near = [each for each in self._subscribers[topic_partition.topic] if not racks.is_far(each, topic_partition)]
+        key = topic_partition.topic, racks.of_partition(topic_partition)
+        near = self._near.get(key)
+        if near is None:
+            subscribers = self._subscribers[topic_partition.topic]
+            near = self._near[key] = [each for each in subscribers if not racks.is_far(each, topic_partition)]
         return min(near, key=self.of.__getitem__, default=None)
 
 
@@ -77,6 +83,8 @@ class UnequalShares:
         self._loads = _Loads(self._subscribers, ordered)
         self._origin: dict[TopicPartition, MemberId] = {}
         """[partition that moved] -> whose it was before."""
+        self._away: dict[tuple[str, MemberId, MemberId], dict[TopicPartition, None]] = {}
+        """[topic, whose they were, whose they are] -> partitions that moved."""
 
     def assign(self, kept: Kept) -> dict[MemberId, list[TopicPartition]]:
         """[member] -> its partitions."""
@@ -127,22 +135,19 @@ class UnequalShares:
     def _move(self, topic_partition: TopicPartition, taker: MemberId) -> None:
         """Moves it, or in its stead one of its topic that went the other way before: that one comes home."""
         loads = self._loads
-        owner = loads.owner[topic_partition]
-        origin = self._origin.get(topic_partition, owner)
+        origin = self._origin.get(topic_partition, loads.owner[topic_partition])
         # Coming home may not make loads less equal. Fewer are away each time, so moving comes to an end.
         if loads.of[origin] > loads.of[taker]:
-            home = (
-                each for each in self._origin if self._went(each, taker, origin) and each.topic == topic_partition.topic
-            )
-            topic_partition = next(home, topic_partition)
-            owner = loads.owner[topic_partition]
+            came = self._away.get((topic_partition.topic, taker, origin), ())
+            topic_partition = next(iter(came), topic_partition)
+        owner = loads.owner[topic_partition]
         origin = self._origin.pop(topic_partition, owner)
+        if origin != owner:
+            del self._away[topic_partition.topic, origin, owner][topic_partition]
         if origin != taker:
             self._origin[topic_partition] = origin
+            self._away.setdefault((topic_partition.topic, origin, taker), {})[topic_partition] = None
         loads.give(topic_partition, taker)
-
-    def _went(self, topic_partition: TopicPartition, origin: MemberId, owner: MemberId) -> bool:
-        return self._origin[topic_partition] == origin and self._loads.owner[topic_partition] == owner
 
     def _imbalance(self) -> int:
         """The sum of differences over all pairs of members: 0 where all have the same."""
