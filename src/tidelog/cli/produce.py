@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import importlib
 import os
 import stat
 import sys
@@ -21,6 +22,7 @@ from tidelog.cli.output import print_json
 from tidelog.cli.records import Header, InvalidRecord, RecordToSend, json_parser, line_parser
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.cluster import Cluster
+from tidelog.client.partitioners import DEFAULT, PARTITIONERS, InvalidPartition, Own
 from tidelog.client.producer import Producer, ProducerSettings
 from tidelog.records.batch import Codec
 
@@ -82,6 +84,14 @@ def produce(
     ] = None,
     is_base64: Annotated[bool, typer.Option("--base64", help="Keys and values are in base64.")] = False,
     partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="For all records.")] = None,
+    partitioner: Annotated[
+        str | None,
+        typer.Option(
+            "--partitioner",
+            metavar="NAME",
+            help=f"Where records go: {', '.join(PARTITIONERS)}, or MODULE:NAME of your own in Python.",
+        ),
+    ] = None,
     timestamp: Annotated[
         int | None, typer.Option("--timestamp", min=0, metavar="MS", help="Of all records, since 1970.")
     ] = None,
@@ -103,6 +113,8 @@ def produce(
         raise WrongUsage("give either files or --message")
     if idempotent and acks is not Acks.ALL:
         raise WrongUsage("--idempotent needs --acks all")
+    if partitioner is not None and partition is not None:
+        raise WrongUsage("give either --partition or --partitioner")
     headers: list[Header] = [(name, value.encode()) for name, value in key_values(header or [], "--header").items()]
     parse = _parser(format, key_separator, key, null, is_base64, headers)
     settings = ProducerSettings(
@@ -112,19 +124,42 @@ def produce(
         batch_size=batch_size,
         delivery_timeout_s=timeout,
         idempotent=idempotent,
+        partitioner=DEFAULT if partitioner is None else _partitioner(partitioner),
     )
     started = time.monotonic()
     sent = _Sent()
     lines = _Input(files or [], message or [])
     try:
         asyncio.run(_produce(bootstrap, topic, lines, parse, settings, partition, timestamp, timeout, sent))
-    except InvalidRecord as error:
+    except (InvalidRecord, InvalidPartition) as error:
         raise Refused([f"{lines.where}: {error}; {sent.records} records before it were sent"]) from error
     seconds = time.monotonic() - started
     if output is Form.JSON:
         print_json({"topic": topic, "records": sent.records, "bytes": sent.bytes, "seconds": round(seconds, 3)})
     elif output is Form.TABLE and sys.stderr.isatty():
         print(f"{sent.records:,} records, {sent.bytes:,} bytes in {seconds:.2f} s", file=sys.stderr)
+
+
+def _partitioner(text: str) -> str | Own:
+    """A name of ours, or what stands in a user's module: a class is called, an object or a function taken as it is."""
+    if text in PARTITIONERS:
+        return text
+    module_name, colon, attribute = text.partition(":")
+    if not (colon and module_name and attribute):
+        raise WrongUsage(f"--partitioner {text!r} is none of {', '.join(PARTITIONERS)}, nor MODULE:NAME")
+    # An installed command does not look where it was started, `python -m` does.
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise WrongUsage(f"--partitioner {text!r}: {error}") from error
+    if isinstance(found, type):
+        found = found()
+    if not callable(getattr(found, "partition", found)):
+        raise WrongUsage(f"--partitioner {text!r} is neither a function nor an object with a method partition")
+    own: Own = found
+    return own
 
 
 class _Sent:
@@ -186,7 +221,7 @@ async def _produce(
         await producer.require(topic)
         # Whatever was wrong before the first record is told at once; from here on brokers may come and go.
         cluster.routing.fail_fast = False
-        failure: InvalidRecord | None = None
+        failure: InvalidRecord | InvalidPartition | None = None
         try:
             async for chunk in lines.chunks():
                 for line in chunk:
@@ -204,7 +239,7 @@ async def _produce(
                     sent.bytes += len(record.value or b"") + len(record.key or b"")
                 producer.raise_failure()
                 await asyncio.sleep(0)
-        except InvalidRecord as error:
+        except (InvalidRecord, InvalidPartition) as error:
             failure = error
         await producer.flush()
         if failure is not None:

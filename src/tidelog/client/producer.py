@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import ClientError, ConnectionFailed, RequestTimedOut
-from tidelog.client.partitioners import StickyPartitioner, partition_for_key
+from tidelog.client.partitioners import DEFAULT, Own, Partitioner, Partitions, partitioner_factory
 from tidelog.client.producing import ProducedBatch, produce_request, produced
 from tidelog.client.routing import Call, TopicView
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -52,6 +52,7 @@ class ProducerSettings:
     `batch_size` bytes (before compression) close a batch, `linger_ms` at the latest; `buffer_memory` bytes may wait
     for brokers before `send` waits itself; `delivery_timeout_s` after its first record a batch that is not
     acknowledged has failed. With `idempotent` the brokers drop what a retry sends twice; acks is then all.
+    `partitioner` is a name of `client.partitioners`, or a user's own: a function of (key, value, partitions).
     """
 
     acks: int = ACKS_ALL
@@ -64,6 +65,7 @@ class ProducerSettings:
     idempotent: bool = False
     create_topics: bool = True
     """Whether the broker may create a missing topic, if it is so configured."""
+    partitioner: str | Own = DEFAULT
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -153,6 +155,15 @@ class _Batch:
         return self.data
 
 
+@dataclasses.dataclass(slots=True)
+class _Target:
+    """How a topic's records find their partitions, with the topic as Metadata showed it when `partitions` was made."""
+
+    partitioner: Partitioner
+    view: TopicView
+    partitions: Partitions
+
+
 class Producer:
     """Sends records; one instance an event loop. `async with` flushes at the end, unless an error is on its way."""
 
@@ -164,7 +175,8 @@ class Producer:
         self._open: dict[TopicPartition, _Batch] = {}
         self._queues: dict[TopicPartition, deque[_Batch]] = {}
         self._in_flight: set[TopicPartition] = set()
-        self._sticky: dict[str, StickyPartitioner] = {}
+        self._make_partitioner = partitioner_factory(chosen.partitioner)
+        self._targets: dict[str, _Target] = {}
         self._buffered = 0
         self._room = asyncio.Event()
         self._wake = asyncio.Event()
@@ -205,8 +217,8 @@ class Producer:
     ) -> Delivery:
         """Queues a record; waits only while `buffer_memory` is taken or the topic is not known yet.
 
-        `partition` None: by the key's hash, or sticky where there is no key. `timestamp` is in ms since 1970, None:
-        now. KafkaError when the topic or the partition does not exist.
+        `partition` None: where the settings' partitioner says. `timestamp` is in ms since 1970, None: now. KafkaError
+        when the topic or the partition does not exist, InvalidPartition where a user's own partitioner errs.
         """
         view = self._routing.topics.get(topic)
         if view is None:
@@ -218,7 +230,7 @@ class Producer:
             self._room.clear()
             await self._room.wait()
         if partition is None:
-            partition = self._choose(view, key, size)
+            partition = self._choose(view, key, value, size)
         elif partition not in view.partitions:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -267,18 +279,30 @@ class Producer:
         )
         return (await self._cluster.run(operation))[topic]
 
-    def _choose(self, view: TopicView, key: bytes | None, size: int) -> int:
-        count = len(view.partitions)
-        if key is not None:
-            return partition_for_key(key, count)
-        sticky = self._sticky.get(view.name)
-        if sticky is None:
-            sticky = StickyPartitioner(self._settings.batch_size, lambda: random.getrandbits(31))
-            self._sticky[view.name] = sticky
-        available = [partition.partition for partition in view.partitions.values() if partition.leader >= 0]
-        chosen = sticky.current(available, count)
-        sticky.appended(size, enable_switch=True, available=available, partitions_count=count)
+    def _choose(self, view: TopicView, key: bytes | None, value: bytes | None, size: int) -> int:
+        target = self._target(view)
+        partitioner, partitions = target.partitioner, target.partitions
+        chosen = partitioner.partition(key, value, partitions)
+        if not self._has_room(TopicPartition(view.name, chosen), size) and partitioner.new_batch(chosen, partitions):
+            chosen = partitioner.partition(key, value, partitions)
+        partitioner.appended(key, size, partitions)
         return chosen
+
+    def _target(self, view: TopicView) -> _Target:
+        target = self._targets.get(view.name)
+        if target is None or target.view is not view:
+            available = [partition.partition for partition in view.partitions.values() if partition.leader >= 0]
+            partitioner = (
+                self._make_partitioner(self._settings.batch_size, _draw) if target is None else target.partitioner
+            )
+            target = _Target(partitioner, view, Partitions(view.name, len(view.partitions), available))
+            self._targets[view.name] = target
+        return target
+
+    def _has_room(self, topic_partition: TopicPartition, size: int) -> bool:
+        """Whether a batch is open that takes so many bytes more."""
+        batch = self._open.get(topic_partition)
+        return batch is not None and batch.size + size <= self._settings.batch_size
 
     def _open_batch(self, topic_partition: TopicPartition) -> _Batch:
         now = time.monotonic()
@@ -428,6 +452,10 @@ class Producer:
             for batch in queue:
                 if not batch.done.done():
                     batch.done.cancel()
+
+
+def _draw() -> int:
+    return random.getrandbits(31)
 
 
 def _nullable_column(values: Sequence[bytes | None]) -> BinaryColumn | None:
