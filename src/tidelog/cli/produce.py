@@ -156,7 +156,7 @@ def _partitioner(text: str) -> str | Own:
         raise WrongUsage(f"--partitioner {text!r}: {error}") from error
     if isinstance(found, type):
         found = found()
-    if not callable(getattr(found, "partition", found)):
+    if isinstance(found, str) or not callable(getattr(found, "partition", found)):
         raise WrongUsage(f"--partitioner {text!r} is neither a function nor an object with a method partition")
     own: Own = found
     return own

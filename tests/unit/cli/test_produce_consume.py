@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,26 @@ def test_a_bad_line_is_told_by_its_place(tidelog: Tidelog, topic: str, tmp_path:
     assert missing == (1, "", f"tidelog: {tmp_path / 'missing'}: No such file or directory\n")
 
 
+@pytest.mark.row("R22")
+def test_partitioners_by_name_and_of_ones_own(
+    tidelog: Tidelog, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of ours by its name, a function and a class of the user's from a module beside the shell."""
+    tidelog("topics", "create", topic, "--partitions", "3")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder])
+    (tmp_path / f"own_{topic}.py").write_text(
+        "def last(key, value, partitions):\n    return partitions.count - 1\n\n"
+        "class Wrong:\n    def partition(self, key, value, partitions):\n        return 7\n"
+    )
+    assert tidelog("produce", topic, "-m", "a", "-m", "b", "--partitioner", "round_robin").code == 0
+    assert tidelog("produce", topic, "-m", "c", "--partitioner", f"own_{topic}:last").code == 0
+    assert [tidelog("consume", topic, "-p", str(partition)).out for partition in range(3)] == ["a\n", "b\n", "c\n"]
+    wrong = tidelog("produce", topic, "-m", "d", "--partitioner", f"own_{topic}:Wrong")
+    assert wrong.code == 1
+    assert "the partitioner chose 7" in wrong.err
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -143,6 +164,11 @@ def test_a_bad_line_is_told_by_its_place(tidelog: Tidelog, topic: str, tmp_path:
         ("produce", "t", "-m", "x", "-f", "json", "--null", "x"),
         ("produce", "t", "-m", "x", "-z", "lzma"),
         ("produce", "t", "-m", "x", "-H", "novalue"),
+        ("produce", "t", "-m", "x", "--partitioner", "nonsense"),
+        ("produce", "t", "-m", "x", "--partitioner", "no_such_module:f"),
+        ("produce", "t", "-m", "x", "--partitioner", "json:no_such_function"),
+        ("produce", "t", "-m", "x", "--partitioner", "json:__name__"),
+        ("produce", "t", "-m", "x", "--partitioner", "random", "-p", "0"),
         ("nonsense",),
         (),
     ],

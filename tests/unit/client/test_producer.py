@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from tests.unit.client.log_broker import LogBroker
 from tests.unit.client.scripted_broker import DROP, ScriptedBroker
 
 from tidelog.client.cluster import Cluster
-from tidelog.client.partitioners import partition_for_key
+from tidelog.client.partitioners import InvalidPartition, Partitions, partition_for_key
 from tidelog.client.producer import Producer, ProducerSettings
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
@@ -81,6 +82,59 @@ async def test_keys_go_by_their_hash_and_the_rest_sticks() -> None:
                 assert (await delivery.place()).topic_partition.partition == partition_for_key(b"%d" % i, 5)
             sticky = [await producer.send("t", bytes(60)) for _ in range(15)]
             assert len({(await delivery.place()).topic_partition for delivery in sticky}) == 1
+
+
+async def where(partitioner: Any, records: list[tuple[bytes | None, bytes]], **settings: Any) -> list[int]:
+    """The partitions of these (key, value) among five."""
+    with LogBroker(partitions=5) as broker:
+        async with (
+            Cluster(broker.bootstrap) as cluster,
+            Producer(cluster, ProducerSettings(partitioner=partitioner, **settings)) as producer,
+        ):
+            deliveries = [await producer.send("t", value, key=key) for key, value in records]
+            await producer.flush()
+            return [(await delivery.place()).topic_partition.partition for delivery in deliveries]
+
+
+@pytest.mark.row("R20")
+async def test_round_robin_leaves_no_partition_out() -> None:
+    """Records that begin a batch don't take two turns, as they did in Kafka 2.4."""
+    found = await where("round_robin", [(b"k", bytes(60))] * 10, batch_size=100)
+    assert found == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]
+
+
+@pytest.mark.row("R21")
+async def test_sticky_changes_with_each_batch() -> None:
+    """Two records fill a batch, and the next two are elsewhere."""
+    found = await where("sticky", [(None, bytes(60))] * 12, batch_size=250, linger_ms=60_000)
+    pairs = list(zip(found[::2], found[1::2], strict=True))
+    assert all(one == other for one, other in pairs)
+    assert all(one != other for one, other in itertools.pairwise(pairs))
+
+
+@pytest.mark.row("R22")
+async def test_a_users_own_partitioner_decides() -> None:
+    """By value here; what is no partition fails the record at once, and the others are sent."""
+
+    def by_size(key: bytes | None, value: bytes | None, partitions: Partitions) -> int:
+        return len(value or b"")
+
+    assert await where(by_size, [(b"k", b"22"), (None, b"1")]) == [2, 1]
+    with LogBroker(partitions=2) as broker:
+        settings = ProducerSettings(partitioner=by_size)
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, settings) as producer:
+            await producer.send("t", b"1")
+            with pytest.raises(InvalidPartition, match="chose 2 for topic 't', which has partitions 0 to 1"):
+                await producer.send("t", b"22")
+        assert [record.value for record in broker.records(1)] == [b"1"]
+
+
+async def test_an_unknown_partitioner_is_refused_at_once() -> None:
+    """When the producer is made, not with its first record."""
+    with LogBroker(partitions=1) as broker:
+        async with Cluster(broker.bootstrap) as cluster:
+            with pytest.raises(ValueError, match="no partitioner 'rr'"):
+                Producer(cluster, ProducerSettings(partitioner="rr"))
 
 
 @pytest.mark.parametrize("failure", [DROP, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS])
