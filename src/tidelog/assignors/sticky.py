@@ -159,6 +159,6 @@ def _claim_in_user_data(subscription: Subscription) -> Claim:
 
 def _claim_in_subscription(subscription: Subscription) -> Claim:
     generation = subscription.generation
-    if generation is None and subscription.user_data is not None:
+    if (generation is None or generation < 0) and subscription.user_data is not None:
         generation = ownership.decode_generation(subscription.user_data)
     return Claim(subscription.owned, NO_GENERATION if generation is None else generation)
