@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.unit.controller.harness import SESSION, Cluster, broker
 
@@ -223,6 +223,8 @@ class Run:
             assert set(image.adding) | set(image.removing) <= set(image.replicas)
             assert not set(image.adding) & set(image.removing)
             assert image.leader == NO_LEADER or image.leader in image.isr
+            # Nobody comes later to elect one of those that could lead now.
+            assert image.leader != NO_LEADER or not any(state.is_online(id, topic_partition) for id in image.isr)
             before = self.before.get(topic_partition, image)
             if before.is_reassigning and not image.is_reassigning:
                 # It has arrived, or is back where it came from.
@@ -248,7 +250,19 @@ class Run:
         assert self.cluster.tree.exists(REASSIGN_PARTITIONS) is None
 
 
+DROPPED_LEADER = [
+    ("reassign", 0, [3, 4]),
+    ("join", 0, 3),
+    ("die", 0),
+    ("come", 0),
+    ("join", 0, 0),
+    ("reassign", 0, [4]),
+]
+"""A reassignment is replaced while one that only it was adding leads."""
+
+
 @settings(max_examples=100)
+@example(script=DROPPED_LEADER)
 @given(script=st.lists(steps, max_size=25))
 def test_nothing_is_lost_and_all_arrive(script: list[tuple]) -> None:  # type: ignore[type-arg]
     """Random lives."""

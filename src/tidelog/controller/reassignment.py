@@ -303,12 +303,19 @@ def _begin(turn: Turn, moves: Mapping[TopicPartition, Move]) -> None:
 
 
 def _announce(turn: Turn, topic_partition: TopicPartition) -> None:
-    """Step 2: with another leader epoch every replica hears of it, and nobody acts upon what was before."""
+    """Step 2: with another leader epoch every replica hears of it, and nobody acts upon what was before.
+
+    Where the leader was dropped just now, another one is elected: nothing else would bring that about.
+    """
     image = _image(turn, topic_partition)
     if not image.has_state:
         # No replica is live: the first one that comes will lead.
         return
-    turn.write_state(topic_partition, image.leader, image.isr)
+    leader = image.leader
+    if leader == NO_LEADER:
+        elected = choose_leader(image.replicas, image.isr, online_replicas(turn, topic_partition, image))
+        leader = NO_LEADER if elected is None else elected
+    turn.write_state(topic_partition, leader, image.isr)
     # What it cannot have been by now it will be by its leader's next proposal.
     turn.moving.pop(topic_partition, None)
     turn.tell.partition(topic_partition)

@@ -304,6 +304,24 @@ def test_another_target_on_top_of_one_that_is_half_done(cluster: Cluster) -> Non
     assert (image.adding, image.removing) == ((4,), (1, 2))
 
 
+def test_another_target_on_top_when_one_that_is_dropped_leads() -> None:
+    """Somebody else in sync, and live, leads at once, and this is what everybody is told; broker 0 is a broker too."""
+    cluster = Cluster(*map(broker, range(7)))
+    cluster.make("t", [0, 1, 2])
+    begun(cluster, [4, 5])
+    in_sync(cluster, 0, 1, 2, 4)
+    die(cluster, 0)
+    assert cluster.partition("t").leader == 4
+    come(cluster, 0)
+    in_sync(cluster, 1, 2, 4, 0)
+    begun(cluster, [6, 5])
+    image = cluster.partition("t")
+    assert (image.leader, image.isr, image.adding) == (0, (1, 2, 0), (6, 5))
+    [topic] = cluster.sent("LeaderAndIsrRequest")[6].topic_states
+    [state] = topic.partition_states
+    assert state.leader == 0
+
+
 def test_cancelled(cluster: Cluster) -> None:
     """Back to the former replicas, and the new one deletes what it has."""
     begun(cluster, [3, 1, 2])
