@@ -1,4 +1,8 @@
-"""What every `StoreClient` has alike: its session's properties, who listens to its states, and single writes."""
+"""The part that sessions with a store inside this process have alike: `LocalStore`, and the simulator's.
+
+Their properties, who listens to their states, and single writes. A session over the network has none of it from here:
+`ZooKeeperStore` takes its states from kazoo, and sends single writes as such.
+"""
 
 from __future__ import annotations
 

@@ -453,6 +453,34 @@ def test_a_write_that_fails_makes_it_load_anew() -> None:
     run(scenario)
 
 
+def test_a_living_broker_whose_node_is_garbage_stays_when_all_is_loaded_anew(caplog: pytest.LogCaptureFixture) -> None:
+    """Somebody wrote into its registration: it is taken as it was, keeps its places in ISRs, and is told of once."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, _ = await harness.broker(0)
+        second, _ = await harness.broker(1)
+        await until(lambda: driver.image is not None and len(driver.image.brokers) == 2)
+        await driver.submit(CreateTopics([NewTopic("t", 1, 2)]))
+        state = znodes.state_path("t", 0)
+        before = harness.store.tree.get(state)[0]
+        other = await LocalStore.connect(harness.store)
+        await other.set("/brokers/ids/1", b"garbage")
+        await until(lambda: "broker 1 is taken as it was before" in caplog.text)
+        # A write that fails has everything loaded anew.
+        await other.create("/config/topics/u", znodes.encode_config({"flush.ms": "9"}))
+        outcomes = await driver.submit(CreateTopics([NewTopic("u", 1, 2)]))
+        assert "the metadata is loaded anew" in caplog.text
+        assert [outcome.error for outcome in outcomes] == [ErrorCode.NONE]
+        assert "broker 1 is left out" not in caplog.text
+        assert caplog.text.count("broker 1 is taken as it was before") == 1
+        assert harness.store.tree.get(state)[0] == before
+        await other.close()
+        await second.close()
+        await driver.close()
+
+    run(scenario)
+
+
 @pytest.mark.row("R05")
 @pytest.mark.row("R08")
 @pytest.mark.row("R09")

@@ -69,6 +69,8 @@ class StoreReading:
         """Topics whose node is watched, with the transaction that created it."""
         self._complaints: dict[str, str] = {}
         """Nodes that could not be read, with the reason: each is told once."""
+        self._brokers: dict[int, BrokerRegistration] = {}
+        """As last read; kept when all is loaded anew, into a controller that knows nobody yet."""
 
     def take_stale(self) -> dict[str, None]:
         """What is to be read, in the order in which it changed; nothing of it is any more."""
@@ -159,13 +161,14 @@ class StoreReading:
             try:
                 registrations.append(decode_broker(id, node[0], node[1].czxid))
             except MalformedZnode as error:
-                known = self._controller().image.brokers.get(BrokerId(id))
+                known = self._brokers.get(id)
                 if known is not None and known.epoch == node[1].czxid:
                     # Its session lives, and it has not registered anew: somebody wrote into its node.
                     self._complain(broker_path(id), f"broker {id} is taken as it was before: {error}")
                     registrations.append(known)
                 else:
                     self._complain(broker_path(id), f"broker {id} is left out of the cluster: {error}")
+        self._brokers = {registration.id: registration for registration in registrations}
         return registrations
 
     async def read_again(self, stale: Mapping[str, None]) -> list[Event]:
