@@ -67,6 +67,8 @@ class _Shares:
         """(member, partition) for all that is left, in order."""
         left = iter(list(self._left))
         for member in self.subscribers:
+            if not self._left:
+                return
             yield from ((member, partition) for partition in islice(left, self.room(member)))
 
     def _near(self, rack: str | None) -> Iterator[int]:
