@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.controller.elections import choose_leader, create_partitions, online_replicas
@@ -41,12 +40,12 @@ from tidelog.controller.events import (
     ReassignPartition,
 )
 from tidelog.controller.state import NodeRead
+from tidelog.controller.topic_nodes import TOPIC_NODE_SIZE_MAX, Move, content_of, move_of
 from tidelog.controller.turn import Turn
-from tidelog.metadata.image import PartitionImage, TopicImage
+from tidelog.metadata.image import PartitionImage
 from tidelog.metadata.operations import Delete, SetData
 from tidelog.metadata.znodes import (
     REASSIGN_PARTITIONS,
-    TopicAssignment,
     encode_reassignment,
     encode_topic,
     topic_path,
@@ -58,25 +57,6 @@ NODE_ENTRIES_MAX: Final = 10_000
 """Partitions named in all the topic nodes and plans that a turn writes, while each partition has writes of its own."""
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """A partition's assignment as it stands in its topic's node."""
-
-    replicas: tuple[BrokerId, ...]
-    """The target's, then those that are removed."""
-    adding: tuple[BrokerId, ...] = ()
-    removing: tuple[BrokerId, ...] = ()
-
-    @property
-    def target(self) -> tuple[BrokerId, ...]:
-        return tuple(id for id in self.replicas if id not in self.removing)
-
-
-def move_of(image: PartitionImage) -> Move:
-    """What a partition is about."""
-    return Move(image.replicas, image.adding, image.removing)
 
 
 def origin_of(image: PartitionImage) -> tuple[BrokerId, ...]:
@@ -108,18 +88,23 @@ def alter_reassignments(turn: Turn, request: AlterReassignments) -> list[Reassig
     """Begins, replaces and cancels reassignments, each partition by itself; of several wishes the last one counts."""
     wishes = {wish.topic_partition: wish for wish in request.partitions}
     moves: dict[TopicPartition, Move] = {}
-    outcomes = []
+    refused: dict[TopicPartition, KafkaError] = {}
     for topic_partition, wish in wishes.items():
         try:
             moves[topic_partition] = _wanted(turn, wish, request.allow_replication_factor_change)
         except KafkaError as error:
-            outcomes.append(ReassignmentOutcome(topic_partition, error.code, error.message))
-        else:
-            outcomes.append(ReassignmentOutcome(topic_partition))
+            refused[topic_partition] = error
+    for topic_partition, reason in _take_too_large(turn, moves).items():
+        refused[topic_partition] = KafkaError(ErrorCode.POLICY_VIOLATION, reason)
     # The latest wish counts, whichever way it came.
     _drop_from_plan(turn, moves)
     _begin(turn, moves)
-    return outcomes
+    return [
+        ReassignmentOutcome(each, refused[each].code, refused[each].message)
+        if each in refused
+        else ReassignmentOutcome(each)
+        for each in wishes
+    ]
 
 
 def list_reassignments(turn: Turn, request: ListReassignments) -> list[OngoingReassignment]:
@@ -210,6 +195,10 @@ def _follow_plan(turn: Turn, plan: Mapping[TopicPartition, Sequence[BrokerId]]) 
             refused.append(topic_partition)
         else:
             moves[topic_partition] = move_to(image, target)
+    too_large = _take_too_large(turn, moves)
+    for reason in dict.fromkeys(too_large.values()):
+        log.error("%s: dropped: %s", REASSIGN_PARTITIONS, reason)
+    refused += too_large
     _begin(turn, moves)
     _drop_from_plan(turn, refused)
 
@@ -263,6 +252,29 @@ def _list_fault(replicas: Sequence[BrokerId]) -> str | None:
     if any(id < 0 for id in replicas):
         return f"Invalid broker id in replica list: {list(replicas)}"
     return None
+
+
+def _take_too_large(turn: Turn, moves: dict[TopicPartition, Move]) -> dict[TopicPartition, str]:
+    """Takes out moves that would make their topic's node larger than the store takes; each with the reason.
+
+    What makes the node no larger stays in, and is left out of the account: the others may well be written before it.
+    """
+    larger: dict[str, dict[int, Move]] = {}
+    for (name, index), move in moves.items():
+        if move.size > move_of(_image(turn, TopicPartition(name, index))).size:
+            larger.setdefault(name, {})[index] = move
+    taken = {}
+    for name, changed in larger.items():
+        size = len(encode_topic(content_of(turn.state.image.topics[name], changed)))
+        if size > TOPIC_NODE_SIZE_MAX:
+            reason = (
+                f"With {len(changed)} more of its partitions on their way {topic_path(name)} in the metadata store "
+                f"would hold {size} bytes, and it takes {TOPIC_NODE_SIZE_MAX}. Move fewer partitions at a time."
+            )
+            for index in changed:
+                del moves[TopicPartition(name, index)]
+                taken[TopicPartition(name, index)] = reason
+    return taken
 
 
 def _exists(turn: Turn, topic_partition: TopicPartition) -> bool:
@@ -390,17 +402,7 @@ def _write_topics(turn: Turn, moves: Mapping[TopicPartition, Move]) -> None:
         by_topic.setdefault(name, {})[partition] = move
     for name, changed in by_topic.items():
         topic = turn.state.image.topics[name]
-        turn.write(SetData(topic_path(name), encode_topic(_content(topic, changed))))
-
-
-def _content(topic: TopicImage, changed: Mapping[int, Move]) -> TopicAssignment:
-    moves = {index: changed.get(index) or move_of(image) for index, image in topic.partitions.items()}
-    return TopicAssignment(
-        {index: move.replicas for index, move in moves.items()},
-        topic.topic_id,
-        {index: move.adding for index, move in moves.items() if move.adding},
-        {index: move.removing for index, move in moves.items() if move.removing},
-    )
+        turn.write(SetData(topic_path(name), encode_topic(content_of(topic, changed))))
 
 
 def _drop_from_plan(turn: Turn, done: Collection[TopicPartition]) -> None:

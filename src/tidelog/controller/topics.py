@@ -27,6 +27,7 @@ from tidelog.controller.events import (
 )
 from tidelog.controller.settings import Placement
 from tidelog.controller.state import NodeRead
+from tidelog.controller.topic_nodes import TOPIC_NODE_SIZE_MAX, content_of
 from tidelog.controller.turn import Turn
 from tidelog.metadata.image import ConfigResource, ConfigResourceType, PartitionImage, TopicImage
 from tidelog.metadata.operations import Create, Delete, SetData
@@ -56,10 +57,6 @@ from tidelog.placement.striped import striped, too_few_brokers
 
 NEW_PARTITIONS_MAX: Final = 10_000
 """In one request, as in Kafka: a batch is one set of writes and one request to each broker."""
-
-TOPIC_NODE_SIZE_MAX: Final = 1_000_000
-"""Bytes of a topic's node. ZooKeeper cuts the connection over a request above 1 MiB (jute.maxbuffer), path, fence and
-all included, and would at each further attempt. With three replicas it is reached at 40,000 to 60,000 partitions."""
 
 log = logging.getLogger(__name__)
 
@@ -321,7 +318,7 @@ def adopt_topics(turn: Turn, event: TopicsChanged) -> None:
         # Kafka writes it back at the next reassignment. A controller that is elected before that gives the topic
         # another id, and brokers then take its logs for those of a deleted topic.
         topic = turn.state.image.topics[name]
-        turn.write(SetData(topic_path(name), encode_topic(_content(topic, topic.topic_id))))
+        turn.write(SetData(topic_path(name), encode_topic(content_of(topic))))
 
 
 def _adopt_topic(turn: Turn, node: TopicNode, data: bytes) -> bool:
@@ -375,7 +372,7 @@ def _take_over(turn: Turn, name: str, data: bytes) -> None:
 def _put_back(turn: Turn, known: TopicImage, reason: str, added: Mapping[int, Sequence[int]] | None = None) -> None:
     """Writes the node as it should be, with partitions that are `added`."""
     log.error("%s; what this controller knows is put back", reason)
-    stands = _content(known, known.topic_id)
+    stands = content_of(known)
     content = replace(stands, partitions={**stands.partitions, **(added or {})})
     turn.write(SetData(topic_path(known.name), encode_topic(content)))
 
@@ -405,21 +402,13 @@ def give_ids(turn: Turn, names: Sequence[str]) -> None:
     """Writes an id into the nodes of topics that have none."""
     for topic in _standing(turn, names):
         if topic.topic_id == ZERO_TOPIC_ID:
-            turn.write(SetData(topic_path(topic.name), encode_topic(_content(topic, _id_of(turn, topic)))))
+            content = replace(content_of(topic), topic_id=_id_of(turn, topic))
+            turn.write(SetData(topic_path(topic.name), encode_topic(content)))
 
 
 def _standing(turn: Turn, names: Sequence[str]) -> list[TopicImage]:
     topics = [turn.state.image.topics[name] for name in names if name in turn.state.image.topics]
     return [topic for topic in topics if topic.name not in turn.state.deleting]
-
-
-def _content(topic: TopicImage, topic_id: TopicId) -> TopicAssignment:
-    return TopicAssignment(
-        {index: image.replicas for index, image in topic.partitions.items()},
-        topic_id,
-        {index: image.adding for index, image in topic.partitions.items() if image.adding},
-        {index: image.removing for index, image in topic.partitions.items() if image.removing},
-    )
 
 
 def _live_brokers(turn: Turn) -> list[BrokerRack]:

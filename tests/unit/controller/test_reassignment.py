@@ -733,3 +733,67 @@ def test_thousands_of_partitions_share_their_writes() -> None:
     assert planned(cluster) is None
     assert all(cluster.partition(*each).replicas == tuple(target) for each, target in targets.items())
     check(cluster)
+
+
+def small_nodes(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """The store takes t with its four partitions, of which one may move at a time."""
+    cluster = Cluster(*map(broker, range(5)))
+    cluster.make("t", *[[0, 1]] * 4)
+    cluster.make("u", [0, 1])
+    size = len(cluster.tree.get("/brokers/topics/t")[0] or b"")
+    monkeypatch.setattr(reassignment, "TOPIC_NODE_SIZE_MAX", size + 30)
+    cluster.told()
+    return cluster
+
+
+def test_wishes_that_the_store_could_not_keep_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While partitions move their topic's node is larger: nothing is begun of what makes it too large, all else is."""
+    cluster = small_nodes(monkeypatch)
+    others = [BrokerId(2), BrokerId(3)]
+    moved = [TopicPartition("t", 0), TopicPartition("u", 0), TopicPartition("t", 1)]
+    outcomes = cluster.ask(AlterReassignments([ReassignPartition(each, others) for each in moved]))
+    assert [outcome.topic_partition for outcome in outcomes] == moved
+    assert [outcome.error for outcome in outcomes] == [
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.NONE,
+        ErrorCode.POLICY_VIOLATION,
+    ]
+    assert outcomes[0].message is not None
+    assert "/brokers/topics/t in the metadata store would hold" in outcomes[0].message
+    assert "fewer partitions at a time" in outcomes[0].message
+    assert not any("/brokers/topics/t " in line for line in cluster.told())
+    begun(cluster, [2, 3], moved[0])
+    assert reassign(cluster, [2, 3], moved[2]).error is ErrorCode.POLICY_VIOLATION
+
+
+def test_a_node_that_is_too_large_already_may_shrink(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else wrote it: what makes it no larger is done."""
+    cluster = small_nodes(monkeypatch)
+    begun(cluster, [2, 3])
+    monkeypatch.setattr(reassignment, "TOPIC_NODE_SIZE_MAX", 10)
+    assert reassign(cluster, [2, 3], TopicPartition("t", 1)).error is ErrorCode.POLICY_VIOLATION
+    begun(cluster, None)
+    assert cluster.partition("t").replicas == (0, 1)
+
+
+def test_it_is_never_too_large_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One grows before the other shrinks: a write for each partition."""
+    cluster = small_nodes(monkeypatch)
+    begun(cluster, [2, 3])
+    wishes = [ReassignPartition(TopicPartition("t", 1), [BrokerId(2), BrokerId(3)]), ReassignPartition(T0, None)]
+    outcomes = cluster.ask(AlterReassignments(wishes))
+    assert [outcome.error for outcome in outcomes] == [ErrorCode.POLICY_VIOLATION, ErrorCode.NONE]
+
+
+def test_a_plan_that_the_store_could_not_keep_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The topic's part of it, with a message; a new controller does not take it up either."""
+    cluster = small_nodes(monkeypatch)
+    u0 = TopicPartition("u", 0)
+    plan(cluster, {T0: [2, 3], TopicPartition("t", 1): [2, 3], u0: [2, 3]})
+    assert planned(cluster) == {u0: [2, 3]}
+    assert [each.levelname for each in caplog.records if "/brokers/topics/t in the" in each.getMessage()] == ["ERROR"]
+    assert not any("/brokers/topics/t " in line for line in cluster.told())
+    cluster.term(2)
+    assert [each.topic_partition for each in cluster.ask(ListReassignments())] == [u0]
