@@ -68,8 +68,8 @@ from tidelog.store.errors import (
     StoreError,
 )
 from tidelog.store.kazoo_handler import LoopHandler
+from tidelog.store.kazoo_requests import CHILD_WATCH, DATA_WATCH, ArmedWatch, Multi, Outcome, SetWatches
 from tidelog.store.reachability import what_is_there
-from tidelog.store.tree import LostWatches
 
 logger: Final = logging.getLogger(__name__)
 
@@ -108,12 +108,12 @@ class ZooKeeperStore:
         self._session_id = 0
         self._state = SessionState.SUSPENDED
         self._listeners: list[Callable[[SessionState], None]] = []
-        self._outstanding: dict[_Outcome, None] = {}
-        self._lost_watches: list[_ArmedWatch] = []
+        self._outstanding: dict[Outcome, None] = {}
+        self._lost_watches: list[ArmedWatch] = []
         """Watches whose connection broke; touched on the connection's thread alone."""
         self._breaks = 0
         """How often the connection broke; as its thread knows."""
-        self.breaks_told = 0
+        self._breaks_told = 0
         """How often, as the event loop knows."""
         self._event: WatchedEvent | None = None
         self._told: set[Watch] = set()
@@ -202,14 +202,14 @@ class ZooKeeperStore:
         self._listeners.append(listener)
 
     def get(self, path: str, watch: Watch | None = None) -> Awaitable[tuple[bytes | None, Stat]]:
-        return self._ask(GetData(self._absolute(path), self._armed(_DATA, path, watch)), _data, path)
+        return self._ask(GetData(self._absolute(path), self._armed(DATA_WATCH, path, watch)), _data, path)
 
     def exists(self, path: str, watch: Watch | None = None) -> Awaitable[Stat | None]:
-        armed = self._armed(_DATA, path, watch)
+        armed = self._armed(DATA_WATCH, path, watch)
         return self._ask(Exists(self._absolute(path), armed), _stat, path, armed)
 
     def children(self, path: str, watch: Watch | None = None) -> Awaitable[tuple[Sequence[str], Stat]]:
-        return self._ask(GetChildren2(self._absolute(path), self._armed(_CHILD, path, watch)), _children, path)
+        return self._ask(GetChildren2(self._absolute(path), self._armed(CHILD_WATCH, path, watch)), _children, path)
 
     def create(
         self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False
@@ -228,7 +228,7 @@ class ZooKeeperStore:
     def multi(self, operations: Sequence[Operation]) -> Awaitable[Sequence[OperationResult]]:
         operations = list(operations)
         # kazoo remembers the zxid of the answer that it is decoding: that of the multi's own transaction.
-        request = _Multi(operations, self._root, self._client, owned=self._owned)
+        request = Multi(operations, self._root, self._client, owned=self._owned)
         sizes = [_size(operation.path, getattr(operation, "data", None)) for operation in operations]
         # Any of them may fail, and tells its own path; only one that is never sent has none.
         path = operations[sizes.index(max(sizes))].path if sum(sizes) > REQUEST_SIZE_MAX else ""
@@ -253,12 +253,12 @@ class ZooKeeperStore:
         request: Any,
         convert: Callable[[Any], Any],
         path: str,
-        watch: _ArmedWatch | None = None,
+        watch: ArmedWatch | None = None,
         *,
         size: int = 0,
     ) -> asyncio.Future[Any]:
         """`size`: bytes of the request, where it writes."""
-        outcome = _Outcome(self, path, convert, watch)
+        outcome = Outcome(self._handler, self._settle, self._breaks_told, path, convert, watch)
         refusal = self._refusal()
         if refusal is None and size > REQUEST_SIZE_MAX:
             reason = f"a request of {size} bytes: ZooKeeper takes {REQUEST_SIZE_MAX} (jute.maxbuffer)"
@@ -288,8 +288,8 @@ class ZooKeeperStore:
     def _relative(self, path: str) -> str:
         return path[len(self._root) :] or "/"
 
-    def _armed(self, table: str, path: str, watch: Watch | None) -> _ArmedWatch | None:
-        return None if watch is None else _ArmedWatch(self, table, self._absolute(path), watch)
+    def _armed(self, table: str, path: str, watch: Watch | None) -> ArmedWatch | None:
+        return None if watch is None else ArmedWatch(self._fired, table, self._absolute(path), watch)
 
     def _created(self, found: tuple[str, Any]) -> Created:
         return Created(self._relative(found[0]), Stat._make(found[1]))
@@ -319,7 +319,7 @@ class ZooKeeperStore:
                 return Created(self._relative(path), stat)
         return result
 
-    def settle(self, outcome: _Outcome, value: Any, error: BaseException | None) -> None:
+    def _settle(self, outcome: Outcome, value: Any, error: BaseException | None) -> None:
         """On the event loop: the outcome of a request."""
         self._outstanding.pop(outcome, None)
         future = outcome.future
@@ -342,7 +342,7 @@ class ZooKeeperStore:
 
     # Watches.
 
-    def fired(self, watch: _ArmedWatch, event: WatchedEvent) -> None:
+    def _fired(self, watch: ArmedWatch, event: WatchedEvent) -> None:
         """On the connection's thread: kazoo lets go of a watch, with an event or because the connection broke."""
         type = _EVENTS.get(event.type)
         if type is None:
@@ -368,16 +368,16 @@ class ZooKeeperStore:
         if self._breaks:
             self._send_first(Sync("/"))
         for watch in lost:
-            table = client._child_watchers if watch.table == _CHILD else client._data_watchers
+            table = client._child_watchers if watch.table == CHILD_WATCH else client._data_watchers
             table[watch.path].add(watch)
         lists = (
-            sorted({watch.path for watch in lost if watch.table == _DATA and not watch.absent}),
+            sorted({watch.path for watch in lost if watch.table == DATA_WATCH and not watch.absent}),
             sorted({watch.path for watch in lost if watch.absent}),
-            sorted({watch.path for watch in lost if watch.table == _CHILD}),
+            sorted({watch.path for watch in lost if watch.table == CHILD_WATCH}),
         )
         # Before what was asked meanwhile: a read must not show a change whose event has not been told.
         for again in jute.lost_watches(client.last_zxid, *lists):
-            self._send_first(_SetWatches(again))
+            self._send_first(SetWatches(again))
 
     def _send_first(self, request: Any) -> None:
         """On the connection's thread: before whatever waits to be sent."""
@@ -408,7 +408,7 @@ class ZooKeeperStore:
             self._handler.deliver(self._lost)
 
     def _suspended(self, breaks: int) -> None:
-        self.breaks_told = breaks
+        self._breaks_told = breaks
         self._enter(SessionState.SUSPENDED)
 
     def _established(self, session_id: int) -> None:
@@ -435,7 +435,7 @@ class ZooKeeperStore:
         refusal = self._refusal()
         if refusal is not None:
             for outcome in list(self._outstanding):
-                self.settle(outcome, None, refusal)
+                self._settle(outcome, None, refusal)
             if self._beat is not None:
                 self._beat.cancel()
         for listener in self._listeners:
@@ -482,97 +482,6 @@ class ZooKeeperStore:
                     await asyncio.sleep(RECONNECT_DELAY_S)
         finally:
             self._root = root
-
-
-_DATA: Final = "data"
-_CHILD: Final = "child"
-
-
-class _Outcome:
-    """What kazoo takes for its AsyncResult: the way of one result to the event loop."""
-
-    __slots__ = ("_store", "breaks_told", "convert", "future", "path", "watch")
-
-    def __init__(
-        self, store: ZooKeeperStore, path: str, convert: Callable[[Any], Any], watch: _ArmedWatch | None
-    ) -> None:
-        self._store = store
-        self.path = path
-        self.convert = convert
-        self.watch = watch
-        self.breaks_told = store.breaks_told
-        self.future: asyncio.Future[Any] = store._handler.loop.create_future()
-
-    def set(self, value: Any = None) -> None:
-        """On the connection's thread, before kazoo keeps the request's watch."""
-        if self.watch is not None:
-            self.watch.absent = value is None
-        self._store._handler.deliver(lambda: self._store.settle(self, value, None))
-
-    def set_exception(self, error: BaseException) -> None:
-        self._store._handler.deliver(lambda: self._store.settle(self, None, error))
-
-
-class _ArmedWatch:
-    """A callback on a node. Equal ones are one watch, in kazoo's tables as in ours."""
-
-    __slots__ = ("_store", "absent", "callback", "path", "table")
-
-    def __init__(self, store: ZooKeeperStore, table: str, path: str, callback: Watch) -> None:
-        self._store = store
-        self.table = table
-        self.path = path
-        """Absolute."""
-        self.callback = callback
-        self.absent = False
-        """There was no node when it was set."""
-
-    def __call__(self, event: WatchedEvent) -> None:
-        self._store.fired(self, event)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ArmedWatch) and (self.table, self.path, self.callback) == (
-            other.table,
-            other.path,
-            other.callback,
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.table, self.path, self.callback))
-
-
-class _SetWatches:
-    """A request that kazoo does not know."""
-
-    type = jute.OpCode.SET_WATCHES.value
-
-    def __init__(self, watches: LostWatches) -> None:
-        self._watches = watches
-
-    def serialize(self) -> bytes:
-        return jute.set_watches(self._watches)
-
-    def deserialize(self, data: bytes, position: int) -> None:
-        """The answer has no body."""
-
-
-class _Multi:
-    """kazoo's Transaction takes no null data and returns no stats."""
-
-    type = jute.OpCode.MULTI.value
-
-    def __init__(self, operations: Sequence[Operation], root: str, client: KazooClient, *, owned: bool) -> None:
-        self._operations = operations
-        self._root = root
-        self._client = client
-        self._owned = owned
-
-    def serialize(self) -> bytes:
-        return jute.multi(self._operations, self._root, owned=self._owned)
-
-    def deserialize(self, data: bytes, position: int) -> tuple[int, list[OperationResult | str | int]]:
-        """The transaction's zxid, and what it did."""
-        return self._client.last_zxid, jute.read_multi_results(jute.Reader(data, position))
 
 
 async def end_session(hosts: str, key: SessionKey, timeout_ms: int) -> None:

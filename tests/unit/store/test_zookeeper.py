@@ -91,7 +91,7 @@ def test_a_new_connection_begins_with_watches_and_a_sync(served: Served, monkeyp
             way.cut()
             await until(lambda: states == [SessionState.SUSPENDED, SessionState.CONNECTED])
             await store.exists("/a")
-            assert first == ["_SetWatches", "Sync"]
+            assert first == ["SetWatches", "Sync"]
 
     run(scenario)
 
