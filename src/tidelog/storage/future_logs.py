@@ -37,8 +37,14 @@ if TYPE_CHECKING:
 
 logger: Final = logging.getLogger(__name__)
 
-FOLDER_NAME_MAX: Final = 255
-"""Bytes that a file system takes; a copy whose name had to be cut would not be known again at the next start."""
+
+def check_folder_name(topic_partition: TopicPartition) -> None:
+    """KafkaError INVALID_TOPIC_EXCEPTION where a copy's folder would have too long a name for a file system.
+
+    One whose name had to be cut would not be known again at the next start.
+    """
+    if not marked_folder(topic_partition, bytes(16), FUTURE_FOLDER).startswith(f"{topic_partition}."):
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
 
 
 class FutureLogs:
@@ -109,9 +115,8 @@ class FutureLogs:
         INVALID_TOPIC_EXCEPTION for a name that is too long, KAFKA_STORAGE_ERROR.
         """
         current = self._logs[topic_partition]
+        check_folder_name(topic_partition)
         name = marked_folder(topic_partition, self._token(), FUTURE_FOLDER)
-        if not name.startswith(f"{topic_partition}."):
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
         if directory.failure is not None:
             raise DirectoryOffline(directory.path, directory.failure)
         path = f"{directory.path}/{name}"
@@ -175,6 +180,7 @@ class FutureLogs:
         del self._logs[topic_partition], self._owners[topic_partition], directory.logs[topic_partition]
         for waiting in (directory.flush_requests, directory.changes, directory.truncations):
             waiting.pop(topic_partition, None)
+        directory.removed.add(topic_partition)
         old.replaced(target)
         self._delete_later(directory, target, old.config.file_delete_delay_ms)
         self._promote(topic_partition)
@@ -201,6 +207,7 @@ class FutureLogs:
             del directory.logs[topic_partition]
         for waiting in (directory.flush_requests, directory.changes, directory.truncations):
             waiting.pop(topic_partition, None)
+        directory.removed.add(topic_partition)
 
     def _rename(self, log: Log, directory: LogDirectory, name: str) -> str:
         target = f"{directory.path}/{name}"

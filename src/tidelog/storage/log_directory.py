@@ -13,6 +13,7 @@ restart, with its recovery, may trust it again.
 from __future__ import annotations
 
 import logging
+import threading
 from typing import TYPE_CHECKING, Final
 
 from tidelog.model.errors import KafkaError
@@ -71,7 +72,9 @@ class LogDirectory:
         self.was_clean = False
         """Whether the last owner closed everything."""
         self.written: dict[str, bytes] = {}
-        """[checkpoint file] -> content last written, to leave out writes that change nothing"""
+        """[checkpoint file] -> content last written, or about to be, to leave out writes that change nothing"""
+        self._checkpoint_lock = threading.Lock()
+        """Held while a checkpoint file is replaced: a task of an I/O thread and `forget_removed` may meet."""
         self.pending_deletions: list[tuple[Callable[[], None], int]] = []
         """What to unlink, and after how many milliseconds."""
         self.flush_requests: dict[TopicPartition, None] = {}
@@ -81,7 +84,7 @@ class LogDirectory:
         self.changes: dict[TopicPartition, None] = {}
         """Logs with something to flush or to checkpoint."""
         self.is_checkpointing = False
-        """Whether a task that writes checkpoints is under way: it alone uses their temporary names."""
+        """Whether a task that writes checkpoints is under way."""
         self._is_damaged = False
         self.removed: set[TopicPartition] = set()
         """Of logs that are not here any more, and that a checkpoint file may still name."""
@@ -260,13 +263,24 @@ class LogDirectory:
     def forget_removed(self, topic_partition: TopicPartition) -> None:
         """Before a log is made anew: whatever the checkpoints say of one that had its name is not true of it.
 
-        A power cut would otherwise leave what was not synced below the old log's recovery point unlooked-at. While a
-        task writes the checkpoints it is left to the next one. OSError.
+        A power cut would otherwise leave what was not synced below the old log's recovery point unlooked-at, and a
+        start that the new log does not reach would have it emptied. OSError.
         """
-        if topic_partition in self.removed and not self.is_checkpointing:
-            self.removed.clear()
-            for path, content in self.checkpoint_writes():
-                replace_file(self._disk, path, content)
+        if topic_partition not in self.removed:
+            return
+        self.removed.clear()
+        if self.is_checkpointing:
+            # What the task under way is to write is not there yet, and may be older than the removal: all is written
+            # here, and the task leaves out what has become old.
+            self.written.clear()
+        self.write_checkpoints(self.checkpoint_writes())
+
+    def write_checkpoints(self, writes: list[tuple[str, bytes]]) -> None:
+        """Replaces the files, but for those of which something newer has been written since; in any thread. OSError."""
+        for path, content in writes:
+            with self._checkpoint_lock:
+                if self.written.get(path.rpartition("/")[2]) == content:
+                    replace_file(self._disk, path, content)
 
     def sync_folders(self, created: list[str]) -> None:
         """Makes new folders of partitions durable, and that others were renamed or removed.
@@ -308,8 +322,7 @@ class LogDirectory:
                     self.sync_folders(self.created)
                 for log in self.logs.values():
                     log.synced()
-                for path, content in self.checkpoint_writes():
-                    replace_file(self._disk, path, content)
+                self.write_checkpoints(self.checkpoint_writes())
                 if not self._is_damaged:
                     shutdown = encode_clean_shutdown(CleanShutdown(broker_epoch))
                     replace_file(self._disk, f"{self._path}/{CLEAN_SHUTDOWN}", shutdown)

@@ -15,7 +15,6 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from tidelog.model.errors import KafkaError
-from tidelog.ports.disk import replace_file
 from tidelog.storage.errors import CorruptFile
 from tidelog.storage.log_config import LONG_MAX
 from tidelog.storage.tasks import DiskTask, SimpleTask, run_now
@@ -168,8 +167,7 @@ class Upkeep:
                 part.run()
                 if is_behind:
                     rebuilt[log] = log.producers_at_end(now_ms)
-            for path, content in writes:
-                replace_file(self._disk, path, content)
+            directory.write_checkpoints(writes)
 
         def finish(error: OSError | None) -> None:
             directory.is_checkpointing = False
@@ -239,8 +237,7 @@ class Upkeep:
         directory.is_checkpointing = True
 
         def run() -> None:
-            for path, content in writes:
-                replace_file(self._disk, path, content)
+            directory.write_checkpoints(writes)
 
         def finish(error: OSError | None) -> None:
             directory.is_checkpointing = False

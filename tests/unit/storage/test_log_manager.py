@@ -497,3 +497,33 @@ def test_a_log_made_anew_has_nothing_of_the_one_before(tmp_path: Path, restarted
     manager.create(TP, TOPIC_ID)
     assert f"{TP.topic} {TP.partition} 3" not in checkpoint.read_text()
     manager.close()
+
+
+@pytest.mark.parametrize("deleted_first", [False, True])
+def test_a_log_made_anew_while_checkpoints_are_written(tmp_path: Path, deleted_first: bool) -> None:
+    """What a task under way was about to write of the old one stays unwritten, whenever the task gets to it."""
+    manager, log = open_log(tmp_path)
+    other = manager.create(TopicPartition("other", 0), TOPIC_ID)
+    fill(log, 3)
+    for task in (log.flush_task(), *manager.upkeep.checkpoint_tasks()):
+        assert task is not None
+        run_now(task)
+    for task in manager.upkeep.checkpoint_tasks():
+        run_now(task)
+    checkpoint = tmp_path / "recovery-point-offset-checkpoint"
+    assert f"{TP.topic} {TP.partition} 3" in checkpoint.read_text()
+    if deleted_first:
+        manager.delete(TP)
+    fill(other, 2)
+    flush = other.flush_task()
+    assert flush is not None
+    run_now(flush)
+    (under_way,) = manager.upkeep.checkpoint_tasks()
+    if not deleted_first:
+        manager.delete(TP)
+    manager.create(TP, TOPIC_ID)
+    assert f"{TP.topic} {TP.partition} 3" not in checkpoint.read_text()
+    run_now(under_way)
+    assert f"{TP.topic} {TP.partition} 3" not in checkpoint.read_text()
+    assert "other 0 2" in checkpoint.read_text()
+    manager.close()
