@@ -12,9 +12,11 @@ import pytest
 from tests.unit.broker.harness import Broker
 from tests.unit.broker.replica_harness import ReplicaCluster
 
+from tidelog.broker.replicas.directory_moves import LAST_BYTES_MAX, Moves
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicPartition
+from tidelog.ports.disk import FileRange
 from tidelog.ports.real import SystemDisk
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -375,3 +377,125 @@ def test_a_crash_at_any_step_loses_nothing(tmp_path: Path, monkeypatch: pytest.M
         assert not again.produce("t", [b"more"]).error_code
         again.close()
     assert {("first/t-0",), ("first/t-0", "second/t-0-future"), ("first/t-0-delete", "second/t-0-future")} <= seen
+
+
+@pytest.mark.parametrize("place", ["first", "second"])
+def test_a_topic_made_again_where_a_log_or_a_copy_was(broker: Broker, tmp_path: Path, place: str) -> None:
+    """A crash before the next checkpoints: nothing that they say of the old log is held against the new one's records.
+
+    The old log left the first directory by a move; or its copy left the second one when the topic was deleted.
+    """
+    fill(broker, 30)
+    broker.replica("t").log.advance_start(12)
+    broker.shell.pool_waits = place == "second"
+    alter(broker, tmp_path / "second")
+    broker.shell.run_turns()
+    while broker.node.moves and broker.node.logs.futures.get(T0) is None:
+        broker.shell.run_pool()
+        broker.shell.run_turns()
+    if place == "second":
+        broker.shell.run_pool()
+        broker.node.starts_durable()
+        broker.shell.run_pool()
+    checkpoint = tmp_path / place / "log-start-offset-checkpoint"
+    assert "t 0 12" in checkpoint.read_text()
+    broker.shell.pool_waits = False
+    broker.delete("t")
+    assert alter(broker, tmp_path / place) is ErrorCode.REPLICA_NOT_AVAILABLE
+    broker.lead("t", leader_epoch=1)
+    assert broker.replica("t").log.owner.path == f"{tmp_path}/{place}"
+    records = fill(broker, 3)
+    broker.logs.abandon()
+    again = Broker("", directories(tmp_path))
+    again.lead("t", leader_epoch=2)
+    assert values(again) == records
+    again.close()
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_log_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_last: bool) -> None:
+    """In a chunk, or in the last few records: its directory goes offline, and other moves go on."""
+    broker = Broker("", {"log.dirs": f"{tmp_path}/first,{tmp_path}/second,{tmp_path}/third"})
+    broker.lead("t")
+    broker.lead("u")
+    records = fill(broker, 5)
+    assert not broker.produce("u", [b"u"]).error_code
+    broker.shell.pool_waits = True
+    read = FileRange.read
+
+    def failing(part: FileRange) -> bytes:
+        if "first/t-0" in part.file.path:
+            raise OSError(5, "Input/output error", part.file.path)
+        return read(part)
+
+    if not is_last:
+        monkeypatch.setattr(FileRange, "read", failing)
+    assert alter(broker, tmp_path / "third") is ErrorCode.NONE
+    for _ in range(20 if is_last else 0):
+        broker.shell.run_turns()
+        copy = broker.node.logs.futures.get(T0)
+        if copy is not None and copy.log_end_offset == len(records):
+            break
+        broker.shell.run_pool()
+    fill(broker, 1)
+    monkeypatch.setattr(FileRange, "read", failing)
+    assert alter(broker, tmp_path / "third", topic="u") is ErrorCode.NONE
+    for _ in range(20):
+        broker.shell.run_turns()
+        broker.shell.run_pool()
+    assert broker.logs.offline_directories == [f"{tmp_path}/first"]
+    assert len(broker.node.moves) == 0
+    assert broker.replica("u").log.owner.path == f"{tmp_path}/third"
+    broker.close()
+
+
+def test_an_error_that_nobody_thought_of_stops_one_move(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is given up; others go on."""
+    broker.lead("u")
+    records = fill(broker, 5)
+
+    def refuse(_: Moves, move: object, future: object) -> None:
+        raise RuntimeError("a test")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Moves, "_finish", refuse)
+        assert alter(broker, tmp_path / "second") is ErrorCode.NONE
+        broker.shell.run_turns()
+    assert len(broker.node.moves) == 0
+    assert broker.replica("t").log.owner.path == f"{tmp_path}/first"
+    assert alter(broker, tmp_path / "second") is ErrorCode.NONE
+    broker.shell.run_turns()
+    assert broker.replica("t").log.owner.path == f"{tmp_path}/second"
+    assert values(broker) == records
+
+
+@pytest.mark.parametrize(("length", "answered"), [(213, ErrorCode.NONE), (214, ErrorCode.INVALID_TOPIC_EXCEPTION)])
+def test_a_name_too_long_for_a_copy(broker: Broker, tmp_path: Path, length: int, answered: ErrorCode) -> None:
+    """A folder's name has 255 bytes, of which the copy's mark takes 42: who asks is told."""
+    topic = "n" * length
+    broker.lead(topic)
+    before = broker.replica(topic).log.owner.path
+    asked = next(path for path in (f"{tmp_path}/first", f"{tmp_path}/second") if path != before)
+    assert alter(broker, asked, topic=topic) is answered
+    broker.shell.run_turns()
+    assert broker.replica(topic).log.owner.path == (asked if answered is ErrorCode.NONE else before)
+
+
+def test_a_busy_partition_moves(tmp_path: Path) -> None:
+    """More than the last turn copies at first comes in each step of its move."""
+    broker = Broker("", {"log.dirs": f"{tmp_path}/first,{tmp_path}/second"})
+    broker.lead("t")
+    records = fill(broker, 1)
+    broker.shell.pool_waits = True
+    assert alter(broker, tmp_path / "second") is ErrorCode.NONE
+    for _ in range(30):
+        broker.shell.run_turns()
+        if not len(broker.node.moves):
+            break
+        records += fill(broker, 5, LAST_BYTES_MAX // 4 - 1_000)
+        broker.shell.run_pool()
+    assert broker.replica("t").log.owner.path == f"{tmp_path}/second"
+    assert values(broker) == records
+    broker.close()

@@ -25,6 +25,7 @@ from tidelog.broker.replicas.replica_manager import diverging_epoch
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import NO_LEADER_EPOCH, TopicPartition
 from tidelog.storage.errors import CorruptFile
+from tidelog.storage.future_logs import check_folder_name
 from tidelog.storage.tasks import run_now
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ logger: Final = logging.getLogger(__name__)
 CHUNK_BYTES: Final = 1 << 20
 """Read at once, and appended in one turn of the loop: about a millisecond."""
 LAST_BYTES_MAX: Final = 256 << 10
-"""What may be copied in the turn in which the copy takes its place."""
+"""What may be copied in the turn in which the copy takes its place, at the first attempt."""
+LAST_BYTES_LIMIT: Final = 4 << 20
+"""And at the last: into a busy partition more may come during each sync, and its move is to end all the same."""
 PENDING_TRUNCATION_MS: Final = 20
 """Between two looks at a log that is just being cut."""
 
@@ -54,7 +57,7 @@ class _Phase(Enum):
 class _Move:
     """One replica's."""
 
-    __slots__ = ("directory", "is_near", "phase", "replica")
+    __slots__ = ("directory", "is_near", "last_bytes", "phase", "replica")
 
     def __init__(self, replica: Replica, directory: LogDirectory, phase: _Phase) -> None:
         self.replica = replica
@@ -63,6 +66,8 @@ class _Move:
         self.phase = phase
         self.is_near = False
         """Whether the copy has reached what the log had when the last chunk was read: the rest is little."""
+        self.last_bytes = LAST_BYTES_MAX
+        """What may be copied in one turn to catch up, as things stand."""
 
 
 class Moves:
@@ -89,6 +94,7 @@ class Moves:
         name that is too long; REPLICA_NOT_AVAILABLE where there is no such replica: it will be created there if it
         comes.
         """
+        check_folder_name(topic_partition)
         logs = self._node.logs
         directory = self._directory(path)
         if directory.failure is not None:
@@ -173,7 +179,8 @@ class Moves:
         self._busy = True
         try:
             step = self._step(move)
-        except (KafkaError, CorruptFile) as error:
+        except Exception as error:
+            # Whatever it is, the other moves are to go on.
             step = Deferred()
             step.fail(error)
         step.on_complete(lambda settled: self._stepped(move, settled))
@@ -184,7 +191,12 @@ class Moves:
             settled.result()
         except Exception as error:
             if self._is_current(move):
-                logger.error("move given up: partition=%s error=%s", move.replica.topic_partition, error)
+                logger.error(
+                    "move given up: partition=%s error=%s",
+                    move.replica.topic_partition,
+                    error,
+                    exc_info=not isinstance(error, (KafkaError, CorruptFile)),
+                )
                 self._end(move, "it failed")
         self._schedule()
 
@@ -232,7 +244,7 @@ class Moves:
             )
             return self._begin(move)
         missing = log.log_end_offset - future.log_end_offset
-        if missing and move.is_near and self._copy_last(future, log):
+        if missing and move.is_near and self._copy_last(move, future):
             missing = 0
         if missing:
             move.phase, move.is_near = _Phase.COPYING, False
@@ -276,12 +288,19 @@ class Moves:
 
         return self._node.shell.in_pool(lambda: _read(log, start, size, end)).then(append)
 
-    def _copy_last(self, future: Log, log: Log) -> bool:
-        """Copies what came while the copy was made durable, in this turn; whether that was little enough."""
-        start = future.log_end_offset
+    def _copy_last(self, move: _Move, future: Log) -> bool:
+        """Copies what came while the copy was made durable, in this turn; whether that was little enough.
+
+        Where it was too much twice as much may be copied at the next attempt, up to a few MiB: else a partition that
+        is written faster than a sync lets go by would be copied for ever. The loop then stands still for some
+        milliseconds more, once a move.
+        """
+        log, start, left = move.replica.log, future.log_end_offset, move.last_bytes
         while start < log.log_end_offset:
-            data = _read(log, start, LAST_BYTES_MAX, log.log_end_offset)
-            if len(data) >= LAST_BYTES_MAX:
+            data = _read(log, start, left, log.log_end_offset)
+            left -= len(data)
+            if left <= 0:
+                move.last_bytes = min(2 * move.last_bytes, LAST_BYTES_LIMIT)
                 return False
             self._node.throttles.moves.record(self._node.clock.monotonic_ms(), len(data))
             if data:
@@ -373,6 +392,8 @@ def _read(log: Log, offset: int, size: int, end: int) -> bytes:
         raise
     try:
         return b"".join(part.read() for part in found.ranges)
+    except OSError as error:
+        raise log.folder.fail(error, "reading") from error
     finally:
         for part in found.ranges:
             part.release()
