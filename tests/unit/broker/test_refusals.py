@@ -9,7 +9,14 @@ import pytest
 from tests.unit.broker.harness import Broker, topic_id_of
 from tests.unit.broker.replica_harness import ReplicaCluster
 
-from tidelog.broker.replicas.refusals import PARTITIONS_MAX, PRODUCERS_MAX, REMEMBERED_MS, Refusals, note_refusal
+from tidelog.broker.replicas.refusals import (
+    PARTITIONS_BEFORE_MAX,
+    PRODUCERS_BEFORE_MAX,
+    PRODUCERS_MAX,
+    REMEMBERED_MS,
+    Refusals,
+    note_refusal,
+)
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicId, TopicPartition
 from tidelog.protocol import messages
@@ -118,9 +125,34 @@ def test_a_client_that_is_faster_than_the_replica(start_broker: Callable[..., Br
 def test_partitions_that_never_come_are_forgotten(start_broker: Callable[..., Broker]) -> None:
     """Clients that ask the wrong broker push out the oldest."""
     replicas = start_broker().node.replicas
-    for number in range(PARTITIONS_MAX + 1):
+    for number in range(PARTITIONS_BEFORE_MAX + 1):
         note_refusal(replicas, TopicPartition("t", number), batch(0), ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
-    assert list(replicas.refusals_before) == [TopicPartition("t", number) for number in range(1, PARTITIONS_MAX + 1)]
+    expected = [TopicPartition("t", number) for number in range(1, PARTITIONS_BEFORE_MAX + 1)]
+    assert list(replicas.refusals_before) == expected
+    for producer_id in range(100, 100 + PRODUCERS_BEFORE_MAX + 1):
+        note_refusal(replicas, expected[0], batch(1, producer_id=producer_id), ErrorCode.NOT_LEADER_OR_FOLLOWER, 1)
+    refusals = replicas.refusals_before[expected[0]]
+    refusals.check(batch(2, producer_id=100), 1, {})
+    with pytest.raises(KafkaError):
+        refusals.check(batch(2, producer_id=101), 1, {})
+
+
+def test_nothing_is_kept_for_longer_than_it_is_of_use(start_broker: Callable[..., Broker]) -> None:
+    """What is old goes when something is noted: whole partitions that are not there, and single producers."""
+    replicas = start_broker().node.replicas
+    for number, at_ms in ((0, 0), (1, 1), (0, 3), (2, 2 + REMEMBERED_MS)):
+        partition = TopicPartition("t", number)
+        note_refusal(replicas, partition, batch(0, producer_id=at_ms), ErrorCode.NOT_LEADER_OR_FOLLOWER, at_ms)
+    assert list(replicas.refusals_before) == [TopicPartition("t", 0), TopicPartition("t", 2)]
+    refusals = Refusals()
+    for producer_id, at_ms in ((1, 0), (2, 1), (1, REMEMBERED_MS)):
+        refusals.note(producer_id, 0, at_ms + 1, ErrorCode.NOT_ENOUGH_REPLICAS, at_ms)
+    assert refusals
+    # That of producer 1 is as old as its first one.
+    refusals.expire(REMEMBERED_MS + 1)
+    assert refusals
+    refusals.expire(REMEMBERED_MS + 2)
+    assert not refusals
 
 
 @pytest.fixture

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 REMEMBERED_MS: Final = 5_000
 PRODUCERS_MAX: Final = 1_000
 """Remembered for one partition, the newest."""
-PARTITIONS_MAX: Final = 1_000
-"""Whose replicas are not there: remembered, the newest."""
+PARTITIONS_BEFORE_MAX: Final = 100
+"""Whose replicas are not there: remembered, the newest. Those are few at a time, and anybody can name more."""
+PRODUCERS_BEFORE_MAX: Final = 100
+"""Remembered for one of these, the newest."""
 RETRIABLE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS)
 """Refusals after which a producer sends the very batch again."""
 
@@ -54,19 +56,41 @@ class Refusals:
 
     def __init__(self) -> None:
         self._refused: dict[int, _Refused] = {}
+        """By producer id, the oldest first."""
 
     def __bool__(self) -> bool:
         return bool(self._refused)
 
-    def note(self, producer_id: int, producer_epoch: int, sequence: int, code: ErrorCode, now_ms: int) -> None:
+    def note(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        sequence: int,
+        code: ErrorCode,
+        now_ms: int,
+        *,
+        producers_max: int = PRODUCERS_MAX,
+    ) -> None:
         """A batch that begins with `sequence` was refused, or has been taken out of the log again."""
-        known = self._refused.pop(producer_id, None)
+        self.expire(now_ms)
+        known = self._refused.get(producer_id)
         if known is not None and known.producer_epoch == producer_epoch and _is_behind(sequence, known.sequence):
             # The first one is what the others wait for, and for no longer because there are more of them.
-            sequence, now_ms = known.sequence, known.at_ms
+            self._refused[producer_id] = known._replace(code=code)
+            return
+        if known is not None:
+            del self._refused[producer_id]
         self._refused[producer_id] = _Refused(producer_epoch, sequence, code, now_ms)
-        if len(self._refused) > PRODUCERS_MAX:
+        if len(self._refused) > producers_max:
             del self._refused[next(iter(self._refused))]
+
+    def expire(self, now_ms: int) -> None:
+        """Forgets what is too old to matter."""
+        while self._refused:
+            oldest = next(iter(self._refused))
+            if now_ms - self._refused[oldest].at_ms <= REMEMBERED_MS:
+                return
+            del self._refused[oldest]
 
     def check(self, data: Bytes, now_ms: int, producers: Mapping[int, ProducerEntry]) -> None:
         """KafkaError of an earlier refusal, if this batch was sent behind the refused one.
@@ -76,10 +100,11 @@ class Refusals:
         if len(data) < _HEADER_SIZE:
             return
         producer_id, producer_epoch, sequence = _PRODUCER.unpack_from(data, _PRODUCER_AT)
+        self.expire(now_ms)
         refused = self._refused.get(producer_id)
         if refused is None:
             return
-        if producer_epoch == refused.producer_epoch and now_ms - refused.at_ms <= REMEMBERED_MS:
+        if producer_epoch == refused.producer_epoch:
             if _is_behind(sequence, refused.sequence) and not _is_written(refused, producers.get(producer_id)):
                 raise KafkaError(refused.code, f"The batch before this one was refused: {refused.code.name}.")
             if _is_behind(refused.sequence, sequence):
@@ -101,13 +126,21 @@ def note_refusal(
         return
     replica = replicas.get(topic_partition)
     if replica is not None:
-        refusals = _of(replica)
-    else:
-        awaited = replicas.refusals_before
-        refusals = awaited.setdefault(topic_partition, Refusals())
-        if len(awaited) > PARTITIONS_MAX:
-            del awaited[next(iter(awaited))]
-    refusals.note(producer_id, producer_epoch, sequence, code, now_ms)
+        _of(replica).note(producer_id, producer_epoch, sequence, code, now_ms)
+        return
+    awaited = replicas.refusals_before
+    while awaited:
+        oldest = next(iter(awaited))
+        awaited[oldest].expire(now_ms)
+        if awaited[oldest]:
+            break
+        del awaited[oldest]
+    # Where it was noted last stands last: those before it expire first.
+    refusals = awaited.pop(topic_partition) if topic_partition in awaited else Refusals()
+    awaited[topic_partition] = refusals
+    refusals.note(producer_id, producer_epoch, sequence, code, now_ms, producers_max=PRODUCERS_BEFORE_MAX)
+    if len(awaited) > PARTITIONS_BEFORE_MAX:
+        del awaited[next(iter(awaited))]
 
 
 def note_truncation(replica: Replica, offset: int, now_ms: int) -> None:
