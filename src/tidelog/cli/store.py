@@ -22,7 +22,7 @@ from tidelog.cli.options import Form, Output
 from tidelog.cli.output import print_json
 from tidelog.ports.real import SystemDisk
 from tidelog.store.export_file import Export, ExportUnreadable, decode, encode
-from tidelog.store.moving import MOVED, decode_moved, parse_servers
+from tidelog.store.moving import moved_elsewhere, parse_servers
 from tidelog.store.sqlite import FILE_NAME
 from tidelog.store.transfer import (
     CONNECTION_TIMEOUT_MS,
@@ -133,9 +133,9 @@ def import_command(
 
     async def fill_store() -> None:
         async with _opened(store, data, rights, create=True) as (client, _):
-            await prepare(client, str(file), content.checksum, replace=replace)
+            import_id = await prepare(client, str(file), content.checksum, replace=replace)
             await fill(client, content)
-            await finish(client)
+            await finish(client, import_id)
 
     _run(fill_store())
     print(f"{len(content.nodes)} nodes written")
@@ -195,13 +195,15 @@ def status(
 
 async def _move_served(store: str, to: str, rights: _Rights, replace: bool) -> Moved | None:
     """Moves a store that is served; None where it had moved to that place already."""
+    if _servers(store).root:
+        raise WrongUsage(f"a store moves as a whole, and so its cluster: --store {store.partition('/')[0]}")
     before = await _look(store)
     if before.moved_to is not None:
         if before.moved_to != to:
             raise Refused([f"{store} has moved to {before.moved_to} already: move it on from there"])
         # Whoever moved it may have died before this.
         async with _session(to, rights) as new:
-            await finish(new)
+            await finish(new, before.import_id)
         await _await_relay(store, to)
         return None
     if not before.is_ours:
@@ -227,8 +229,11 @@ async def _move_served(store: str, to: str, rights: _Rights, replace: bool) -> M
             after = await _look(store)
             if after.moved_to != to:
                 raise
+            import_id = after.import_id
+        else:
+            import_id = moved.import_id
         # The relay does this too, but has no credentials.
-        await finish(new)
+        await finish(new, import_id)
     await _await_relay(store, to)
     return moved
 
@@ -248,14 +253,16 @@ async def _move_directory(data: Path, store: str | None, to: str, rights: _Right
     async with _embedded(data, create=False) as embedded, _session(to, rights) as new:
         from tidelog.store.local import LocalStore
 
-        moved: Moved | None = None
-        if embedded.tree.exists(MOVED) is None:
+        before = moved_elsewhere(embedded.tree)
+        if before is None:
             former = await LocalStore.connect(embedded)
             moved = await move(former, new, str(data), to, replace=replace, brokers_run=False)
-        elif (elsewhere := decode_moved(embedded.tree.get(MOVED)[0])) != to:
-            raise Refused([f"{data} has moved to {elsewhere} already"])
-        await finish(new)
-        return moved
+            await finish(new, moved.import_id)
+            return moved
+        if before.connect != to:
+            raise Refused([f"{data} has moved to {before.connect} already"])
+        await finish(new, before.import_id)
+        return None
 
 
 # Stores.
@@ -289,6 +296,7 @@ class _Said:
         self.version = self._field("Zookeeper version") or "something that says nothing of its version"
         self.mode = self._field("Mode") or "unknown"
         self.moved_to = self._field("Moved to")
+        self.import_id = self._field("Moved by") or ""
         self.local_sessions = int(self._field("Local sessions") or 0)
 
     def _field(self, name: str) -> str | None:
@@ -348,9 +356,9 @@ async def _opened(
         from tidelog.store.local import LocalStore
 
         async with _embedded(data, create=create) as embedded:
-            if embedded.tree.exists(MOVED) is not None:
-                place = decode_moved(embedded.tree.get(MOVED)[0])
-                raise Refused([f"{data} has moved to {place}: that is the store now"])
+            moved = moved_elsewhere(embedded.tree)
+            if moved is not None:
+                raise Refused([f"{data} has moved to {moved.connect}: that is the store now"])
             yield await LocalStore.connect(embedded), str(data)
 
 

@@ -21,7 +21,7 @@ from tidelog.model.identifiers import BrokerId
 from tidelog.store.embedded import EmbeddedStore
 from tidelog.store.errors import StoreCorrupt, StoreLocked
 from tidelog.store.local import LocalStore
-from tidelog.store.moving import MOVED, decode_moved
+from tidelog.store.moving import moved_elsewhere
 from tidelog.store.sqlite import SqlitePersistence
 from tidelog.store.transfer import open_for_brokers
 
@@ -95,12 +95,8 @@ class MetadataStore:
     @property
     def address(self) -> str:
         """host:port where it is served, empty where it is not; or where it has moved to, as zookeeper.connect."""
-        return self._moved_to or self._served
-
-    @property
-    def _moved_to(self) -> str | None:
-        tree = self.embedded.tree
-        return None if tree.exists(MOVED) is None else decode_moved(tree.get(MOVED)[0])
+        moved = moved_elsewhere(self.embedded.tree)
+        return self._served if moved is None else moved.connect
 
     async def failed(self) -> str:
         """Returns when the store is of no more use, with the reason."""
@@ -112,22 +108,22 @@ class MetadataStore:
             return
         try:
             self.embedded.start()
-            moved_to = self._moved_to
+            moved = moved_elsewhere(self.embedded.tree)
         except (StoreCorrupt, StoreLocked, ValueError) as error:
             raise BrokerFailed(str(error)) from error
         except OSError as error:
             raise BrokerFailed(disk_refused(error)) from error
-        if moved_to is not None:
-            logger.warning("this cluster's metadata has moved to %s", moved_to)
+        if moved is not None:
+            logger.warning("this cluster's metadata has moved to %s", moved.connect)
 
     async def session(self, config: BrokerConfig) -> StoreClient:
         """A session of this process; opens the store if it is not yet: brokers look for their ports first."""
         self.open()
-        moved_to = self._moved_to
-        if moved_to is None:
+        moved = moved_elsewhere(self.embedded.tree)
+        if moved is None:
             return await LocalStore.connect(self.embedded)
-        await open_for_brokers(moved_to)
-        return await join(moved_to, config)
+        await open_for_brokers(moved)
+        return await join(moved.connect, config)
 
     async def serve(self, port: int | None) -> None:
         """Serves the open store in ZooKeeper's protocol; `port` None: ZooKeeper's if it is free, else any; 0: any.
@@ -159,11 +155,11 @@ class MetadataStore:
         Whichever session that is: nobody else has brokers in this store. The supervisor does so when a process has
         ended, and before it starts what its last life left behind.
         """
-        moved_to = self._moved_to
-        if moved_to is None:
+        moved = moved_elsewhere(self.embedded.tree)
+        if moved is None:
             await self.embedded.end_sessions_of(broker_path(BrokerId(broker_id)))
         else:
-            await Ensemble(moved_to).end_broker_session(broker_id, key)
+            await Ensemble(moved.connect).end_broker_session(broker_id, key)
 
     async def close(self) -> None:
         """Idempotent."""

@@ -11,7 +11,10 @@ Kafka knows none of them, and none is ever exported.
 from __future__ import annotations
 
 import json
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from tidelog.store.tree import Tree
 
 MOVING: Final = "/tidelog_moving"
 MOVED: Final = "/tidelog_moved"
@@ -49,21 +52,45 @@ def parse_servers(connect: str) -> Servers:
     return Servers(tuple(addresses), root)
 
 
-def encode_moved(connect: str, checksum: str, wall_ms: int) -> bytes:
-    """Content of the node that makes the former store a relay to `connect`."""
-    return json.dumps({"version": 1, "to": connect, "checksum": checksum, "timestamp": str(wall_ms)}).encode()
+class Destination(NamedTuple):
+    """Where a store has moved, and by which import: the mark of that one may be taken away there, and no other's."""
+
+    connect: str
+    """As zookeeper.connect."""
+    import_id: str
 
 
-def decode_moved(data: bytes | None) -> str:
-    """Where the cluster's metadata is now, as zookeeper.connect. ValueError for what nobody can have meant."""
+def encode_moved(destination: Destination, checksum: str, wall_ms: int) -> bytes:
+    """Content of the node that makes the former store a relay."""
+    connect, import_id = destination
+    content = {"version": 1, "to": connect, "import": import_id, "checksum": checksum, "timestamp": str(wall_ms)}
+    return json.dumps(content).encode()
+
+
+def decode_moved(data: bytes | None) -> Destination:
+    """Where the cluster's metadata is now. ValueError for what nobody can have meant."""
     try:
-        connect = json.loads(data or b"")["to"]
+        content = json.loads(data or b"")
+        destination = Destination(str(content["to"]), str(content.get("import", "")))
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{MOVED} does not say where the store has moved: {data!r}") from error
-    parse_servers(connect)
-    return str(connect)
+    parse_servers(destination.connect)
+    return destination
 
 
-def encode_import(source: str, checksum: str) -> bytes:
+def moved_elsewhere(tree: Tree) -> Destination | None:
+    """Where the store of that tree is now; None: here. ValueError as `decode_moved`."""
+    return None if tree.exists(MOVED) is None else decode_moved(tree.get(MOVED)[0])
+
+
+def encode_import(source: str, checksum: str, import_id: str) -> bytes:
     """Content of the node that keeps brokers out of a store that is being filled."""
-    return json.dumps({"version": 1, "from": source, "checksum": checksum}).encode()
+    return json.dumps({"version": 1, "from": source, "checksum": checksum, "id": import_id}).encode()
+
+
+def decode_import(data: bytes | None) -> str | None:
+    """The id of the import that fills a store; None where the node does not say."""
+    try:
+        return str(json.loads(data or b"").get("id", ""))
+    except (ValueError, AttributeError):
+        return None

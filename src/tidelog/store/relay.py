@@ -84,7 +84,7 @@ class Relay:
             try:
                 await self._make_sure()
             except (OSError, StoreError) as error:
-                logger.warning("the store has moved, and its new place does not answer yet: %s", error)
+                logger.warning("the store has moved, and its new place cannot be used yet: %s", error)
                 await asyncio.sleep(delay_s)
                 delay_s = min(2 * delay_s, OPEN_DELAY_S_MAX)
             else:

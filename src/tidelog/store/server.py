@@ -28,7 +28,7 @@ from tidelog.store.connection import StoreConnection
 from tidelog.store.embedded import EmbeddedStore
 from tidelog.store.errors import ConnectionLoss, SessionExpired, StoreError
 from tidelog.store.jute import ConnectRequest
-from tidelog.store.moving import MOVED, MOVING, decode_moved, parse_servers
+from tidelog.store.moving import MOVED, MOVING, moved_elsewhere, parse_servers
 from tidelog.store.relay import Relay, RelayConnection
 from tidelog.store.session_deadlines import SessionDeadlines
 from tidelog.store.tree import NO_SESSION, SessionRecord
@@ -187,9 +187,11 @@ class StoreServer:
 
     def _statistics(self, *, clients: bool) -> str:
         lines = [f"Zookeeper version: {VERSION}-tidelog"]
-        if self._relay is not None:
+        moved = moved_elsewhere(self._store.tree)
+        if self._relay is not None and moved is not None:
             lines += [
-                f"Moved to: {self._moved_to}",
+                f"Moved to: {moved.connect}",
+                f"Moved by: {moved.import_id}",
                 f"Relay: {'open' if self._relay.is_open else 'waiting for the new place'}",
                 *(f"Relayed: {peer}" for peer in self._relay.clients),
             ]
@@ -219,11 +221,6 @@ class StoreServer:
     def _mode(self) -> str:
         return "relay" if self._relay is not None else "standalone" if self._mover == NO_SESSION else "held by a mover"
 
-    @property
-    def _moved_to(self) -> str | None:
-        """Where the store is now, as zookeeper.connect; None: here."""
-        return None if self._store.tree.exists(MOVED) is None else decode_moved(self._store.tree.get(MOVED)[0])
-
     def _moving_changed(self) -> None:
         """The mover's node came or went."""
         if self._relay is not None or self._closed:
@@ -251,11 +248,11 @@ class StoreServer:
         """The store says where it is now, if it is not here any more: from now on this address leads there."""
         from tidelog.store.transfer import open_for_brokers
 
-        target = self._moved_to
-        if target is None or self._relay is not None or self._closed or self._network is None:
+        moved = moved_elsewhere(self._store.tree)
+        if moved is None or self._relay is not None or self._closed or self._network is None:
             return
-        logger.warning("the store has moved: %s is relayed to", target)
-        self._relay = Relay(parse_servers(target), self._network, lambda: open_for_brokers(target))
+        logger.warning("the store has moved: %s is relayed to", moved.connect)
+        self._relay = Relay(parse_servers(moved.connect), self._network, lambda: open_for_brokers(moved))
         self._relay.start()
 
     # Sessions that end.

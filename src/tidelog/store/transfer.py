@@ -24,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,7 +33,7 @@ from typing import Final, TypeVar
 from tidelog.metadata.operations import Check, Create, Delete, Operation, SetData
 from tidelog.metadata.znodes import BROKER_IDS, BROKER_SEQUENCE
 from tidelog.store.client import Stat, StoreClient
-from tidelog.store.errors import NodeExists, NoNode
+from tidelog.store.errors import NodeExists, NoNode, StoreError
 from tidelog.store.export_file import (
     EPOCHS_SINCE,
     Export,
@@ -42,7 +43,18 @@ from tidelog.store.export_file import (
     nodes_to_write,
     sequence_writes,
 )
-from tidelog.store.moving import IMPORT, MOVED, MOVING, OWN_NODES, RESERVED, encode_import, encode_moved
+from tidelog.store.moving import (
+    IMPORT,
+    MOVED,
+    MOVING,
+    OWN_NODES,
+    RESERVED,
+    Destination,
+    decode_import,
+    encode_import,
+    encode_moved,
+    parse_servers,
+)
 
 logger: Final = logging.getLogger(__name__)
 
@@ -59,6 +71,13 @@ TRANSACTIONS_MAX: Final = 20_000_000
 """That a store is made to count up; more would take hours."""
 SESSION_TIMEOUT_MS: Final = 10_000
 CONNECTION_TIMEOUT_MS: Final = 10_000
+HELD_S_MAX: Final = 60.0
+"""For which a move may keep the cluster's brokers from their store, ten times what 10,000 partitions take.
+
+Requests to a new store that has gone away wait for its return, and the former one is held as long as the mover lives.
+"""
+PROBE: Final = "/tidelog_probe"
+"""Begins the name of a node that is only there to be looked for."""
 
 
 _ABSENT: Final = object()
@@ -147,8 +166,8 @@ async def _all(paths: Sequence[str], ask: Callable[[str], Awaitable[T]]) -> list
 # Writing.
 
 
-async def prepare(store: StoreClient, source: str, checksum: str, *, replace: bool = False) -> None:
-    """Makes a store ready to be filled: empty but for the node that keeps brokers out.
+async def prepare(store: StoreClient, source: str, checksum: str, *, replace: bool = False) -> str:
+    """Makes a store ready to be filled: empty but for the node that keeps brokers out; the import's id, for `finish`.
 
     What an import that broke off has left is removed; anything else only with `replace`. TransferRefused.
     """
@@ -168,13 +187,15 @@ async def prepare(store: StoreClient, source: str, checksum: str, *, replace: bo
                 f"the store is not empty: it has {shown}{', ...' if len(others) > 5 else ''}. Choose another chroot, "
                 "or, if what is there may be lost, replace it (--replace)"
             )
-    content = encode_import(source, checksum)
+    import_id = uuid.uuid4().hex
+    content = encode_import(source, checksum, import_id)
     try:
         await store.create(IMPORT, content)
     except NodeExists:
         await store.set(IMPORT, content)
     for name in others:
         await _remove(store, f"/{name}")
+    return import_id
 
 
 async def fill(store: StoreClient, export: Export) -> None:
@@ -225,23 +246,34 @@ async def count_up(store: StoreClient, zxid: int) -> int:
     return made
 
 
-async def finish(store: StoreClient) -> None:
-    """The store is complete, and brokers may use it. Idempotent. NoAuth for who may not say so."""
+async def finish(store: StoreClient, import_id: str) -> None:
+    """What that import has filled is complete, and brokers may use it. Idempotent.
+
+    NoAuth for who may not say so; StoreError where another import has begun there since.
+    """
     await store.sync()
-    if await store.exists(IMPORT) is not None:
-        with contextlib.suppress(NoNode):
-            await store.delete(IMPORT)
+    try:
+        content, stat = await store.get(IMPORT)
+    except NoNode:
+        return
+    if decode_import(content) != import_id:
+        raise StoreError(
+            IMPORT,
+            "the store is being filled by an import or another move that has not ended: wait for it, or do it again",
+        )
+    with contextlib.suppress(NoNode):
+        await store.delete(IMPORT, stat.version)
 
 
-async def open_for_brokers(connect: str) -> None:
-    """`finish`, for a store that is elsewhere, in a session of its own. StoreError."""
+async def open_for_brokers(destination: Destination) -> None:
+    """`finish`, for the store to which another one has moved, in a session of its own. StoreError."""
     from tidelog.store.zookeeper import ZooKeeperStore
 
     store = await ZooKeeperStore.connect(
-        connect, session_timeout_ms=SESSION_TIMEOUT_MS, connection_timeout_ms=CONNECTION_TIMEOUT_MS
+        destination.connect, session_timeout_ms=SESSION_TIMEOUT_MS, connection_timeout_ms=CONNECTION_TIMEOUT_MS
     )
     try:
-        await finish(store)
+        await finish(store, destination.import_id)
     finally:
         await store.close()
 
@@ -294,6 +326,8 @@ class Moved:
     nodes: int
     held_s: float
     """Seconds for which nobody else was served."""
+    import_id: str
+    """With which the new store is opened to brokers (`finish`)."""
 
 
 async def move(
@@ -308,11 +342,13 @@ async def move(
     """Moves what `former` holds to `new`, which brokers reach by `target`; `brokers_run`: some know broker epochs.
 
     When it returns, or fails in the last step with ConnectionLoss, the former store may have been moved: its node
-    `moving.MOVED` says so. Any other error means that it was not. TransferRefused, StoreError.
+    `moving.MOVED` says so. Any other error means that it was not, and the hold goes with the session `former`, which is
+    to be closed. TransferRefused, StoreError.
     """
     loop = asyncio.get_running_loop()
     # All that takes long is done before anybody is held up.
-    await prepare(new, source, "", replace=replace)
+    await _require_another(former, new, target)
+    import_id = await prepare(new, source, "", replace=replace)
     rough = await read_store(former, source, exact=False)
     copied = [creation for creation in nodes_to_write(rough, 1) if not creation.sequential]
     await _in_multis(new, copied)
@@ -324,13 +360,33 @@ async def move(
     except NodeExists:
         raise TransferRefused("somebody else is moving that store just now") from None
     began = loop.time()
-    export = await read_store(former, source, exact=False)
-    await _in_multis(new, differences(copied, nodes_to_write(export, 1)))
-    await _count_broker_ids(new, export)
-    if brokers_run:
-        await count_up(new, export.zxid)
-    await former.multi([Check(MOVING, 0), Create(MOVED, encode_moved(target, export.checksum, _now_ms()))])
-    return Moved(len(export.nodes), loop.time() - began)
+    try:
+        async with asyncio.timeout(HELD_S_MAX):
+            export = await read_store(former, source, exact=False)
+            await _in_multis(new, differences(copied, nodes_to_write(export, 1)))
+            await _count_broker_ids(new, export)
+            if brokers_run:
+                await count_up(new, export.zxid)
+    except TimeoutError:
+        raise TransferRefused(
+            f"the store was held for {HELD_S_MAX:g} s, and {target} had not taken over all that it holds: nothing has "
+            f"moved, and brokers go on with the store they had. See whether {target} runs, then move again"
+        ) from None
+    moved = encode_moved(Destination(target, import_id), export.checksum, _now_ms())
+    await former.multi([Check(MOVING, 0), Create(MOVED, moved)])
+    return Moved(len(export.nodes), loop.time() - began, import_id)
+
+
+async def _require_another(former: StoreClient, new: StoreClient, target: str) -> None:
+    """TransferRefused where both are one store, by whatever names: its hold would cut off who is to fill it."""
+    probe = f"{PROBE}_{uuid.uuid4().hex}"
+    await new.create(probe, ephemeral=True)
+    try:
+        found = await former.exists(parse_servers(target).root + probe)
+    finally:
+        await new.delete(probe)
+    if found is not None:
+        raise TransferRefused(f"{target} is the same store, which cannot move into itself: name another one")
 
 
 def _now_ms() -> int:

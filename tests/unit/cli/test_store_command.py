@@ -88,6 +88,12 @@ def test_what_is_refused(arguments: list[str], code: int, reason: str, capsys: p
 def test_move_and_status(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
     """Where a store is, before and after; a second time it has moved already."""
     assert said(capsys, "status", "--store", served.hosts) == (0, f"{served.hosts}: standalone\n")
+    code, text = said(capsys, "move", "--store", f"{served.hosts}/x", "--to", "elsewhere:2181")
+    assert code == 2
+    assert f"a store moves as a whole, and so its cluster: --store {served.hosts}" in text
+    code, text = said(capsys, "move", "--store", served.hosts, "--to", served.hosts, "--replace")
+    assert code == 1
+    assert "is the same store" in text
     with Served() as other:
         to = f"{other.hosts}/x"
         code, text = said(capsys, "move", "--store", served.hosts, "--to", to)

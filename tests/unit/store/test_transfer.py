@@ -16,7 +16,8 @@ from tidelog.store import transfer
 from tidelog.store.client import SessionState, StoreClient, WatchEvent
 from tidelog.store.errors import ConnectionLoss, NodeExists, StoreError
 from tidelog.store.export_file import Export, ExportedNode, is_exported, nodes_to_write
-from tidelog.store.moving import IMPORT, MOVED, MOVING
+from tidelog.store.moving import IMPORT, MOVED, MOVING, moved_elsewhere
+from tidelog.store.persistence import MemoryPersistence
 from tidelog.store.transfer import TransferRefused, count_up, move, prepare, read_store
 from tidelog.store.zookeeper import ZooKeeperStore
 
@@ -214,6 +215,91 @@ def test_the_last_step_needs_the_hold(monkeypatch: pytest.MonkeyPatch) -> None:
                     await move(tool, there, old.hosts, new.hosts)
                 assert await tool.exists(MOVED) is None
                 assert await there.exists(IMPORT) is not None
+
+    run(scenario)
+
+
+def test_a_new_store_that_goes_away_does_not_hold_the_former_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its brokers would have no store until it returns: the mover gives up, and they go on in their sessions."""
+    monkeypatch.setattr(transfer, "HELD_S_MAX", 0.5)
+
+    async def scenario() -> None:
+        with Served() as old, Served() as new:
+            async with client(old.hosts) as broker, client(new.hosts) as there:
+                await some_nodes(broker)
+                read, looks = transfer.read_store, 0
+
+                async with client(old.hosts) as tool:
+
+                    async def interrupted(store: StoreClient, source: str, *, exact: bool = True) -> Export:
+                        nonlocal looks
+                        looks += store is tool
+                        export = await read(store, source, exact=exact)
+                        if looks == 2 and store is tool:
+                            await asyncio.to_thread(new.stop)
+                            await reached(there, SessionState.SUSPENDED)
+                        return export
+
+                    monkeypatch.setattr(transfer, "read_store", interrupted)
+                    with pytest.raises(TransferRefused, match=r"held for 0\.5 s.*nothing has moved"):
+                        async with asyncio.timeout(5):
+                            await move(tool, there, old.hosts, new.hosts)
+                    assert await tool.exists(MOVED) is None
+                await reached(broker, SessionState.CONNECTED)
+                await broker.set("/bytes", b"")
+                await asyncio.to_thread(new.start)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("root", ["", "/kafka", "/a/b"])
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_store_does_not_move_into_itself(root: str, replace: bool) -> None:
+    """Whatever name it goes by: the hold would cut off the session that fills it. Nothing there is touched."""
+
+    async def scenario() -> None:
+        with Served() as old:
+            target = old.hosts.replace("127.0.0.1", "localhost") + root
+            async with client(old.hosts) as tool, client(target) as there:
+                await tool.create("/bytes", b"1")
+                with pytest.raises(TransferRefused, match="the same store"):
+                    async with asyncio.timeout(5):
+                        await move(tool, there, old.hosts, target, replace=replace)
+                assert (await tool.get("/bytes"))[0] == b"1"
+                assert await tool.exists(MOVING) is None
+                left = (await there.children("/"))[0]
+                assert [name for name in left if name.startswith("tidelog_")] == []
+
+    run(scenario)
+
+
+def test_a_relay_takes_away_the_mark_of_its_own_move_alone() -> None:
+    """Brokers would join what a later import into that place has only half filled."""
+
+    async def scenario() -> None:
+        persistence = MemoryPersistence()
+        with Served(lambda: persistence) as old, Served() as new:
+            async with client(old.hosts) as tool, client(new.hosts) as there:
+                await some_nodes(tool)
+                await move(tool, there, old.hosts, new.hosts)
+
+                async def is_open() -> bool:
+                    return "Relay: open" in await word(old.hosts)
+
+                await until(is_open)
+                assert await there.exists(IMPORT) is None
+                old.stop()
+                later = await prepare(there, "a backup", "checksum", replace=True)
+                old.start()
+                moved = moved_elsewhere(old.store.tree)  # type: ignore[union-attr]
+                assert moved is not None
+                with pytest.raises(StoreError, match="is being filled by an import or another move"):
+                    await transfer.open_for_brokers(moved)
+                assert await there.exists(IMPORT) is not None
+                assert "Relay: waiting" in await word(old.hosts)
+                await transfer.finish(there, later)
+                assert await there.exists(IMPORT) is None
+                await until(is_open)
 
     run(scenario)
 
