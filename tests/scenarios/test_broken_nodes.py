@@ -127,6 +127,25 @@ def partition_leader(cluster: Cluster, topic: str) -> int:
     return -1 if partition is None else int(partition.leader)
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_nodes_below_a_topic(cluster: Cluster, known: bool) -> None:
+    """They go with the topic, whether its controller has read them or comes upon them."""
+    make(cluster, "t", 2)
+    with tool(cluster) as client:
+        for name in ("partitions/foo/state", "partitions/7", "partitions/1/notes", "notes"):
+            client.ensure_path(f"/brokers/topics/t/{name}")
+        if known:
+            another_controller(cluster, client)
+        assert not send(cluster, "t", [b"record"])
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin.delete_topics(["t"])["t"].result(DEADLINE_S)
+        until(partial(is_gone, client, "/brokers/topics/t"), "the topic is gone")
+        assert is_gone(client, "/admin/delete_topics/t")
+        goes_on(cluster)
+        make(cluster, "t", 2)
+    assert not send(cluster, "t", [b"record"])
+
+
 @pytest.mark.parametrize("garbage", GARBAGE)
 def test_settings(cluster: Cluster, garbage: bytes, caplog: pytest.LogCaptureFixture) -> None:
     """Whoever has them: what held before holds. A broker that starts does not know it, and lets nothing expire."""

@@ -168,8 +168,13 @@ class Deletions:
             turn.write(Delete(delete_topic_path(topic)))
 
     def _remove_nodes(self, turn: Turn, topic: str) -> None:
+        """Bottom up, and strangers' nodes before all others: they may be below any of them."""
         image = turn.state.image.topics[topic]
         bare = turn.state.bare_nodes
+        expected = {partitions_path(topic), *(partition_path(topic, index) for index in image.partitions)}
+        strangers = [path for path in bare if path.startswith(f"{topic_path(topic)}/") and path not in expected]
+        for path in sorted(strangers, reverse=True):
+            turn.write(Delete(path))
         has_folder = partitions_path(topic) in bare
         for index in sorted(image.partitions):
             topic_partition = TopicPartition(topic, index)

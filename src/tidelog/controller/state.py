@@ -35,6 +35,7 @@ from tidelog.metadata.znodes import (
     decode_reassignment,
     decode_state,
     decode_topic,
+    is_partition_name,
     resource_of,
     state_path,
     topic_path,
@@ -83,7 +84,8 @@ class State:
         self.plan: dict[TopicPartition, tuple[BrokerId, ...]] | None = None
         """Targets in /admin/reassign_partitions, where an old tool has left it; None without that node."""
         self.bare_nodes: dict[str, None] = {}
-        """Of topics being made: `partitions` and partition nodes that have nothing below them yet."""
+        """Below topics' nodes: `partitions` and partition nodes that have no state below them (yet), and whatever else
+        somebody put there. They go with the topic."""
         self.orphans: dict[str, None] = {}
         """States of partitions that their topics do not have: somebody made the topic smaller, or a deletion was cut
         short. They go with the topic."""
@@ -161,9 +163,9 @@ class State:
         self.malformed.pop(path, None)
         try:
             match path.split("/"):
-                case ["", "brokers", "topics", topic, "partitions", partition, "state"] if partition.isdecimal():
+                case ["", "brokers", "topics", topic, "partitions", partition, "state"] if is_partition_name(partition):
                     self._put_state(topic, int(partition), data, version, mzxid)
-                case ["", "brokers", "topics", _, "partitions", *_]:
+                case ["", "brokers", "topics", _, _, *_]:
                     self.bare_nodes[path] = None
                 case ["", "brokers", "topics", topic]:
                     self._put_topic(topic, data)
@@ -185,9 +187,9 @@ class State:
     def _remove(self, path: str) -> None:
         self.malformed.pop(path, None)
         match path.split("/"):
-            case ["", "brokers", "topics", topic, "partitions", partition, "state"]:
+            case ["", "brokers", "topics", topic, "partitions", partition, "state"] if is_partition_name(partition):
                 self._remove_state(topic, int(partition))
-            case ["", "brokers", "topics", _, "partitions", *_]:
+            case ["", "brokers", "topics", _, _, *_]:
                 self.bare_nodes.pop(path, None)
             case ["", "brokers", "topics", topic]:
                 self._remove_topic(topic)
@@ -240,9 +242,9 @@ class State:
             self._reassigned(TopicPartition(name, index), image.replicas, ())
         self.image.apply(TopicGone(name))
         # A foreign tool that removed the topic removed what was below it first.
-        below = f"/brokers/topics/{name}/partitions"
+        below = f"{topic_path(name)}/"
         for nodes in (self.bare_nodes, self.orphans):
-            for path in [path for path in nodes if path == below or path.startswith(f"{below}/")]:
+            for path in [path for path in nodes if path.startswith(below)]:
                 del nodes[path]
 
     def _reassigned(

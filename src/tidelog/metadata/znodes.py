@@ -114,6 +114,15 @@ def state_path(topic: str, partition: int) -> str:
     return f"{TOPICS}/{topic}/partitions/{partition}/state"
 
 
+def is_partition_name(name: str) -> bool:
+    """Whether a node below `partitions` is a partition's: a number as we write it, not 07.
+
+    >>> is_partition_name("7"), is_partition_name("07"), is_partition_name("seven")
+    (True, False, False)
+    """
+    return name.isascii() and name.isdecimal() and str(int(name)) == name
+
+
 def delete_topic_path(topic: str) -> str:
     return f"{DELETE_TOPICS}/{topic}"
 

@@ -628,6 +628,27 @@ def test_generated_broker_ids() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("before", [True, False], ids=["known", "found out"])
+def test_nodes_that_nobody_knows_do_not_hold_a_deletion_up(before: bool) -> None:
+    """Somebody put them below the topic, before the controller read the store or after: they go with it."""
+    strangers = ["partitions/foo", "partitions/7", "partitions/07", "partitions/07/state", "partitions/0/x", "y", "y/z"]
+
+    async def scenario(harness: Harness) -> None:
+        driver, session = await harness.broker(0)
+        await driver.submit(CreateTopics([NewTopic("t", 1, 1)]))
+        for name in strangers:
+            await session.create(f"/brokers/topics/t/{name}")
+        if before:
+            await driver.close()
+            driver, session = await harness.broker(0)
+        await driver.submit(DeleteTopics([TopicReference("t")]))
+        assert not [path for path in harness.store.tree.paths() if "/topics/t" in path]
+        assert harness.store.tree.exists("/admin/delete_topics/t") is None
+        await driver.close()
+
+    run(scenario)
+
+
 def test_a_request_that_takes_too_long_is_told_so() -> None:
     """The broker that is to stop never answers; the deletion goes on."""
 

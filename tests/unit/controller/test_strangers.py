@@ -136,6 +136,39 @@ def test_a_state_that_no_topic_refers_to_goes_with_the_topic() -> None:
     assert not [path for path in cluster.tree.paths() if path.startswith("/brokers/topics/")]
 
 
+@pytest.mark.parametrize(
+    "strangers",
+    [
+        ["partitions/foo"],
+        ["partitions/7"],
+        ["partitions/07", "partitions/07/state"],
+        ["partitions/foo/state", "partitions/foo/state/below"],
+        ["partitions/0/other"],
+        ["partitions/0/state/below"],
+        ["other", "other/below"],
+    ],
+    ids=" ".join,
+)
+def test_nodes_that_nobody_knows_go_with_the_topic(strangers: list[str]) -> None:
+    """As Kafka deletes recursively; until then they disturb nobody."""
+    cluster = Cluster(broker(0))
+    cluster.make("t", [0], [0])
+    for stranger in strangers:
+        path = "/brokers/topics/t"
+        for name in stranger.split("/"):
+            path += f"/{name}"
+            if cluster.tree.exists(path) is None:
+                cluster.tree.transact(1, [Create(path)], 0)
+    known = cluster.controller.image
+    cluster.term(2)
+    assert cluster.controller.image.topics == known.topics
+    assert cluster.told() == []
+    cluster.run(Submitted(1, DeleteTopics([TopicReference("t")])))
+    cluster.run(ReplicasStopped(BrokerId(0), {TopicPartition("t", index): ErrorCode.NONE for index in (0, 1)}))
+    assert not [path for path in cluster.tree.paths() if path.startswith("/brokers/topics/")]
+    assert cluster.controller.state.bare_nodes == {}
+
+
 def test_another_topic_of_the_same_name() -> None:
     """Removed and made anew by somebody between two looks: nothing of the old one is kept."""
     cluster = Cluster(broker(0), broker(1))

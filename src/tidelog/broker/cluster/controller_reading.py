@@ -42,7 +42,7 @@ from tidelog.metadata.znodes import (
     decode_config,
     decode_log_directory_event,
     decode_partitions,
-    partition_path,
+    is_partition_name,
     partitions_path,
     resource_of,
     state_path,
@@ -53,6 +53,16 @@ from tidelog.store.client import StoreClient, WatchEvent
 from tidelog.store.errors import NoNode
 
 log = logging.getLogger(__name__)
+
+
+def _is_kafkas(path: str) -> bool:
+    """Whether a node below a topic's is one of those that Kafka makes there."""
+    match path.removeprefix(f"{TOPICS}/").split("/")[1:]:
+        case ["partitions"]:
+            return True
+        case ["partitions", name] | ["partitions", name, "state"]:
+            return is_partition_name(name)
+    return False
 
 
 class StoreReading:
@@ -96,22 +106,39 @@ class StoreReading:
         listed = await results([self._store.children(partitions_path(topic)) for topic in topics], NoNode)
         standing = {topic: found[0] for topic, found in zip(topics, listed, strict=True) if found is not None}
         partitions = [
-            TopicPartition(topic, int(name)) for topic, names in standing.items() for name in names if name.isdecimal()
+            TopicPartition(topic, int(name))
+            for topic, names in standing.items()
+            for name in names
+            if is_partition_name(name)
         ]
         # These nodes hold nothing, and that they are there has just been told: of thousands, none need be read.
-        records += [NodeRead(partitions_path(topic), None, 0) for topic in standing]
-        records += [NodeRead(partition_path(*each), None, 0) for each in partitions]
+        for topic, names in standing.items():
+            folder = partitions_path(topic)
+            records.append(NodeRead(folder, None, 0))
+            records += [NodeRead(f"{folder}/{name}", None, 0) for name in names]
         records += await self._read_nodes([state_path(*each) for each in partitions])
         for folder in ("/config/topics", "/config/brokers"):
             names = await self._children(folder, watched=False)
             records += await self._read_nodes([f"{folder}/{name}" for name in names])
         deletions = await self._children(DELETE_TOPICS)
+        for topic in deletions:
+            records += await self._read_strangers(topic)
         records += await self._read_nodes([f"{DELETE_TOPICS}/{topic}" for topic in deletions])
         records += await self._read_nodes([PRODUCER_ID_BLOCK])
         records += await self._read_plan()
         # Wishes that may have been there before this controller was; reading them sets their watches.
         self.stale |= {LOG_DIRECTORY_EVENTS: None, ISR_CHANGES: None, PREFERRED_ELECTION: None}
         return records
+
+    async def _read_strangers(self, topic: str) -> list[NodeRead]:
+        """Nodes that are none of Kafka's, wherever below a topic that is to go: with any of them left it could not."""
+        strangers: list[NodeRead] = []
+        level = [topic_path(topic)]
+        while level:
+            listed = await results([self._store.children(path) for path in level], NoNode)
+            level = [f"{path}/{name}" for path, found in zip(level, listed, strict=True) if found for name in found[0]]
+            strangers += [NodeRead(path, None, 0) for path in level if not _is_kafkas(path)]
+        return strangers
 
     async def _read_nodes(self, paths: Iterable[str], *, watched: bool = False) -> list[NodeRead]:
         """The nodes that are there, in order; many reads under way at once."""
