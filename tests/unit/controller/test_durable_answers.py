@@ -63,6 +63,33 @@ def test_brokers_own_requests_are_answered_when_they_are_durable() -> None:
     run(scenario)
 
 
+def test_what_is_done_is_not_done_again() -> None:
+    """A creation is written and waits for a broker while all is loaded anew: it is not told that its topic exists."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, _ = await harness.broker(0)
+        other, _ = await harness.broker(1)
+        image = driver.image
+        assert image is not None
+        await until(lambda: len(image.brokers) == 2)
+        harness.failing[1] = 1_000_000
+        creation = driver.submit(CreateTopics([NewTopic("waits", assignment=[(0, [0])])]))
+        await until(lambda: harness.store.tree.exists("/brokers/topics/waits/partitions/0/state") is not None)
+        stranger = await LocalStore.connect(harness.store)
+        await stranger.set(znodes.PRODUCER_ID_BLOCK, harness.store.tree.get(znodes.PRODUCER_ID_BLOCK)[0])
+        # The version is another than the controller knows: this write fails first, and all is loaded anew.
+        await driver.submit(AllocateProducerIds(BrokerId(0), driver.broker_epoch))
+        assert driver.image is not image
+        assert not creation.done()
+        harness.failing[1] = 0
+        assert (await creation)[0].error is ErrorCode.NONE
+        await stranger.close()
+        await other.close()
+        await driver.close()
+
+    run(scenario)
+
+
 def test_notices_of_isr_changes_are_followed() -> None:
     """A broker of a protocol below 2.7 writes its ISR and says so: the state is read, the notice goes."""
 

@@ -236,11 +236,13 @@ class Term:
         await self._carry_out(self.controller.handle(self._now_ms(), event))
 
     async def _start_over(self) -> None:
-        """Loads anew and puts what is unanswered in the queue again."""
+        """Loads anew and puts what is undecided in the queue again."""
         await self.load()
         queued = {event.request_id for event in self._events if isinstance(event, Submitted)}
         unanswered = [pending for pending in self._pending.values() if not pending.answer.done()]
-        for pending in [pending for pending in unanswered if pending.id not in queued]:
+        # What is done, and waits for brokers to take it in only, must not be done twice.
+        undecided = [pending for pending in unanswered if pending.id not in self._decided]
+        for pending in [pending for pending in undecided if pending.id not in queued]:
             pending.reloads += 1
             if pending.reloads > RELOADS_MAX:
                 refusal = "The cluster's metadata is being changed by somebody else; try again."
