@@ -433,6 +433,19 @@ def test_a_deposed_controller_asks_the_store_who_came_after_it() -> None:
     run(scenario)
 
 
+def test_without_its_store_a_broker_asks_for_patience() -> None:
+    """Who controls the cluster cannot be told: whoever gives orders as a newer controller is to repeat them."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, _ = await harness.broker(0)
+        await driver.close()
+        with pytest.raises(KafkaError) as refused:
+            await driver.confirm(BrokerId(9), ControllerEpoch(9))
+        assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+    run(scenario)
+
+
 def test_a_write_that_fails_makes_it_load_anew() -> None:
     """Somebody else changed a state: the request is handled again on what is there now."""
 

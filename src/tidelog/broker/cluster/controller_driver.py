@@ -229,7 +229,8 @@ class ControllerDriver:
         answer.set_exception(KafkaError(ErrorCode.REQUEST_TIMED_OUT, reason))
 
     def confirm(self, controller_id: BrokerId, epoch: ControllerEpoch) -> asyncio.Future[bool]:
-        """Whether the store names that broker as the controller, and of that epoch; fails with StoreError."""
+        """Whether the store names that broker as the controller, and of that epoch; fails with KafkaError
+        REQUEST_TIMED_OUT where the store cannot be asked: who gives orders repeats them."""
         return asyncio.ensure_future(self._confirm(controller_id, epoch))
 
     async def _confirm(self, controller_id: BrokerId, epoch: ControllerEpoch) -> bool:
@@ -244,9 +245,10 @@ class ControllerDriver:
             try:
                 await self._store.sync()
                 holder, stored = await self._controller_as_stored()
-            except (ConnectionLoss, SessionExpired, StoreClosed):
+            except (ConnectionLoss, SessionExpired, StoreClosed) as error:
                 if self._closed or self._clock.monotonic_ms() >= deadline_ms:
-                    raise
+                    reason = f"The metadata store cannot be asked who controls the cluster: {error}"
+                    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, reason) from error
             else:
                 if (holder, stored) == (controller_id, epoch):
                     return True
