@@ -77,6 +77,8 @@ class _SparseIndex:
     __slots__ = ("_file", "_tail", "base_offset", "entries_max")
 
     ENTRY_SIZE: int
+    BEGINS_WITH_ZEROS = False
+    """Whether a first entry of zeros means something: a record of 1970 at the base offset."""
     KEY_TYPE: str
 
     def __init__(self, file: PooledFile, base_offset: int, *, size_max: int, count: int | None = None) -> None:
@@ -102,7 +104,8 @@ class _SparseIndex:
             with self._file as file:
                 size = file.size()
                 last = file.pread(entry, size - entry) if size >= entry else b"-"
-            if size % entry or not any(last):
+            is_first = size == entry
+            if size % entry or not (any(last) or (is_first and self.BEGINS_WITH_ZEROS)):
                 raise CorruptIndex(f"{self.path} has {size} bytes, the last of them zeros: it was never finished")
             tail = self._tail = _Tail(size // entry, self.KEY_TYPE)
         return tail
@@ -292,6 +295,7 @@ class TimeIndex(_SparseIndex):
 
     ENTRY_SIZE = TIME_ENTRY_SIZE
     KEY_TYPE = "q"
+    BEGINS_WITH_ZEROS = True
 
     @property
     def is_full(self) -> bool:

@@ -361,3 +361,16 @@ def test_what_we_write_is_told_by_the_dump(tmp_path: Path) -> None:
         f"| offset: 5 CreateTime: {NOW_MS + 5} keySize: 1 valueSize: 100 sequence: -1 headerKeys: []"
     )
     assert len(lines) == 2 + 2 * 2
+
+
+def test_records_of_1970_are_no_damage(tmp_path: Path) -> None:
+    """Timestamp 0 at a segment's first offset is an index entry of zeros: a log with it rolls on after a clean start."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    log.append(batch(b"first", timestamp=0), leader_epoch=0, now_ms=NOW_MS)
+    manager.close()
+    again = reopened(tmp_path)
+    for _ in range(20):
+        again.append(batch(b"x" * 100, timestamp=0), leader_epoch=0, now_ms=NOW_MS)
+    assert len(again.segments) > 1
+    assert again.log_end_offset == 21
+    assert again.segments[0].time_index.last().timestamp == 0
