@@ -364,7 +364,7 @@ def test_what_we_write_is_told_by_the_dump(tmp_path: Path) -> None:
 
 
 def test_records_of_1970_are_no_damage(tmp_path: Path) -> None:
-    """Timestamp 0 at a segment's first offset is an index entry of zeros: a log with it rolls on after a clean start."""
+    """Timestamp 0 at a segment's first offset is an index entry of zeros: the log rolls on after a clean start."""
     manager, log = open_log(tmp_path, config=CONFIG)
     log.append(batch(b"first", timestamp=0), leader_epoch=0, now_ms=NOW_MS)
     manager.close()
