@@ -20,6 +20,7 @@ from tidelog.metadata.znodes import (
     decode_controller_epoch,
     decode_state,
     decode_topic,
+    delete_topic_path,
     topic_path,
 )
 from tidelog.model.identifiers import NO_LEADER, ZERO_TOPIC_ID, TopicId, TopicPartition
@@ -82,6 +83,10 @@ class PartitionStates:
         """Of the topic of that name that is there now; zeros where there is none."""
         version = self._history.now(topic_path(topic))
         return ZERO_TOPIC_ID if version.stat is None else decode_topic(topic, version.data).topic_id
+
+    def is_being_deleted(self, topic: str) -> bool:
+        """Whether the topic is marked as one that is to go."""
+        return self._history.now(delete_topic_path(topic)).stat is not None
 
     def largest_isr(self, partition: TopicPartition, since: float) -> int:
         """Members of the largest ISR that the partition had from `since` until now."""
