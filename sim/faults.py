@@ -276,8 +276,8 @@ class Trouble:
         with self._cluster.kept_down(machine):
             machine.power_cut()
             deadline = self._loop.time() + NOTICE_S_MAX
-            # Topics that are being deleted are not waited for: their live replicas leave the ISR one after the other, the
-            # last member stays, as with Kafka, and the deletion waits for the dead one. They have nothing to lose.
+            # Topics that are being deleted are not waited for: their live replicas leave the ISR one after the other,
+            # the last member stays, as with Kafka, and the deletion waits for the dead one. There is nothing to lose.
             while any(
                 (state := states.state(each)) is not None
                 and machine.broker_id in state.isr
