@@ -40,12 +40,18 @@ if TYPE_CHECKING:
     from sim.history import History
     from sim.randomness import SeededRandom
     from sim.store_history import Version
+    from tidelog.metadata.znodes import TopicAssignment
 
 PAUSE_S: Final = (0.2, 3.0)
 REQUEST_MS_MAX: Final = 5_000
 LATE_S: Final = 60.0
 """How long after it was asked for something may begin of which nobody heard: the store may have been away."""
 TOOL_TOPICS_MAX: Final = 3
+
+
+def _target_in(node: TopicAssignment, number: int) -> frozenset[int]:
+    """Where a partition is, or is on its way to."""
+    return frozenset(node.partitions.get(number, ())) - frozenset(node.removing.get(number, ()))
 
 
 class Wish(NamedTuple):
@@ -81,6 +87,8 @@ class Reassigner:
         self._replicas_min = replicas_min
         self._tool: SimulatedStore | None = None
         self._wishes: dict[TopicPartition, list[Wish]] = {}
+        self._begun: dict[TopicPartition, list[frozenset[int]]] = {}
+        """[partition of the request under way] -> the targets that its topic's node was given since it was asked."""
         self._topics: dict[str, int | None] = {}
         """[a tool's topic] -> how many partitions it must have in the end; 0: it is gone; None: not known."""
         self.done = 0
@@ -101,15 +109,20 @@ class Reassigner:
             await self._tool.close()
 
     def _changed(self, path: str, before: Version, after: Version) -> None:
-        """Observes the store: who leaves a partition forgets what it was."""
+        """Observes the store: who leaves a partition forgets what it was; targets, while a request is under way."""
         topic = path.removeprefix(f"{TOPICS}/")
         if topic == path or "/" in topic or before.stat is None or after.stat is None:
             return
-        was, now = decode_topic(topic, before.data).partitions, decode_topic(topic, after.data).partitions
-        for number, replicas in was.items():
+        was, now = decode_topic(topic, before.data), decode_topic(topic, after.data)
+        for number, replicas in was.partitions.items():
             for broker in replicas:
-                if broker not in now.get(number, ()):
+                if broker not in now.partitions.get(number, ()):
                     self._history.replica_left(TopicPartition(topic, number), broker)
+        for partition, targets in self._begun.items():
+            if partition.topic == topic:
+                target = _target_in(now, partition.partition)
+                if target != _target_in(was, partition.partition):
+                    targets.append(target)
 
     # Wishes.
 
@@ -135,6 +148,18 @@ class Reassigner:
     ) -> None:
         self._wishes[partition].append(Wish(self._cluster.loop.time(), tuple(target), is_ordered, is_certain))
         self.done += is_certain
+
+    def _note_refused(self, partition: TopicPartition, target: Sequence[int]) -> None:
+        """A refusal says that nothing was done, unless the store shows that it was.
+
+        A broker that forwards a request asks again when its connection to the controller breaks. The first controller
+        may have carried it out, and stood still or died before it answered; what the next one refuses is the repetition
+        ("no reassignment is in progress", for it was taken back; a broker of the target that has died meanwhile). Kafka
+        cannot tell them apart either. The next one answers when it has read all that the first one wrote, which can
+        write no more: what was not begun by then never will be. The store may yet have lost it in a crash.
+        """
+        if frozenset(target) in self._begun[partition]:
+            self._note(partition, target, is_certain=False)
 
     def _possible(self, partition: TopicPartition) -> list[frozenset[int]]:
         """Where a partition may be in the end."""
@@ -167,6 +192,7 @@ class Reassigner:
             ],
         )
         codes = dict.fromkeys(moves, ErrorCode.REQUEST_TIMED_OUT)
+        self._begun = {partition: [] for partition in moves}
         try:
             response = await self._router.ask_any(ApiKey.ALTER_PARTITION_REASSIGNMENTS, request)
             if response.error_code:
@@ -179,8 +205,11 @@ class Reassigner:
                 self._cluster.trace.record("reassign", partition, moves[partition], code.name)
                 if code is ErrorCode.NONE:
                     self._note(partition, moves[partition])
-                elif code is not ErrorCode.INVALID_REPLICA_ASSIGNMENT:  # A broker that is not live.
+                elif code is ErrorCode.INVALID_REPLICA_ASSIGNMENT:  # A broker that is not live.
+                    self._note_refused(partition, moves[partition])
+                else:
                     self._note(partition, moves[partition], is_ordered=False, is_certain=False)
+            self._begun = {}
 
     async def _cancel(self) -> None:
         """Takes back what is under way, if anything is."""
@@ -209,6 +238,7 @@ class Reassigner:
             ],
         )
         code = ErrorCode.REQUEST_TIMED_OUT
+        self._begun = {partition: []}
         try:
             response = await self._router.ask_any(ApiKey.ALTER_PARTITION_REASSIGNMENTS, request)
             codes = [found.error_code for topic in response.responses for found in topic.partitions]
@@ -217,8 +247,11 @@ class Reassigner:
             self._cluster.trace.record("cancel", partition, origin, code.name)
             if code is ErrorCode.NONE:
                 self._note(partition, origin)
-            elif code not in (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, ErrorCode.INVALID_REPLICA_ASSIGNMENT):
+            elif code in (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, ErrorCode.INVALID_REPLICA_ASSIGNMENT):
+                self._note_refused(partition, origin)
+            else:
                 self._note(partition, origin, is_ordered=False, is_certain=False)
+            self._begun = {}
 
     # As the old tools do it.
 
