@@ -406,6 +406,29 @@ def test_a_deposed_controller_changes_nothing() -> None:
     run(scenario)
 
 
+def test_what_a_later_controller_wrote_is_no_strangers(caplog: pytest.LogCaptureFixture) -> None:
+    """A topic's watch tells before /controller's does: the move that began is neither put back nor an error."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, session = await harness.broker(0)
+        other = await LocalStore.connect(harness.store)
+        await driver.submit(CreateTopics([NewTopic("t", 1, 1)]))
+        before = znodes.decode_topic("t", harness.store.tree.get("/brokers/topics/t")[0])
+        moving = znodes.encode_topic(znodes.TopicAssignment({0: [7, 0]}, before.topic_id, {0: [7]}, {0: [0]}))
+        session.transcript.clear()
+        await other.multi([SetData("/controller_epoch", b"5"), SetData("/brokers/topics/t", moving)])
+        await until(lambda: driver.image is not None and driver.image.controller_epoch == 5)
+        assert harness.store.tree.get("/brokers/topics/t")[0] == moving
+        assert driver.image is not None
+        assert driver.image.topics["t"].partitions[0].replicas == (7, 0)
+        assert not [each for each in session.transcript if "/brokers/topics/t " in each]
+        assert not [each for each in caplog.messages if "changed by somebody else" in each]
+        await other.close()
+        await driver.close()
+
+    run(scenario)
+
+
 def test_a_deposed_controller_asks_the_store_who_came_after_it() -> None:
     """Before it knows that it is deposed, too: whom it refuses then will not tell it anything again."""
 

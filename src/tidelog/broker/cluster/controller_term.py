@@ -8,7 +8,8 @@
 
 One event at a time: the next one is handled when the writes of the last one are durable. What a watch announces is read
 from the store only when its turn has come, with nothing in flight, so that what is read is never older than what
-is known. A write that fails means that somebody else wrote: the controller is thrown away, a new one loads the store,
+is known. Before it is believed the fence is looked at once more: what a later controller wrote is no stranger's, to be
+put back. A write that fails means that somebody else wrote: the controller is thrown away, a new one loads the store,
 and the unanswered requests are handled again. A failed fence means that another broker is the controller: the term is
 over.
 """
@@ -224,10 +225,19 @@ class Term:
                 )
                 await self._start_over()
                 return
-            for event in await self._reading.read_again(stale):
+            events = await self._reading.read_again(stale)
+            if events:
+                await self._check_fence()
+            for event in events:
                 await self._handle(event)
         elif self._events:
             await self._handle(self._events.popleft())
+
+    async def _check_fence(self) -> None:
+        """Raises Deposed if what was read just now may be another controller's: its epoch came before its writes."""
+        stat = await self._store.exists(CONTROLLER_EPOCH)
+        if stat is None or stat.version != self._fence.version:
+            raise Deposed
 
     async def _handle(self, event: Event) -> None:
         if isinstance(event, Submitted) and event.request_id not in self._pending:
