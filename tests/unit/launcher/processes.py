@@ -40,7 +40,9 @@ def children(pid: int) -> list[int]:
     """Processes that this one has started and that run."""
     found = []
     for tasks in Path(f"/proc/{pid}/task").iterdir():
-        found += [int(child) for child in (tasks / "children").read_text().split()]
+        # A thread may end between two looks; what it had started is another thread's then.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found += [int(child) for child in (tasks / "children").read_text().split()]
     return [child for child in found if runs(child)]
 
 
