@@ -278,9 +278,11 @@ class Trouble:
             deadline = self._loop.time() + NOTICE_S_MAX
             # Topics that are being deleted are not waited for: their live replicas leave the ISR one after the other,
             # the last member stays, as with Kafka, and the deletion waits for the dead one. There is nothing to lose.
+            # Nor is a partition that had just one other in sync, which left it meanwhile: nobody can take its place.
             while any(
                 (state := states.state(each)) is not None
                 and machine.broker_id in state.isr
+                and len(state.isr) > 1
                 and not states.is_being_deleted(each.topic)
                 for each in own
             ):
