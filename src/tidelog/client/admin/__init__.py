@@ -1,0 +1,72 @@
+"""Administration as operations: topics, partitions, settings, log directories, groups, the cluster itself. No I/O.
+
+Each function returns an `Operation`, which the blocking and the asyncio cluster carry out with `run`. Calls about
+several things answer for each: a result, or the `KafkaError` with which the cluster refused it. What needs the
+controller is sent to it, and again when it has moved; what is about a group goes to its coordinator.
+"""
+
+from tidelog.client.admin.cluster import ClusterView, LogDirectory, ReplicaOnDisk, describe_cluster, describe_log_dirs
+from tidelog.client.admin.configs import (
+    CONFIG_TYPES,
+    AlterOperation,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    ConfigSynonym,
+    ResourceType,
+    alter_configs,
+    describe_configs,
+)
+from tidelog.client.admin.partitions import (
+    ElectionType,
+    Reassignment,
+    alter_reassignments,
+    elect_leaders,
+    reassignments,
+)
+from tidelog.client.admin.topics import (
+    BROKER_DEFAULT,
+    CreatedTopic,
+    EligibleReplicas,
+    NewTopic,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_topics,
+    eligible_replicas,
+    list_topics,
+)
+
+__all__ = [
+    "BROKER_DEFAULT",
+    "CONFIG_TYPES",
+    "AlterOperation",
+    "ClusterView",
+    "ConfigChange",
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigSource",
+    "ConfigSynonym",
+    "CreatedTopic",
+    "ElectionType",
+    "EligibleReplicas",
+    "LogDirectory",
+    "NewTopic",
+    "Reassignment",
+    "ReplicaOnDisk",
+    "ResourceType",
+    "alter_configs",
+    "alter_reassignments",
+    "create_partitions",
+    "create_topics",
+    "delete_topics",
+    "describe_cluster",
+    "describe_configs",
+    "describe_log_dirs",
+    "describe_topics",
+    "elect_leaders",
+    "eligible_replicas",
+    "list_topics",
+    "reassignments",
+]

@@ -1,0 +1,68 @@
+"""What answers of admin requests have in common: errors of the whole and of each part; who is asked. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from tidelog.client.errors import ClientError
+from tidelog.client.exchange import ByVersion
+from tidelog.client.routing import Deadline, Operation, Routing
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import TopicPartition
+
+REQUEST_TIMEOUT_MS: Final = 30_000
+"""How long a broker may work on a creation or deletion before it answers."""
+
+
+def error_of(code: int, message: str | None, subject: str) -> KafkaError | None:
+    """The error of an answer, in the broker's words or else as `subject`; None where it succeeded."""
+    if code == ErrorCode.NONE:
+        return None
+    return KafkaError(ErrorCode(code), message or subject)
+
+
+def error_codes(entries: Iterable[Any]) -> Iterator[int]:
+    """The error codes of an answer's entries."""
+    return (entry.error_code for entry in entries)
+
+
+def ask_broker(routing: Routing, broker_id: int, request: Any, deadline: Deadline) -> Operation[Any]:
+    """The answer of one broker, of any where `broker_id` is negative; KafkaError where that broker is not live."""
+    if broker_id < 0:
+        return (yield from routing.ask_any(request, deadline))
+    broker = routing.brokers.get(broker_id)
+    if broker is None:
+        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no live broker {broker_id}")
+    outcome = yield from routing.ask(broker.address, request, deadline)
+    if isinstance(outcome, ClientError):
+        raise outcome
+    return outcome
+
+
+def change_partitions(
+    routing: Routing,
+    request: ByVersion,
+    deadline: Deadline,
+    entries_of: Callable[[Any], Iterable[tuple[str, int, int, str | None]]],
+    refusal: str,
+) -> Operation[dict[TopicPartition, KafkaError | None]]:
+    """Has the controller change partitions; each one's error or None.
+
+    `entries_of` gives (topic, partition, error code, message) for each partition of the answer. KafkaError, `refusal`
+    where the broker has no words, when the whole request was refused. What was known of the topics is forgotten.
+    """
+
+    def errors(response: Any) -> Iterator[int]:
+        yield response.error_code
+        yield from (code for _, _, code, _ in entries_of(response))
+
+    response = yield from routing.ask_controller(request, deadline, errors)
+    refused = error_of(response.error_code, getattr(response, "error_message", None), refusal)
+    if refused is not None:
+        raise refused
+    results: dict[TopicPartition, KafkaError | None] = {}
+    for topic, partition, code, text in entries_of(response):
+        routing.topics.pop(topic, None)
+        results[TopicPartition(topic, partition)] = error_of(code, text, f"partition {topic}-{partition}")
+    return results
