@@ -26,6 +26,8 @@ from tidelog.testing import Cluster
 SIDES: Final = ("leader", "follower")
 AWAY: Final = 2
 MEGABYTE: Final = 1_000_000
+SETTLING_S: Final = 2.0
+"""After the first bytes have come, until what is measured is the rate and not the start."""
 
 
 def main() -> None:
@@ -60,7 +62,7 @@ def measure(side: str, rate: int, seconds: float, partitions: int) -> list[int]:
         deadline = time.monotonic() + 30
         while size(cluster) == before and time.monotonic() < deadline:
             time.sleep(0.01)
-        time.sleep(2)
+        time.sleep(SETTLING_S)
         found = []
         at, got = time.monotonic(), size(cluster)
         for second in range(int(seconds)):

@@ -240,6 +240,7 @@ class Hang(Server):
 
     def mend(self, target: Target, victim: int) -> None:
         assert isinstance(target, ZooKeeperCluster)
+        # How long the fault lasts, below the session timeout and above it.
         time.sleep(self._random.uniform(0.1, 4.0))
         target.ensemble.resume(self._struck[0])
         self._await(target)
@@ -261,6 +262,7 @@ class Quorum(Server):
 
     def mend(self, target: Target, victim: int) -> None:
         assert isinstance(target, ZooKeeperCluster)
+        # How long the fault lasts.
         time.sleep(self._random.uniform(0.5, 8.0))
         if self._hung:
             for server in self._struck:

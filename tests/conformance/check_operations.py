@@ -23,8 +23,8 @@ from typing import Final
 import pytest
 
 from tests.chaos.run import TOPIC
-from tests.conformance.zookeeper import until
 from tests.scenarios.store_move import Loaded, load
+from tests.waiting import until
 from tidelog.client import admin
 from tidelog.client.blocking import BlockingCluster
 from tidelog.model.identifiers import TopicPartition
@@ -33,6 +33,8 @@ from tidelog.store.export_file import decode
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
 NOTICED_S_MAX: Final = 60.0
 """Until a machine's death has consequences: its session lasts 18 s."""
+WITHOUT_STORE_S: Final = 2.0
+"""How long brokers are left alone without a quorum: nothing is to happen, so there is nothing to wait for."""
 TIDELOG: Final = f"{sys.executable} -P -m tidelog"
 
 
@@ -265,7 +267,7 @@ def test_a_lost_quorum(site: Site, loaded: Loaded) -> None:
         machine.stop("zookeeper", signal.SIGKILL)
     loaded.serves()
     until(lambda: "the connection to the metadata store is lost" in site.three[2].log("tidelog"))
-    time.sleep(2)
+    time.sleep(WITHOUT_STORE_S)
     loaded.serves()
     site.start_zookeeper(*site.three[:2])
     loaded.serves()

@@ -18,8 +18,9 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 from kazoo.client import KazooClient
 
-from tests.conformance.zookeeper import JAVA, free_port, until
+from tests.conformance.zookeeper import JAVA, free_port
 from tests.unit.store.serving import Served
+from tests.waiting import until
 
 DEADLINE_S = 60.0
 SESSION_TIMEOUT_MS = 3000

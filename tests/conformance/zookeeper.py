@@ -6,11 +6,12 @@ import re
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.waiting import until
 
 DEADLINE_S = 60.0
 LOOK_INTERVAL_S = 0.1
@@ -28,14 +29,6 @@ def free_port() -> int:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return int(taken.getsockname()[1])
-
-
-def until(condition: Callable[[], object], describe: Callable[[], str] = lambda: "") -> None:
-    """Waits for something that other processes bring about; AssertionError, with what `describe` says, if too long."""
-    begin = time.monotonic()
-    while not condition():
-        assert time.monotonic() - begin < DEADLINE_S, describe()
-        time.sleep(LOOK_INTERVAL_S)
 
 
 class Server:

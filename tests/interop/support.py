@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
-from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -45,15 +43,3 @@ def records(*, without_both: bool = True) -> list[Sent]:
 def topic_name(what: str) -> str:
     """A name that no other test of this process has."""
     return f"{what}-{next(_numbers)}"
-
-
-def until(condition: Callable[[], T], what: str) -> T:
-    """The first true result of `condition`, asked again and again; AssertionError after the deadline."""
-    deadline = time.monotonic() + DEADLINE_S
-    while True:
-        result = condition()
-        if result:
-            return result
-        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
-        # A client's call has waited already; this only keeps a condition without one from spinning.
-        time.monotonic()

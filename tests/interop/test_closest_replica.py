@@ -3,7 +3,8 @@
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.interop.support import DEADLINE_S, until
+from tests.interop.support import DEADLINE_S
+from tests.waiting import until
 from tidelog.testing import Cluster
 
 SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"

@@ -27,7 +27,8 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
-from tests.interop.support import CODECS, DEADLINE_S, START_MS, Sent, records, topic_name, until
+from tests.interop.support import CODECS, DEADLINE_S, START_MS, Sent, records, topic_name
+from tests.waiting import until
 from tidelog.testing import Cluster
 
 NAME = "confluent"

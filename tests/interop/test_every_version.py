@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.interop.support import topic_name, until
+from tests.interop.support import topic_name
+from tests.waiting import until
 from tidelog.client.addresses import Address
 from tidelog.client.blocking import BlockingConnection
 from tidelog.metadata.image import ConfigResourceType

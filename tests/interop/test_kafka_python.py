@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.interop.support import CODECS, DEADLINE_S, START_MS, Sent, records, topic_name, until
+from tests.interop.support import CODECS, DEADLINE_S, START_MS, Sent, records, topic_name
+from tests.waiting import until
 from tidelog.testing import Cluster
 
 with warnings.catch_warnings():

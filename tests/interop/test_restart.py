@@ -8,7 +8,8 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
-from tests.interop.support import DEADLINE_S, until
+from tests.interop.support import DEADLINE_S
+from tests.waiting import until
 from tidelog.testing import ProcessBroker
 
 COUNT = 2000

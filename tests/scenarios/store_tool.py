@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -25,11 +24,3 @@ def tool(cluster: Cluster) -> Iterator[KazooClient]:
     finally:
         client.stop()
         client.close()
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    """Waits for what the cluster does by itself."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(LOOK_INTERVAL_S)

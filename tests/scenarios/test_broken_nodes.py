@@ -15,7 +15,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from tests.interop.support import DEADLINE_S, topic_name
 from tests.scenarios.observing import described, read, send
-from tests.scenarios.store_tool import tool, until
+from tests.scenarios.store_tool import tool
+from tests.waiting import until
 
 from tidelog.broker.failure import BrokerFailed
 from tidelog.metadata import znodes

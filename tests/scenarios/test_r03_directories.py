@@ -15,8 +15,8 @@ from contextlib import closing, redirect_stdout
 from pathlib import Path
 
 import pytest
-from tests.interop.support import until
 from tests.scenarios.observing import create, read, send
+from tests.waiting import until
 
 from tidelog import cli
 from tidelog.client.addresses import Address

@@ -16,7 +16,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kazoo.client import KazooClient
 from tests.interop.support import DEADLINE_S, topic_name
-from tests.scenarios.store_tool import tool, until
+from tests.scenarios.store_tool import tool
+from tests.waiting import until
 
 from tidelog.controller import topics
 from tidelog.metadata import znodes

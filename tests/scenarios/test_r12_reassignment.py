@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
+from tests.waiting import until, until_equal
 
 from tidelog.client import admin
 from tidelog.client.blocking import BlockingCluster
@@ -36,14 +37,6 @@ def cluster() -> Iterator[Cluster]:
     }
     with Cluster(settings, brokers=BROKERS, processes=True) as cluster:
         yield cluster
-
-
-def until(what: Callable[[], Any], wanted: Any) -> None:
-    """Waits for a condition of the cluster."""
-    deadline = time.monotonic() + DEADLINE_S
-    while (found := what()) != wanted:
-        assert time.monotonic() < deadline, f"{found} instead of {wanted}"
-        time.sleep(0.05)
 
 
 def create(cluster: Cluster, topic: str, assignment: Sequence[Sequence[int]], **config: str) -> None:
@@ -174,17 +167,17 @@ def test_a_fourth_broker_comes_into_service_and_another_one_retires(cluster: Clu
     create(cluster, "moved", [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 2, 1]])
     operator = Admin(cluster)
     with Traffic(cluster, "moved", 4) as traffic:
-        until(lambda: min(map(len, traffic.read)) > 100, True)
+        until(lambda: min(map(len, traffic.read)) > 100)
         targets = {0: [3, 1, 2], 1: [1, 2, 3], 2: [2, 3, 1], 3: [3, 2, 1]}
         assert operator.reassign("moved", targets) == dict.fromkeys(targets)
-        until(operator.under_way, {})
+        until_equal(operator.under_way, {})
         assert operator.replicas("moved") == [tuple(replicas) for replicas in targets.values()]
         assert operator.leaders("moved") == [3, 1, 2, 3]
         assert operator.in_sync("moved") == [(1, 2, 3)] * 4
         seen = [len(each) for each in traffic.read]
-        until(lambda: folders(cluster, 0, "moved"), [])
+        until_equal(lambda: folders(cluster, 0, "moved"), [])
         cluster.stop(0)
-        until(lambda: all(len(each) > before + 100 for each, before in zip(traffic.read, seen, strict=True)), True)
+        until(lambda: all(len(each) > before + 100 for each, before in zip(traffic.read, seen, strict=True)))
     traffic.check()
     cluster.start(0)
 
@@ -197,22 +190,24 @@ def test_the_replication_factor_goes_up_and_down(cluster: Cluster) -> None:
     with Traffic(
         cluster, "copies", 2, **{"message.timeout.ms": 60_000, "retries": 0, "enable.idempotence": False}
     ) as up:
-        until(lambda: min(map(len, up.read)) > 100, True)
+        until(lambda: min(map(len, up.read)) > 100)
         assert operator.reassign("copies", {0: [0, 1, 2], 1: [1, 2, 3]}) == {0: None, 1: None}
-        until(operator.under_way, {})
-        until(lambda: operator.in_sync("copies"), [(0, 1, 2), (1, 2, 3)])
+        until_equal(operator.under_way, {})
+        until_equal(lambda: operator.in_sync("copies"), [(0, 1, 2), (1, 2, 3)])
     up.check()
     [kept] = operator.reassign("copies", {0: [2]}, allow_replication_factor_change=False).values()
     assert kept is not None
     assert kept.code is ErrorCode.INVALID_REPLICATION_FACTOR
     assert operator.reassign("copies", {0: [2], 1: [1, 3]}) == {0: None, 1: None}
-    until(operator.under_way, {})
+    until_equal(operator.under_way, {})
     assert (operator.replicas("copies"), operator.leaders("copies")) == ([(2,), (1, 3)], [2, 1])
-    until(lambda: [folders(cluster, id, "copies") for id in range(4)], [[], ["copies-1"], ["copies-0"], ["copies-1"]])
+    until_equal(
+        lambda: [folders(cluster, id, "copies") for id in range(4)], [[], ["copies-1"], ["copies-0"], ["copies-1"]]
+    )
     after = Traffic(cluster, "copies", 2)
     after.sent = [len(each) for each in up.read]
     with after:
-        until(lambda: min(len(each) for each in after.read) > min(map(len, up.read)), True)
+        until(lambda: min(len(each) for each in after.read) > min(map(len, up.read)))
     after.check()
 
 
@@ -222,7 +217,7 @@ def test_it_goes_on_when_the_target_and_the_controller_were_away(cluster: Cluste
     create(cluster, "stuck", [[0, 1], [1, 0], [2, 0]])
     operator = Admin(cluster)
     with Traffic(cluster, "stuck", 3) as traffic:
-        until(lambda: min(map(len, traffic.read)) > 100, True)
+        until(lambda: min(map(len, traffic.read)) > 100)
         first = operator.controller()
         target = next(id for id in (3, 2) if id != first)
         cluster.pause(target)
@@ -231,17 +226,17 @@ def test_it_goes_on_when_the_target_and_the_controller_were_away(cluster: Cluste
             assert operator.reassign("stuck", {0: wanted, 1: [0, target]}) == {0: None, 1: None}
             assert set(operator.under_way()) == {Partition("stuck", 0), Partition("stuck", 1)}
             cluster.kill(first)
-            until(lambda: operator.controller() not in (first, -1), True)
+            until(lambda: operator.controller() not in (first, -1))
             cluster.restart(first)
-            until(lambda: set(operator.under_way()), {Partition("stuck", 0), Partition("stuck", 1)})
+            until_equal(lambda: set(operator.under_way()), {Partition("stuck", 0), Partition("stuck", 1)})
             assert operator.reassign("stuck", {1: None}) == {1: None}
             assert set(operator.under_way()) == {Partition("stuck", 0)}
         finally:
             cluster.resume(target)
-        until(operator.under_way, {})
+        until_equal(operator.under_way, {})
         assert operator.replicas("stuck")[0] == tuple(wanted)
         assert set(operator.replicas("stuck")[1]) == {0, 1}
-        until(lambda: operator.in_sync("stuck")[:2], [tuple(sorted(wanted)), (0, 1)])
+        until_equal(lambda: operator.in_sync("stuck")[:2], [tuple(sorted(wanted)), (0, 1)])
     traffic.check()
 
 
@@ -262,16 +257,16 @@ def test_a_plan_in_the_store(cluster: Cluster) -> None:
     try:
         plan = {Partition("planned", 0): [3, 1], Partition("nope", 0): [1], Partition("planned", 1): [2, 1]}
         zookeeper.create(REASSIGN_PARTITIONS, encode_reassignment(plan))
-        until(content, None)
+        until_equal(content, None)
         assert operator.under_way() == {}
         assert operator.replicas("planned") == [(3, 1), (2, 1)]
         zookeeper.create(REASSIGN_PARTITIONS, encode_reassignment({Partition("planned", 0): [77, 1]}))
-        until(lambda: set(operator.under_way()), {Partition("planned", 0)})
+        until_equal(lambda: set(operator.under_way()), {Partition("planned", 0)})
         refused = operator.reassign("planned", {0: [78]})[0]
         assert refused is not None
         assert refused.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
         assert operator.reassign("planned", {0: None}) == {0: None}
-        until(content, None)
+        until_equal(content, None)
         assert operator.leaders("planned") == [3, 1]
     finally:
         zookeeper.stop()

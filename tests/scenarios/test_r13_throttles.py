@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.waiting import until_equal
 
 from tidelog.client.admin import AlterOperation, ConfigChange, ConfigResource, ResourceType, alter_configs
 from tidelog.client.blocking import BlockingCluster
@@ -37,14 +36,6 @@ def admin(cluster: Cluster) -> AdminClient:
     return client
 
 
-def until(what: Callable[[], Any], wanted: Any) -> None:
-    """Waits for a condition of the cluster."""
-    deadline = time.monotonic() + DEADLINE_S
-    while (found := what()) != wanted:
-        assert time.monotonic() < deadline, f"{found} instead of {wanted}"
-        time.sleep(0.05)
-
-
 def in_sync(admin: AdminClient, topic: str) -> list[int]:
     return sorted(admin.list_topics(topic, timeout=DEADLINE_S).topics[topic].partitions[0].isrs)
 
@@ -70,11 +61,11 @@ def produce(cluster: Cluster, topic: str) -> None:
 
 def fall_behind(cluster: Cluster, admin: AdminClient) -> None:
     """Broker 2 is stopped, and records come to both topics meanwhile."""
-    until(lambda: [in_sync(admin, topic) for topic in ("throttled", "free")], [[0, 2]] * 2)
+    until_equal(lambda: [in_sync(admin, topic) for topic in ("throttled", "free")], [[0, 2]] * 2)
     cluster.stop(2)
     for topic in ("throttled", "free"):
         produce(cluster, topic)
-    until(lambda: in_sync(admin, "throttled"), [0])
+    until_equal(lambda: in_sync(admin, "throttled"), [0])
 
 
 @pytest.mark.row("R13")
@@ -90,11 +81,11 @@ def test_a_throttle_holds_a_replica_back(
     assert alter(cluster, resource, {f"{side}.replication.throttled.rate": "1"}) is None
     fall_behind(cluster, admin)
     cluster.start(2)
-    until(lambda: in_sync(admin, "free"), [0, 2])
+    until_equal(lambda: in_sync(admin, "free"), [0, 2])
     produce(cluster, "free")
     assert [in_sync(admin, topic) for topic in ("throttled", "free")] == [[0], [0, 2]]
     assert alter(cluster, resource, {f"{side}.replication.throttled.rate": None}) is None
-    until(lambda: in_sync(admin, "throttled"), [0, 2])
+    until_equal(lambda: in_sync(admin, "throttled"), [0, 2])
     assert alter(cluster, THROTTLED, {f"{side}.replication.throttled.replicas": None}) is None
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.waiting import until_equal
 
 from tidelog import cli
 from tidelog.testing import Cluster
@@ -40,14 +39,6 @@ def admin(cluster: Cluster) -> AdminClient:
     return client
 
 
-def until(what: Callable[[], Any], wanted: Any) -> None:
-    """Waits for a condition of the cluster."""
-    deadline = time.monotonic() + DEADLINE_S
-    while (found := what()) != wanted:
-        assert time.monotonic() < deadline, f"{found} instead of {wanted}"
-        time.sleep(0.05)
-
-
 def leaders(admin: AdminClient) -> list[int]:
     partitions = admin.list_topics("t", timeout=DEADLINE_S).topics["t"].partitions
     return [partitions[index].leader for index in sorted(partitions)]
@@ -62,29 +53,29 @@ def in_sync(admin: AdminClient) -> list[int]:
 @pytest.mark.row("R29")
 def test_leadership_moves_and_comes_back(cluster: Cluster, admin: AdminClient) -> None:
     """To the next replica in sync when the leader is killed; by itself to the first one when that is in sync again."""
-    until(lambda: leaders(admin), PREFERRED)
+    until_equal(lambda: leaders(admin), PREFERRED)
     cluster.kill(1)
-    until(lambda: leaders(admin), [0, 2, 2])
+    until_equal(lambda: leaders(admin), [0, 2, 2])
     assert in_sync(admin) == [2, 2, 2]
     cluster.restart(1)
-    until(lambda: in_sync(admin), [3, 3, 3])
-    until(lambda: leaders(admin), PREFERRED)
+    until_equal(lambda: in_sync(admin), [3, 3, 3])
+    until_equal(lambda: leaders(admin), PREFERRED)
 
 
 @pytest.mark.row("R29")
 def test_elections_by_hand(cluster: Cluster, admin: AdminClient, capsys: pytest.CaptureFixture[str]) -> None:
     """By a client and by our command line: not needed where all is well; an unknown partition has its error."""
-    until(lambda: leaders(admin), PREFERRED)
+    until_equal(lambda: leaders(admin), PREFERRED)
     wanted = [*PARTITIONS, TopicPartition("t", 9)]
     results = admin.elect_leaders(ElectionType.PREFERRED, wanted).result(DEADLINE_S)
     names = {each.partition: error and error.name() for each, error in results.items()}
     assert names == dict.fromkeys(PREFERRED, "ELECTION_NOT_NEEDED") | {9: "UNKNOWN_TOPIC_OR_PART"}
     cluster.kill(2)
-    until(lambda: leaders(admin), [0, 1, 0])
+    until_equal(lambda: leaders(admin), [0, 1, 0])
     arguments = ["leaders", "elect", "-e", "preferred", "-t", "t", "-p", "2", "-b", cluster.bootstrap]
     assert cli.run(arguments) == 1
     assert "the preferred leader 2 is not live or not in sync" in capsys.readouterr().err
     cluster.restart(2)
-    until(lambda: in_sync(admin), [3, 3, 3])
+    until_equal(lambda: in_sync(admin), [3, 3, 3])
     assert cli.run(arguments) == 0
     assert leaders(admin) == PREFERRED

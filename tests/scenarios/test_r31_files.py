@@ -8,8 +8,9 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
-from tests.interop.support import topic_name, until
+from tests.interop.support import topic_name
 from tests.scenarios.observing import create, folder, names, send
+from tests.waiting import until
 
 from tidelog import cli
 from tidelog.testing import Cluster

@@ -7,8 +7,9 @@ import time
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from tests.interop.support import topic_name, until
+from tests.interop.support import topic_name
 from tests.scenarios.observing import START_MS, alter, create, described, names, read, send, watermarks
+from tests.waiting import until
 
 from tidelog.testing import Cluster
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.interop.support import topic_name, until
+from tests.interop.support import topic_name
 from tests.scenarios.observing import alter, create, log_of, read, send
+from tests.waiting import until
 
 from tidelog.testing import Cluster
 

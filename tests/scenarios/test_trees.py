@@ -16,7 +16,8 @@ from kazoo.client import KazooClient
 from tests.interop.support import DEADLINE_S
 from tests.scenarios.kafka_flows import CAPTURE as FLOWS
 from tests.scenarios.kafka_trees import AFTER_START, END, captured, dump, lines, node_line, without_versions
-from tests.scenarios.store_tool import tool, until
+from tests.scenarios.store_tool import tool
+from tests.waiting import until
 
 from tidelog.launcher import metadata_store
 from tidelog.metadata import znodes

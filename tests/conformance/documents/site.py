@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -16,6 +15,7 @@ from kazoo.client import KazooClient
 from tests.conformance.documents.commands import COMMANDS, Command
 from tests.conformance.documents.printing import Assignment, Partition, any_directory, described, differences, plan
 from tests.conformance.documents.tools import Printed, Way, run
+from tests.waiting import until
 from tidelog.testing import Cluster
 
 T = TypeVar("T")
@@ -188,10 +188,7 @@ class Site:
 
     def until(self, condition: Callable[[], object], what: str = "") -> None:
         """Waits until it holds."""
-        deadline = time.monotonic() + DEADLINE_S
-        while not condition():
-            assert time.monotonic() < deadline, f"still not: {what or condition}"
-            time.sleep(0.05)
+        until(condition, what)
 
     def settle(self, topic: str) -> None:
         """Returns when the topic is as its node says, everywhere: states, Metadata, files, all replicas in sync."""

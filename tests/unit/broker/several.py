@@ -27,16 +27,6 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(work, DEADLINE_S))
 
 
-async def until(condition: Callable[[], object], what: str = "it") -> None:
-    """Waits for a condition of this process, with a deadline."""
-    try:
-        async with asyncio.timeout(10):
-            while not condition():  # noqa: ASYNC110  # What is waited for knows nothing of events.
-                await asyncio.sleep(0.002)
-    except TimeoutError:
-        raise AssertionError(f"{what} did not come to be") from None
-
-
 class FragileSession(LocalStore):
     """A session that a test suspends, resumes and expires, and whose answers it loses."""
 

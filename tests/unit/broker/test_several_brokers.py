@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.unit.broker.harness import make_batch
-from tests.unit.broker.several import Brokers, brokers_of, run, until
+from tests.unit.broker.several import Brokers, brokers_of, run
+from tests.waiting import eventually
 
 from tidelog.broker.cluster.controller_term import ANNOUNCEMENT_WAIT_MS_MAX
 from tidelog.broker.deferred import Deferred
@@ -148,7 +149,7 @@ def test_a_controller_that_dies_is_followed_by_another_while_clients_ask(tmp_pat
             creating = brokers.create(asked, "t", [[asked]])
             _, result = await asyncio.gather(expiring, creating)
             assert result.error_code == ErrorCode.NONE
-            await until(lambda: brokers.controller >= 0)
+            await eventually(lambda: brokers.controller >= 0)
 
     run(check())
 
@@ -163,11 +164,11 @@ def test_a_broker_whose_session_expired_registers_anew(tmp_path: Path) -> None:
             node, before = brokers.running[lost].node, epoch_of(brokers, lost)
             assert node.broker_epoch == before
             await brokers.sessions[lost].expire()
-            await until(lambda: node.broker_epoch > before, "a new epoch")
+            await eventually(lambda: node.broker_epoch > before, "a new epoch")
             assert node.broker_epoch == epoch_of(brokers, lost)
             other = (lost + 1) % 3
-            await until(lambda: lost not in brokers.leaders(other, "t"), "another leader")
-            await until(lambda: brokers.leaders(lost, "t") == brokers.leaders(other, "t"), "the same picture")
+            await eventually(lambda: lost not in brokers.leaders(other, "t"), "another leader")
+            await eventually(lambda: brokers.leaders(lost, "t") == brokers.leaders(other, "t"), "the same picture")
             assert (await brokers.create(lost, "u", [[lost]])).error_code == ErrorCode.NONE
 
     run(check())
@@ -211,7 +212,7 @@ def test_a_topic_that_was_deleted_while_a_broker_was_away_is_forgotten_there(tmp
             assert names(brokers, staying) == {"kept"}
             assert names(brokers, away) == {"kept", "deleted"}
             brokers.store_away.set()
-            await until(lambda: names(brokers, away) == {"kept"})
+            await eventually(lambda: names(brokers, away) == {"kept"})
 
     run(check())
 
@@ -224,8 +225,8 @@ def test_the_controller_itself_loses_its_session(tmp_path: Path) -> None:
             first = brokers.controller
             await brokers.sessions[first].expire()
             assert not brokers.running[first].node.controller.is_here
-            await until(lambda: brokers.controller == 1 - first, "another controller")
-            await until(lambda: epoch_of(brokers, first) == brokers.running[first].node.broker_epoch)
+            await eventually(lambda: brokers.controller == 1 - first, "another controller")
+            await eventually(lambda: epoch_of(brokers, first) == brokers.running[first].node.broker_epoch)
             assert (await brokers.create(first, "t", [[0, 1]])).error_code == ErrorCode.NONE
 
     run(check())
@@ -246,7 +247,7 @@ def test_a_suspected_controller_waits_until_its_connection_is_back(tmp_path: Pat
             brokers.sessions[first].resume()
             assert (await asked).error_code == ErrorCode.NONE
             assert brokers.controller == first
-            await until(lambda: brokers.leaders(1 - first, "old") == [0])
+            await eventually(lambda: brokers.leaders(1 - first, "old") == [0])
             assert epoch_of_controller(brokers) == epoch, "it was the controller all the while"
 
     run(check())
@@ -264,7 +265,7 @@ def test_settings_altered_while_a_broker_had_no_connection_are_in_force_there_af
             await alter(brokers, brokers.controller, "t", "retention.ms", "12345")
             assert log.config.retention_ms != 12_345
             brokers.sessions[suspended].resume()
-            await until(lambda: log.config.retention_ms == 12_345)
+            await eventually(lambda: log.config.retention_ms == 12_345)
 
     run(check())
 
@@ -305,7 +306,7 @@ def test_a_broker_that_hangs_is_waited_for_only_while_it_is_registered(tmp_path:
             hung = (asked + 1) % 3
             silence(brokers, hung)
             creating = asyncio.create_task(brokers.create(asked, "t", [[asked]]))
-            await until(lambda: brokers.leaders(asked, "t") == [asked])
+            await eventually(lambda: brokers.leaders(asked, "t") == [asked])
             assert not creating.done()
             await brokers.store.close_session(brokers.sessions[hung].session_id)
             result = await asyncio.wait_for(creating, ANNOUNCEMENT_WAIT_MS_MAX / 1000 * 0.9)
@@ -368,7 +369,7 @@ def test_a_session_of_the_former_life_is_waited_for(tmp_path: Path) -> None:
             tool = await LocalStore.connect(brokers.store)
             await tool.create(znodes.broker_path(1), b"{}", ephemeral=True)
             starting = asyncio.create_task(brokers.start(1))
-            await until(lambda: 1 in brokers.sessions)
+            await eventually(lambda: 1 in brokers.sessions)
             await tool.close()
             await starting
             assert brokers.running[1].node.broker_epoch == epoch_of(brokers, 1)
@@ -432,10 +433,10 @@ def test_brokers_are_asked_by_their_own_listener_only(tmp_path: Path) -> None:
 
 async def leave(leaving: int, staying: int, brokers: Brokers) -> None:
     stopping = asyncio.create_task(brokers.running[leaving].stop())
-    await until(lambda: leaving not in brokers.leaders(staying, "t"), "another leader")
+    await eventually(lambda: leaving not in brokers.leaders(staying, "t"), "another leader")
     assert epoch_of(brokers, leaving) >= 0
     # Whoever asks the leaving broker is told where to go.
-    await until(lambda: leaving not in brokers.leaders(leaving, "t"), "the news")
+    await eventually(lambda: leaving not in brokers.leaders(leaving, "t"), "the news")
     await stopping
     del brokers.running[leaving]
     assert epoch_of(brokers, leaving) == -1
@@ -467,7 +468,7 @@ def test_a_failed_directory_of_a_broker_that_does_not_control(tmp_path: Path) ->
             failed = node.logs.directory_of(first.topic_partition)
             assert failed is not None
             failed.failed(OSError(5, "Input/output error"), "writing")
-            await until(lambda: brokers.leaders(0, "t") == [0, 1], "another leader for the failed replica")
+            await eventually(lambda: brokers.leaders(0, "t") == [0, 1], "another leader for the failed replica")
             assert node.logs.directory_of(second.topic_partition) is not failed
             names, _ = brokers.store.tree.children(znodes.LOG_DIRECTORY_EVENTS)
             assert names == []
@@ -489,7 +490,7 @@ def test_a_dead_brokers_leaders_are_elsewhere_at_once(tmp_path: Path) -> None:
             other = brokers.controller
             loop = asyncio.get_running_loop()
             began = loop.time()
-            await until(lambda: dead not in brokers.leaders(other, "t"))
+            await eventually(lambda: dead not in brokers.leaders(other, "t"))
             assert loop.time() - began < 1
 
     run(check())
@@ -506,8 +507,8 @@ def test_broken_nodes_are_left_out_and_named(tmp_path: Path, caplog: pytest.LogC
             await tool.create(znodes.LOG_DIRECTORY_EVENT_PREFIX, b"{", sequential=True)
             await tool.create(znodes.CONFIG_CHANGE_PREFIX, b"{", sequential=True)
             await tool.create(znodes.PREFERRED_ELECTION, b"{")
-            await until(lambda: brokers.store.tree.exists(znodes.PREFERRED_ELECTION) is None)
-            await until(lambda: not brokers.store.tree.children(znodes.LOG_DIRECTORY_EVENTS)[0])
+            await eventually(lambda: brokers.store.tree.exists(znodes.PREFERRED_ELECTION) is None)
+            await eventually(lambda: not brokers.store.tree.children(znodes.LOG_DIRECTORY_EVENTS)[0])
             assert (await brokers.create(1 - brokers.controller, "t", [[0, 1]])).error_code == ErrorCode.NONE
 
     with caplog.at_level(logging.WARNING):
@@ -529,7 +530,9 @@ def test_a_controller_epoch_that_is_unreadable_or_of_older_data_is_mended(
             known = brokers.running[1 - first].node.metadata.image.controller_epoch
             await tool.set(znodes.CONTROLLER_EPOCH, found)
             await tool.delete(znodes.CONTROLLER)
-            await until(lambda: brokers.controller >= 0 and brokers.store.tree.get(znodes.CONTROLLER_EPOCH)[0] != found)
+            await eventually(
+                lambda: brokers.controller >= 0 and brokers.store.tree.get(znodes.CONTROLLER_EPOCH)[0] != found
+            )
             assert (await brokers.create(1 - first, "t", [[0, 1]])).error_code == ErrorCode.NONE
             assert brokers.running[first].node.metadata.image.controller_epoch > known
 

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.broker.several import Brokers, run, until
+from tests.unit.broker.several import Brokers, run
+from tests.waiting import eventually
 
 from tidelog.broker.cluster import broker_channel
 from tidelog.broker.cluster.broker_channel import REFUSALS_MAX, Channel
@@ -32,7 +33,7 @@ def test_a_change_that_is_late_says_what_is_missing(tmp_path: Path) -> None:
             assert late.error_code == ErrorCode.REQUEST_TIMED_OUT
             assert "Broker 0 has no connection to the metadata store" in late.error_message
             brokers.sessions[0].resume()
-            await until(lambda: brokers.leaders(0, "t") == [0])
+            await eventually(lambda: brokers.leaders(0, "t") == [0])
 
     run(check())
 

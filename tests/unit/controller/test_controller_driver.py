@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import pytest
+from tests.waiting import eventually
 
 from tidelog.broker.cluster.controller_driver import ControllerDriver
 from tidelog.broker.cluster.membership import CHANGE_NOTIFICATION_AGE_MS_MAX, Membership, generate_broker_id
@@ -195,14 +196,6 @@ def run(scenario: Callable[[Harness], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(main())
 
 
-async def until(condition: Callable[[], object]) -> None:
-    """Waits for a condition, a few seconds at most."""
-    async with asyncio.timeout(5):
-        # The condition is a view of many things; there is no one event to wait for.
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
-
-
 def told(session: Recording) -> list[str]:
     lines, session.transcript = session.transcript, []
     return lines
@@ -312,7 +305,7 @@ def test_an_answer_comes_when_the_brokers_know() -> None:
 
     async def scenario(harness: Harness) -> None:
         driver, _ = await harness.broker(0)
-        await until(harness.kinds)
+        await eventually(harness.kinds)
         harness.failing[0] = 2
         await driver.submit(CreateTopics([NewTopic("t", 1000, 1)]))
         assert [(key, version) for _, key, version, _ in harness.requests] == [
@@ -334,7 +327,7 @@ def test_brokers_join_and_leave() -> None:
         assert (second.is_controller, second.controller_id) == (False, 0)
         image = first.image
         assert image is not None
-        await until(lambda: len(image.brokers) == 2)
+        await eventually(lambda: len(image.brokers) == 2)
         await first.submit(CreateTopics([NewTopic("t", assignment=[(0, [1, 0])])]))
         assert image.topics["t"].partitions[0].leader == 1
         with pytest.raises(KafkaError) as refusal:
@@ -342,8 +335,8 @@ def test_brokers_join_and_leave() -> None:
         assert refusal.value.code is ErrorCode.NOT_CONTROLLER
         harness.kinds()
         await second.close()
-        await until(lambda: image.topics["t"].partitions[0].leader == 0)
-        await until(lambda: (0, ApiKey.LEADER_AND_ISR) in harness.kinds())
+        await eventually(lambda: image.topics["t"].partitions[0].leader == 0)
+        await eventually(lambda: (0, ApiKey.LEADER_AND_ISR) in harness.kinds())
         assert harness.store.tree.exists("/brokers/ids/1") is None
         await first.close()
 
@@ -360,7 +353,7 @@ def test_another_broker_takes_over() -> None:
         await first.submit(CreateTopics([NewTopic("t", assignment=[(0, [0])])]))
         told(session)
         await first.close()
-        await until(lambda: second.is_controller and harness.store.tree.get("/controller_epoch")[0] == b"2")
+        await eventually(lambda: second.is_controller and harness.store.tree.get("/controller_epoch")[0] == b"2")
         [outcome] = await second.submit(CreateTopics([NewTopic("t", 1, 1)]))
         assert outcome.error is ErrorCode.TOPIC_ALREADY_EXISTS
         assert told(session)[:2] == [
@@ -397,9 +390,9 @@ def test_a_deposed_controller_changes_nothing() -> None:
         assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
         assert "may be done or not" in str(refusal.value)
         assert harness.store.tree.exists("/brokers/topics/t/partitions/1") is None
-        await until(lambda: driver.controller_id == 9)
+        await eventually(lambda: driver.controller_id == 9)
         await other.close()
-        await until(lambda: driver.is_controller and driver.image is not None and "t" in driver.image.topics)
+        await eventually(lambda: driver.is_controller and driver.image is not None and "t" in driver.image.topics)
         assert harness.store.tree.get("/controller_epoch")[0] == b"6"
         await driver.close()
 
@@ -417,7 +410,7 @@ def test_what_a_later_controller_wrote_is_no_strangers(caplog: pytest.LogCapture
         moving = znodes.encode_topic(znodes.TopicAssignment({0: [7, 0]}, before.topic_id, {0: [7]}, {0: [0]}))
         session.transcript.clear()
         await other.multi([SetData("/controller_epoch", b"5"), SetData("/brokers/topics/t", moving)])
-        await until(lambda: driver.image is not None and driver.image.controller_epoch == 5)
+        await eventually(lambda: driver.image is not None and driver.image.controller_epoch == 5)
         assert harness.store.tree.get("/brokers/topics/t")[0] == moving
         assert driver.image is not None
         assert driver.image.topics["t"].partitions[0].replicas == (7, 0)
@@ -482,7 +475,7 @@ def test_a_write_that_fails_makes_it_load_anew() -> None:
         assert harness.store.tree.get("/config/topics/t")[0] == znodes.encode_config({})
         image = driver.image
         assert image is not None
-        await until(lambda: "u" in image.topics or (driver.image is not None and "u" in driver.image.topics))
+        await eventually(lambda: "u" in image.topics or (driver.image is not None and "u" in driver.image.topics))
         await other.close()
         await driver.close()
 
@@ -495,13 +488,13 @@ def test_a_living_broker_whose_node_is_garbage_stays_when_all_is_loaded_anew(cap
     async def scenario(harness: Harness) -> None:
         driver, _ = await harness.broker(0)
         second, _ = await harness.broker(1)
-        await until(lambda: driver.image is not None and len(driver.image.brokers) == 2)
+        await eventually(lambda: driver.image is not None and len(driver.image.brokers) == 2)
         await driver.submit(CreateTopics([NewTopic("t", 1, 2)]))
         state = znodes.state_path("t", 0)
         before = harness.store.tree.get(state)[0]
         other = await LocalStore.connect(harness.store)
         await other.set("/brokers/ids/1", b"garbage")
-        await until(lambda: "broker 1 is taken as it was before" in caplog.text)
+        await eventually(lambda: "broker 1 is taken as it was before" in caplog.text)
         # A write that fails has everything loaded anew.
         await other.create("/config/topics/u", znodes.encode_config({"flush.ms": "9"}))
         outcomes = await driver.submit(CreateTopics([NewTopic("u", 1, 2)]))
@@ -528,16 +521,16 @@ def test_what_old_tools_write_is_carried_out() -> None:
         tree, tool = harness.store.tree, await LocalStore.connect(harness.store)
         await tool.create("/config/topics/topicone", znodes.encode_config({}))
         await tool.create("/brokers/topics/topicone", b'{"version":1,"partitions":{"0":[0]}}')
-        await until(lambda: tree.exists("/brokers/topics/topicone/partitions/0/state"))
+        await eventually(lambda: tree.exists("/brokers/topics/topicone/partitions/0/state"))
         content = znodes.decode_topic("topicone", tree.get("/brokers/topics/topicone")[0])
         assert any(content.topic_id)
         await tool.set("/brokers/topics/topicone", b'{"version":1,"partitions":{"0":[0],"1":[0]}}')
-        await until(lambda: tree.exists("/brokers/topics/topicone/partitions/1/state"))
+        await eventually(lambda: tree.exists("/brokers/topics/topicone/partitions/1/state"))
         assert driver.image is not None
         assert driver.image.topics["topicone"].topic_id == content.topic_id
         await tool.create("/admin/delete_topics/topicone")
         await tool.create("/admin/delete_topics/unknown")
-        await until(lambda: tree.children("/admin/delete_topics")[0] == [])
+        await eventually(lambda: tree.children("/admin/delete_topics")[0] == [])
         assert tree.children("/brokers/topics")[0] == []
         assert tree.children("/config/topics")[0] == []
         await tool.close()
@@ -556,7 +549,7 @@ def test_a_broker_that_reports_a_failed_directory_loses_those_replicas() -> None
         await driver.submit(CreateTopics([NewTopic("broken", 1, 1), NewTopic("fine", 1, 1)]))
         image = driver.image
         assert image is not None
-        await until(lambda: image.topics["broken"].partitions[0].leader == -1)
+        await eventually(lambda: image.topics["broken"].partitions[0].leader == -1)
         assert image.topics["fine"].partitions[0].leader == 0
         await driver.close()
 
@@ -576,16 +569,16 @@ def test_every_broker_hears_of_changed_settings() -> None:
             return first.submit(AlterConfigs([ChangeConfigs(T, [change])]))
 
         await alter("1")
-        await until(lambda: harness.changed == [(0, T, {"flush.messages": "1"})])
+        await eventually(lambda: harness.changed == [(0, T, {"flush.messages": "1"})])
         second, _ = await harness.broker(1)
         harness.changed.clear()
         await alter("2")
-        await until(lambda: len(harness.changed) == 2)
+        await eventually(lambda: len(harness.changed) == 2)
         assert sorted(harness.changed) == [(id, T, {"flush.messages": "2"}) for id in (0, 1)]
         assert await second.read_configs([T]) == {T: {"flush.messages": "2"}}
         harness.clock.now_ms += CHANGE_NOTIFICATION_AGE_MS_MAX + 1
         await alter("3")
-        await until(lambda: len(harness.store.tree.children("/config/changes")[0]) == 1)
+        await eventually(lambda: len(harness.store.tree.children("/config/changes")[0]) == 1)
         await first.close()
         await second.close()
 
@@ -623,7 +616,7 @@ def test_a_broker_id_in_use_is_refused_with_the_reason() -> None:
         first, _ = await harness.broker(0)
         double, session = await harness.stranger(0)
         joining = asyncio.ensure_future(double.register())
-        await until(lambda: any("/brokers/ids/0" in text for text in session.transcript))
+        await eventually(lambda: any("/brokers/ids/0" in text for text in session.transcript))
         await first.close()
         await joining
         assert double.is_controller
@@ -696,7 +689,7 @@ def test_a_request_that_takes_too_long_is_told_so() -> None:
             await driver.submit(DeleteTopics([TopicReference("t")]), timeout_ms=10)
         assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
         harness.failing[0] = 0
-        await until(lambda: harness.store.tree.exists("/brokers/topics/t") is None)
+        await eventually(lambda: harness.store.tree.exists("/brokers/topics/t") is None)
         await driver.close()
 
     run(scenario)

@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.unit.controller.test_controller_driver import Harness, run, until
+from tests.unit.controller.test_controller_driver import Harness, run
+from tests.waiting import eventually
 
 from tidelog.broker.cluster.controller_term import ANNOUNCEMENT_WAIT_MS_MAX
 from tidelog.controller.events import (
@@ -35,7 +36,7 @@ def test_brokers_own_requests_are_answered_when_they_are_durable() -> None:
         other, _ = await harness.broker(1)
         image = driver.image
         assert image is not None
-        await until(lambda: len(image.brokers) == 2)
+        await eventually(lambda: len(image.brokers) == 2)
         await driver.submit(CreateTopics([NewTopic("t", assignment=[(0, [0, 1])])]))
         harness.failing[1] = 1_000_000
         proposal = IsrProposal(
@@ -53,7 +54,7 @@ def test_brokers_own_requests_are_answered_when_they_are_durable() -> None:
         assert state.isr == (0,)
         # A client waits: it may produce when it is told that the topic is there.
         creation = driver.submit(CreateTopics([NewTopic("waits", assignment=[(0, [0])])]))
-        await until(lambda: harness.store.tree.exists("/brokers/topics/waits/partitions/0/state") is not None)
+        await eventually(lambda: harness.store.tree.exists("/brokers/topics/waits/partitions/0/state") is not None)
         assert not creation.done()
         harness.failing[1] = 0
         assert (await creation)[0].error is ErrorCode.NONE
@@ -71,10 +72,10 @@ def test_what_is_done_is_not_done_again() -> None:
         other, _ = await harness.broker(1)
         image = driver.image
         assert image is not None
-        await until(lambda: len(image.brokers) == 2)
+        await eventually(lambda: len(image.brokers) == 2)
         harness.failing[1] = 1_000_000
         creation = driver.submit(CreateTopics([NewTopic("waits", assignment=[(0, [0])])]))
-        await until(lambda: harness.store.tree.exists("/brokers/topics/waits/partitions/0/state") is not None)
+        await eventually(lambda: harness.store.tree.exists("/brokers/topics/waits/partitions/0/state") is not None)
         stranger = await LocalStore.connect(harness.store)
         await stranger.set(znodes.PRODUCER_ID_BLOCK, harness.store.tree.get(znodes.PRODUCER_ID_BLOCK)[0])
         # The version is another than the controller knows: this write fails first, and all is loaded anew.
@@ -103,7 +104,7 @@ def test_notices_of_isr_changes_are_followed() -> None:
         await stranger.multi(
             [SetData(path, state), Create("/isr_change_notification/isr_change_", notice, sequential=True)]
         )
-        await until(lambda: harness.store.tree.children("/isr_change_notification")[0] == [])
+        await eventually(lambda: harness.store.tree.children("/isr_change_notification")[0] == [])
         image = driver.image
         assert image is not None
         partition = image.topics["t"].partitions[0]
@@ -124,7 +125,7 @@ def test_containers_that_somebody_deletes_are_taken_as_empty(caplog: pytest.LogC
         [outcome] = await driver.submit(CreateTopics([NewTopic("t", 1, 1)]))
         assert outcome.error is ErrorCode.NONE
         await stranger.multi([Create("/admin/delete_topics"), Create("/admin/delete_topics/t")])
-        await until(lambda: harness.store.tree.exists("/brokers/topics/t") is None)
+        await eventually(lambda: harness.store.tree.exists("/brokers/topics/t") is None)
         assert len([each for each in caplog.messages if "/admin/delete_topics" in each]) <= 1
         await stranger.multi([Delete("/admin/delete_topics")])
         await stranger.close()

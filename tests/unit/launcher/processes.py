@@ -9,8 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 WAIT_S = 30.0
@@ -63,14 +62,6 @@ def free_ports(count: int) -> int:
                 for port in range(first + 1, first + count):
                     stack.enter_context(socket.create_server(("127.0.0.1", port)))
                 return int(first)
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Asks again and again, without a pause, for what nobody tells of."""
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        select.select([], [], [], 0.01)
 
 
 class Tidelog:

@@ -19,7 +19,8 @@ import pytest
 import uvloop
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
-from tests.unit.launcher.processes import children, ended, free, free_ports, runs, tidelog, until
+from tests.unit.launcher.processes import children, ended, free, free_ports, runs, tidelog
+from tests.waiting import until
 
 from tidelog import cli
 from tidelog.broker.failure import BrokerFailed

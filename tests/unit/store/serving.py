@@ -26,12 +26,6 @@ def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(within())
 
 
-async def until(condition: Callable[[], object]) -> None:
-    """Waits for a condition that another thread brings about."""
-    while not condition():  # noqa: ASYNC110  (another thread sets no event of this loop)
-        await asyncio.sleep(0.002)
-
-
 class ManualClock:
     """Goes when it is told to."""
 

@@ -6,7 +6,8 @@ import asyncio
 import struct
 
 import pytest
-from tests.unit.store.serving import RawClient, ServedInMemory, run, until
+from tests.unit.store.serving import RawClient, ServedInMemory, run
+from tests.waiting import eventually
 
 from tidelog.metadata.operations import Check, Create, Delete, SetData
 from tidelog.store import connection as connection_module
@@ -642,7 +643,7 @@ def test_a_connection_that_wants_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
             await client.connect()
             monkeypatch.setattr("tidelog.store.server.CONNECT_WAIT_MS", 1)
             mute = served.dial()
-            await until(lambda: mute.closed)
+            await eventually(lambda: mute.closed)
             assert not client.closed
 
     run(scenario)

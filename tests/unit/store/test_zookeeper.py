@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.unit.store.serving import Proxy, Served, run, until
+from tests.unit.store.serving import Proxy, Served, run
 from tests.unit.store.zookeeper_contract import CHECKS, SESSION_TIMEOUT_MS, SHORT_TIMEOUT_MS, Contract, session
+from tests.waiting import eventually
 
 from tidelog.store.client import SessionState
 from tidelog.store.embedded import EmbeddedStore
@@ -89,7 +90,7 @@ def test_a_new_connection_begins_with_watches_and_a_sync(served: Served, monkeyp
             await store.exists("/a", lambda event: None)
             assert first == []
             way.cut()
-            await until(lambda: states == [SessionState.SUSPENDED, SessionState.CONNECTED])
+            await eventually(lambda: states == [SessionState.SUSPENDED, SessionState.CONNECTED])
             await store.exists("/a")
             assert first == ["SetWatches", "Sync"]
 
@@ -121,7 +122,7 @@ def test_a_server_that_starts_anew_keeps_sessions(served: Served) -> None:
             store.add_listener(states.append)
             await store.create("/e", b"1", ephemeral=True)
             await asyncio.to_thread(served.stop)
-            await until(lambda: states)
+            await eventually(lambda: states)
             waiting = store.get("/e")
             await asyncio.to_thread(served.start)
             data, stat = await waiting
@@ -175,7 +176,7 @@ def test_a_session_ended_for_its_owner(served: Served) -> None:
             await asyncio.to_thread(served.call, lambda embedded: embedded.end_sessions_of(f"{store._root}/none"))
             assert (await store.get("/e"))[0] == b"1"
             await asyncio.to_thread(served.call, lambda embedded: embedded.end_sessions_of(path))
-            await until(lambda: SessionState.EXPIRED in states)
+            await eventually(lambda: SessionState.EXPIRED in states)
             with pytest.raises(SessionExpired):
                 await store.get("/p")
         async with session(served.hosts, store._root) as other:
@@ -205,7 +206,7 @@ def test_no_session_follows_an_expired_one(served: Served) -> None:
             await store.create("/e", ephemeral=True)
             path = f"{store._root}/e"
             await asyncio.to_thread(served.call, lambda embedded: embedded.end_sessions_of(path))
-            await until(lambda: store.state is SessionState.EXPIRED)
+            await eventually(lambda: store.state is SessionState.EXPIRED)
         assert len(opened) == 1
 
     run(scenario)
@@ -239,7 +240,7 @@ def test_calls_never_wait(served: Served) -> None:
             store.add_listener(states.append)
             await store.create("/a", b"1")
             await asyncio.to_thread(served.stop)
-            await until(lambda: states)
+            await eventually(lambda: states)
             begin = time.monotonic()
             calls = [store.get("/a") for _ in range(5000)]
             assert time.monotonic() - begin < 2
@@ -272,7 +273,7 @@ def test_a_loop_that_hangs_loses_its_session(served: Served) -> None:
             await gone.wait()
             # Ended, not expired: the server was told.
             assert time.monotonic() - begin < SESSION_TIMEOUT_MS / 1000 / 2
-            await until(lambda: SessionState.EXPIRED in states)
+            await eventually(lambda: SessionState.EXPIRED in states)
             assert states == [SessionState.SUSPENDED, SessionState.EXPIRED]
 
     run(scenario)
@@ -285,7 +286,7 @@ def test_a_loop_at_rest_gives_signs_of_life(served: Served) -> None:
         async with session(served.hosts, timeout_ms=SHORT_TIMEOUT_MS) as store:
             for _ in range(2):
                 seen = store._handler.turned_at
-                await until(lambda seen=seen: store._handler.turned_at > seen)  # type: ignore[misc]
+                await eventually(lambda seen=seen: store._handler.turned_at > seen)  # type: ignore[misc]
 
     run(scenario)
 

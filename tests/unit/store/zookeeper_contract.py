@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import pairwise
 
 import pytest
-from tests.unit.store.serving import Proxy, until
+from tests.unit.store.serving import Proxy
+from tests.waiting import eventually
 
 from tidelog.metadata.operations import Check, Create, Delete, SetData
 from tidelog.store.client import Created, EventType, SessionKey, SessionState, Stat, WatchEvent
@@ -104,7 +105,7 @@ async def kinds_of_nodes(hosts: str) -> None:
         events: list[WatchEvent] = []
         assert (await other.exists("/e", events.append)) == made.stat
         await store.close()
-        await until(lambda: events)
+        await eventually(lambda: events)
         assert events == [WatchEvent(EventType.NODE_DELETED, "/e")]
         assert await other.exists("/e") is None
 
@@ -202,7 +203,7 @@ async def deletions_are_told_once(hosts: str) -> None:
             if broken:
                 way.open = False
                 way.cut()
-                await until(lambda: states)
+                await eventually(lambda: states)
             await other.delete("/d")
             way.open = True
             assert await store.exists("/d") is None
@@ -225,7 +226,7 @@ async def watches_outlive_connections(hosts: str) -> None:
             await store.children(f"/{name}", heard.append)
         way.open = False
         way.cut()
-        await until(lambda: states)
+        await eventually(lambda: states)
         await other.set("/changed", b"1")
         await other.delete("/gone")
         await other.create("/absent")
@@ -247,7 +248,7 @@ async def watches_outlive_connections(hosts: str) -> None:
         await other.set("/same", b"1")
         await other.create("/later")
         await other.create("/quiet/child")
-        await until(lambda: len(heard) == 3)
+        await eventually(lambda: len(heard) == 3)
         assert set(heard) == {
             WatchEvent(EventType.NODE_DATA_CHANGED, "/same"),
             WatchEvent(EventType.NODE_CREATED, "/later"),
@@ -269,7 +270,7 @@ async def lost_answers_are_not_guessed(hosts: str) -> None:
         for call in pending:
             with pytest.raises(ConnectionLoss):
                 await call
-        await until(lambda: store.state is SessionState.CONNECTED)
+        await eventually(lambda: store.state is SessionState.CONNECTED)
         assert (await store.get("/w"))[0] == b"1"
         made = await store.exists("/e")
         assert made is not None
@@ -310,7 +311,7 @@ async def sessions_end_by_their_key(hosts: str) -> None:
             await end_session(hosts + store._root, key, SESSION_TIMEOUT_MS)
         await gone.wait()
         assert (await other.exists("/e"), await other.exists("/f")) != (None, None)
-        await until(lambda: store.state is SessionState.EXPIRED)
+        await eventually(lambda: store.state is SessionState.EXPIRED)
         assert other.state is SessionState.CONNECTED
 
 
@@ -338,13 +339,13 @@ async def expired_sessions_stay_expired(hosts: str) -> None:
         await other.exists("/e", lambda event: gone.set())
         way.open = False
         way.cut()
-        await until(lambda: states)
+        await eventually(lambda: states)
         waiting = store.get("/e")
         await gone.wait()
         way.open = True
         with pytest.raises(SessionExpired):
             await waiting
-        await until(lambda: SessionState.EXPIRED in states)
+        await eventually(lambda: SessionState.EXPIRED in states)
         assert states == [SessionState.SUSPENDED, SessionState.EXPIRED]
         with pytest.raises(SessionExpired):
             await store.get("/e")
@@ -416,8 +417,8 @@ async def a_follower_over_bad_lines(hosts: str) -> None:
             if number % 10 == 0:
                 way.cut()
             if number % 25 == 0:
-                await until(lambda: states and states[-1] is SessionState.CONNECTED)
-        await until(lambda: known[-1] == 100 and names[-1] == ["100"])
+                await eventually(lambda: states and states[-1] is SessionState.CONNECTED)
+        await eventually(lambda: known[-1] == 100 and names[-1] == ["100"])
         following.cancel()
         assert known == sorted(known)
         assert states.count(SessionState.SUSPENDED) >= 4

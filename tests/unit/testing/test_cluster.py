@@ -16,7 +16,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
-from tests.unit.launcher.processes import ended, free, runs, until
+from tests.unit.launcher.processes import ended, free, runs
+from tests.waiting import until
 
 from tidelog.broker.failure import BrokerFailed
 from tidelog.store.persistence import PersistenceFailed
