@@ -21,24 +21,19 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from tidelog.broker.cluster.broker_channel import SendRequest
+from tidelog.broker.cluster.controller_node import Claim, claim_of_holder, controller_as_stored, take_office
 from tidelog.broker.cluster.controller_term import Deposed, Pending, Term
 from tidelog.broker.cluster.membership import ConfigListener, Membership, patiently
-from tidelog.broker.cluster.store_results import results
 from tidelog.controller.controller import Controller
 from tidelog.controller.events import LogDirectoryFailed, Request, UncleanElectionAllowed
 from tidelog.controller.settings import ControllerSettings
-from tidelog.metadata.image import NO_CONTROLLER_EPOCH, BrokerRegistration, ClusterImage, ConfigResource
-from tidelog.metadata.operations import Create, SetData
+from tidelog.metadata.image import BrokerRegistration, ClusterImage, ConfigResource
 from tidelog.metadata.znodes import (
     CONTROLLER,
-    CONTROLLER_EPOCH,
     FEATURE,
     LOG_DIRECTORY_EVENT_PREFIX,
     MalformedZnode,
     decode_controller,
-    decode_controller_epoch,
-    encode_controller,
-    encode_controller_epoch,
     encode_feature,
     encode_log_directory_event,
 )
@@ -46,7 +41,7 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch, TopicId
 from tidelog.ports.clock import Clock
 from tidelog.ports.random import Random
-from tidelog.store.client import SessionState, Stat, StoreClient, WatchEvent
+from tidelog.store.client import SessionState, StoreClient, WatchEvent
 from tidelog.store.errors import (
     BadVersion,
     ConnectionLoss,
@@ -244,7 +239,7 @@ class ControllerDriver:
             looks_left -= 1
             try:
                 await self._store.sync()
-                holder, stored = await self._controller_as_stored()
+                holder, stored = await controller_as_stored(self._store)
             except (ConnectionLoss, SessionExpired, StoreClosed) as error:
                 if self._closed or self._clock.monotonic_ms() >= deadline_ms:
                     reason = f"The metadata store cannot be asked who controls the cluster: {error}"
@@ -255,17 +250,6 @@ class ControllerDriver:
                 if stored >= epoch or looks_left <= 0:
                     return False
             await asyncio.sleep(CONFIRM_DELAY_MS / 1000)
-
-    async def _controller_as_stored(self) -> tuple[BrokerId, ControllerEpoch]:
-        """Who holds /controller, and the newest epoch; -1 for what is not there or cannot be read."""
-        holder, newest = await results([self._store.get(CONTROLLER), self._store.get(CONTROLLER_EPOCH)], NoNode)
-        try:
-            return (
-                NO_LEADER if holder is None else decode_controller(holder[0]),
-                NO_CONTROLLER_EPOCH if newest is None else decode_controller_epoch(newest[0]),
-            )
-        except MalformedZnode:
-            return NO_LEADER, NO_CONTROLLER_EPOCH
 
     def log_directory_failed(self) -> None:
         """A log directory of this broker went offline: the controller is told, and asks it about its replicas."""
@@ -442,7 +426,11 @@ class ControllerDriver:
         except NoNode:
             self._end_term()
             self._saw_controller(NO_LEADER)
-            await self._race(store)
+            claim = await take_office(
+                store, self._registration.id, self._clock.wall_ms(), self._known_controller_epoch()
+            )
+            if claim is not None:
+                await self._begin_term(store, claim)
             # Whoever won: the node is to be watched, and the winner to be known.
             self._election_due = True
             return
@@ -455,83 +443,22 @@ class ControllerDriver:
             self._end_term()
         elif self._term is None:
             # This session won, but the answer to its multi was lost, or it has resigned meanwhile.
-            epoch, epoch_version = await self._own_epoch(store)
+            claim = await claim_of_holder(store, self._known_controller_epoch())
             # Had another controller come and gone between the reads, the epoch would be that one's, and the fence too.
             _, unchanged = await store.get(CONTROLLER)
             if unchanged.czxid == stat.czxid:
-                await self._begin_term(store, epoch, epoch_version)
+                await self._begin_term(store, claim)
             else:
                 self._election_due = True
-
-    async def _own_epoch(self, store: StoreClient) -> tuple[ControllerEpoch, int]:
-        """The epoch of this session, which holds /controller, and its node's version.
-
-        Somebody may have written into the node: then the epoch is counted on, for nobody else can do it.
-        """
-        try:
-            data, stat = await store.get(CONTROLLER_EPOCH)
-        except NoNode:
-            data = encode_controller_epoch(0)
-            stat = (await store.create(CONTROLLER_EPOCH, data)).stat
-        try:
-            epoch = decode_controller_epoch(data)
-        except MalformedZnode:
-            epoch = NO_CONTROLLER_EPOCH
-        if epoch >= max(self._known_controller_epoch(), 1):
-            return epoch, stat.version
-        epoch = self._next_epoch(data, stat)
-        written = await store.set(CONTROLLER_EPOCH, encode_controller_epoch(epoch), stat.version)
-        return epoch, written.version
 
     def _saw_controller(self, controller_id: BrokerId) -> None:
         if controller_id != self.controller_id:
             self.controller_id = controller_id
             self._on_controller_changed(controller_id)
 
-    async def _race(self, store: StoreClient) -> None:
-        """Tries to take /controller, and begins a term if no other broker was faster."""
-        try:
-            data, stat = await store.get(CONTROLLER_EPOCH)
-        except NoNode:
-            data = encode_controller_epoch(0)
-            try:
-                stat = (await store.create(CONTROLLER_EPOCH, data)).stat
-            except NodeExists:
-                return
-        epoch = self._next_epoch(data, stat)
-        claim = encode_controller(self._registration.id, self._clock.wall_ms())
-        try:
-            await store.multi(
-                [
-                    Create(CONTROLLER, claim, ephemeral=True),
-                    SetData(CONTROLLER_EPOCH, encode_controller_epoch(epoch), stat.version),
-                ]
-            )
-        except (NodeExists, BadVersion):
-            return
-        await self._begin_term(store, epoch, stat.version + 1)
-
-    def _next_epoch(self, data: bytes | None, stat: Stat) -> ControllerEpoch:
-        """One more than the last. A store that is older than what brokers have seen, or unreadable, is mended."""
-        known = self._known_controller_epoch()
-        try:
-            stored: int = decode_controller_epoch(data)
-        except MalformedZnode as error:
-            log.error("the epoch is counted on from what this broker knows: %s", error)
-            # Each controller has written the node once.
-            stored = stat.version
-        if stored < known:
-            log.error(
-                "the metadata store has older data than this cluster has seen (controller epoch %d, here %d): "
-                "what was changed since is lost",
-                stored,
-                known,
-            )
-        return ControllerEpoch(max(stored, known) + 1)
-
-    async def _begin_term(self, store: StoreClient, epoch: ControllerEpoch, epoch_version: int) -> None:
+    async def _begin_term(self, store: StoreClient, claim: Claim) -> None:
         self._saw_controller(self._registration.id)
-        log.info("broker %d controls the cluster, epoch %d", self._registration.id, epoch)
+        log.info("broker %d controls the cluster, epoch %d", self._registration.id, claim.epoch)
         if await store.exists(FEATURE) is None:
             with contextlib.suppress(NodeExists):
                 await store.create(FEATURE, encode_feature())
@@ -540,8 +467,8 @@ class ControllerDriver:
             return
         term = self._term = Term(
             store=store,
-            epoch_version=epoch_version,
-            new_controller=lambda: Controller(self._registration.id, epoch, self._settings, self._random),
+            epoch_version=claim.version,
+            new_controller=lambda: Controller(self._registration.id, claim.epoch, self._settings, self._random),
             send=self._send,
             clock=self._clock,
             spawn=self.spawn,

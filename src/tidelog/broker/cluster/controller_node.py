@@ -1,0 +1,114 @@
+"""The nodes that say who controls the cluster: /controller, ephemeral, and /controller_epoch, the fence of its writes.
+
+Taking the office is one multi: /controller is created, and the epoch raised on the version at which it was read. So
+there is one winner for each epoch, and whoever won an earlier one can write no more.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from tidelog.broker.cluster.store_results import results
+from tidelog.metadata.image import NO_CONTROLLER_EPOCH
+from tidelog.metadata.operations import Create, SetData
+from tidelog.metadata.znodes import (
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    MalformedZnode,
+    decode_controller,
+    decode_controller_epoch,
+    encode_controller,
+    encode_controller_epoch,
+)
+from tidelog.model.identifiers import NO_LEADER, BrokerId, ControllerEpoch
+from tidelog.store.client import Stat, StoreClient
+from tidelog.store.errors import BadVersion, NodeExists, NoNode
+
+log = logging.getLogger(__name__)
+
+
+class Claim(NamedTuple):
+    """The right to control the cluster, until somebody raises the epoch again."""
+
+    epoch: ControllerEpoch
+    version: int
+    """Of /controller_epoch with this epoch in it: what the holder's writes check."""
+
+
+async def take_office(store: StoreClient, broker_id: BrokerId, wall_ms: int, known_epoch: int) -> Claim | None:
+    """Takes /controller for the session of `store`; None where another one was faster.
+
+    `known_epoch` is the highest that this broker has heard of: the next is above it whatever the store says.
+    """
+    try:
+        data, stat = await store.get(CONTROLLER_EPOCH)
+    except NoNode:
+        data = encode_controller_epoch(0)
+        try:
+            stat = (await store.create(CONTROLLER_EPOCH, data)).stat
+        except NodeExists:
+            return None
+    epoch = _next_epoch(data, stat, known_epoch)
+    claim = encode_controller(broker_id, wall_ms)
+    try:
+        await store.multi(
+            [
+                Create(CONTROLLER, claim, ephemeral=True),
+                SetData(CONTROLLER_EPOCH, encode_controller_epoch(epoch), stat.version),
+            ]
+        )
+    except (NodeExists, BadVersion):
+        return None
+    return Claim(epoch, stat.version + 1)
+
+
+async def claim_of_holder(store: StoreClient, known_epoch: int) -> Claim:
+    """The claim of this very session, which holds /controller and does not know with which epoch it took it.
+
+    Somebody may have written into the node: then the epoch is counted on, for nobody else can do it.
+    """
+    try:
+        data, stat = await store.get(CONTROLLER_EPOCH)
+    except NoNode:
+        data = encode_controller_epoch(0)
+        stat = (await store.create(CONTROLLER_EPOCH, data)).stat
+    try:
+        epoch = decode_controller_epoch(data)
+    except MalformedZnode:
+        epoch = NO_CONTROLLER_EPOCH
+    if epoch >= max(known_epoch, 1):
+        return Claim(epoch, stat.version)
+    epoch = _next_epoch(data, stat, known_epoch)
+    written = await store.set(CONTROLLER_EPOCH, encode_controller_epoch(epoch), stat.version)
+    return Claim(epoch, written.version)
+
+
+async def controller_as_stored(store: StoreClient) -> tuple[BrokerId, ControllerEpoch]:
+    """Who holds /controller, and the newest epoch; -1 for what is not there or cannot be read."""
+    holder, newest = await results([store.get(CONTROLLER), store.get(CONTROLLER_EPOCH)], NoNode)
+    try:
+        return (
+            NO_LEADER if holder is None else decode_controller(holder[0]),
+            NO_CONTROLLER_EPOCH if newest is None else decode_controller_epoch(newest[0]),
+        )
+    except MalformedZnode:
+        return NO_LEADER, NO_CONTROLLER_EPOCH
+
+
+def _next_epoch(data: bytes | None, stat: Stat, known_epoch: int) -> ControllerEpoch:
+    """One more than the last. A store that is older than what brokers have seen, or unreadable, is mended."""
+    try:
+        stored: int = decode_controller_epoch(data)
+    except MalformedZnode as error:
+        log.error("the epoch is counted on from what this broker knows: %s", error)
+        # Each controller has written the node once.
+        stored = stat.version
+    if stored < known_epoch:
+        log.error(
+            "the metadata store has older data than this cluster has seen (controller epoch %d, here %d): "
+            "what was changed since is lost",
+            stored,
+            known_epoch,
+        )
+    return ControllerEpoch(max(stored, known_epoch) + 1)
