@@ -24,7 +24,7 @@ UPDATE_METADATA_VERSION: Final = 8
 """The newest versions of Kafka 3.9."""
 
 UNKNOWN_TYPE: Final = 0
-FULL: Final = 2
+FULL_UPDATE: Final = 2
 """As type of an UpdateMetadata: it names all partitions there are. Kafka's own brokers look at it from KRaft only."""
 LEADER_DURING_DELETE: Final = -2
 """As leader of an UpdateMetadata: the partition is being deleted, forget it."""
@@ -134,7 +134,7 @@ class Announcements:
             controller_epoch=self._state.image.controller_epoch,
             broker_epoch=self._state.image.brokers[broker_id].epoch,
             # It may know topics that were deleted while it was not registered.
-            type=FULL if broker_id in self._newcomers else UNKNOWN_TYPE,
+            type=FULL_UPDATE if broker_id in self._newcomers else UNKNOWN_TYPE,
             topic_states=topics,
             live_brokers=brokers,
         )

@@ -160,16 +160,48 @@ class Relay:
         raise failure
 
 
-class RelayConnection(asyncio.Protocol):
+class _Side(asyncio.Protocol):
+    """One of the two connections of a client that is relayed; what comes in here waits when the other does not read."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._input = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=UNREAD_PAUSE)
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None and data:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Sends what is to be sent and closes: nothing the client has asked for is taken back."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+
+class RelayConnection(_Side):
     """A client's connection, and through `_Upstream` the server's that belongs to it."""
 
     def __init__(self, relay: Relay, report: Callable[[bytes], str]) -> None:
         """`report` answers four-letter words."""
+        super().__init__()
         self._relay = relay
         self._report = report
-        self._transport: asyncio.Transport | None = None
         self._upstream: _Upstream | None = None
-        self._input = bytearray()
         self._asked = False
         self._timer: asyncio.TimerHandle | None = None
         root = relay.servers.root
@@ -186,8 +218,7 @@ class RelayConnection(asyncio.Protocol):
     # What the transport tells.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=UNREAD_PAUSE)
+        super().connection_made(transport)
         self._timer = asyncio.get_running_loop().call_later(CONNECT_WAIT_S, self.abort)
         if not self._relay.admit(self):
             self.abort()
@@ -241,27 +272,6 @@ class RelayConnection(asyncio.Protocol):
         self.is_through = True
         self._take()
 
-    def write(self, data: bytes) -> None:
-        if self._transport is not None:
-            self._transport.write(data)
-
-    def close(self) -> None:
-        """Sends what is to be sent and closes."""
-        if self._transport is not None:
-            self._transport.close()
-
-    def abort(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
-
-    def pause(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
-
-    def resume(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
-
     # Frames.
 
     def _take(self) -> None:
@@ -306,19 +316,17 @@ class RelayConnection(asyncio.Protocol):
             self.abort()
 
 
-class _Upstream(asyncio.Protocol):
+class _Upstream(_Side):
     """The connection to a server on behalf of one client."""
 
     def __init__(self, relay: Relay, client: RelayConnection, first: bytes) -> None:
+        super().__init__()
         self._relay = relay
         self._client = client
         self._first = first
-        self._transport: asyncio.Transport | None = None
-        self._input = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=UNREAD_PAUSE)
+        super().connection_made(transport)
         self._relay.reached(self)
         self.write_frame(self._first)
         self._client.connected(self)
@@ -355,29 +363,8 @@ class _Upstream(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._client.resume()
 
-    def write(self, data: bytes) -> None:
-        if self._transport is not None and data:
-            self._transport.write(data)
-
     def write_frame(self, frame: bytes) -> None:
         self.write(_LENGTH.pack(len(frame)) + frame)
-
-    def pause(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
-
-    def resume(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
-
-    def abort(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
-
-    def close(self) -> None:
-        # Nothing the client has asked for is taken back: what is written reaches the server.
-        if self._transport is not None:
-            self._transport.close()
 
 
 def take_frames(data: bytearray, size_max: int) -> Iterator[bytes]:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.unit.broker.harness import Broker, topic_id_of
 
-from tidelog.broker.cluster.metadata_cache import FULL
 from tidelog.broker.replicas import leadership
+from tidelog.controller.announcements import FULL_UPDATE
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicId, TopicPartition
@@ -240,7 +240,9 @@ def test_broker_settings_take_effect_while_running(broker: Broker) -> None:
     assert broker.replica("t").log.config.retention_ms == 7
 
 
-def all_there_is(broker: Broker, replicas: list[list[int]], *, topic_id: bytes | None = None, type: int = FULL) -> None:
+def all_there_is(
+    broker: Broker, replicas: list[list[int]], *, topic_id: bytes | None = None, type: int = FULL_UPDATE
+) -> None:
     """The controller tells the whole cluster's metadata: one topic."""
     update = messages.UpdateMetadataRequest
     states = [
@@ -295,5 +297,5 @@ def test_a_replica_is_put_aside_only_where_the_whole_cluster_says_so(broker: Bro
         case "only what changed":
             all_there_is(broker, [[1, 2]], type=0)
         case _:
-            broker.tell_brokers(type=FULL)
+            broker.tell_brokers(type=FULL_UPDATE)
     assert broker.replica("t").leader is not None

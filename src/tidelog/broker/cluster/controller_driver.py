@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from tidelog.broker.cluster.broker_channel import SendRequest
+from tidelog.broker.cluster.commit import RETRY_DELAY_MS
 from tidelog.broker.cluster.controller_node import Claim, claim_of_holder, controller_as_stored, take_office
 from tidelog.broker.cluster.controller_term import Deposed, Pending, Term
 from tidelog.broker.cluster.membership import ConfigListener, Membership, patiently
@@ -58,8 +59,6 @@ log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_MS: Final = 30_000
 """request.timeout.ms, for requests that bring none of their own."""
-RETRY_DELAY_MS: Final = 100
-"""Before a store without connection is asked again."""
 RENEWAL_DELAY_MS_MAX: Final = 2_000
 """Between attempts to open a new session, while the store is away; the first ones follow faster."""
 CLOSE_MS_MAX: Final = 5_000

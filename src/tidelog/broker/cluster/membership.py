@@ -14,6 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
+from tidelog.broker.cluster.commit import RETRY_DELAY_MS
 from tidelog.broker.cluster.store_results import results
 from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType
 from tidelog.metadata.operations import Create, Operation, SetData
@@ -54,8 +55,6 @@ GENERATED_BROKER_ID_BASE: Final = 1_000
 SESSION_GRACE_MS: Final = 1_000
 """Beyond its timeout, for the session of a broker's former life to end."""
 
-RETRY_DELAY_MS: Final = 100
-"""Before a store without connection is asked again."""
 
 KEEP_EVERYTHING: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """Of a topic whose settings nobody can read: with the defaults, records would go that were to be kept."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from tidelog.controller.announcements import FULL_UPDATE, LEADER_DURING_DELETE
 from tidelog.metadata.image import (
     BrokerChanged,
     BrokerGone,
@@ -41,14 +42,8 @@ if TYPE_CHECKING:
 
     from tidelog.protocol import messages
 
-LEADER_DURING_DELETE: Final = -2
-"""UpdateMetadata's leader of a partition whose topic is being deleted."""
-
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """By their numbers on the wire."""
-
-FULL: Final = 2
-"""UpdateMetadata's type where it names all partitions of the cluster."""
 
 _SHARED_MAX: Final = 1024
 """Different lists of replicas that are kept as one object each."""
@@ -84,7 +79,7 @@ class MetadataCache:
                     gone.append(TopicPartition(topic.topic_name, state.partition_index))
                 else:
                     self._update_partition(topic.topic_name, TopicId(topic.topic_id), state)
-        if request.type == FULL:
+        if request.type == FULL_UPDATE:
             told = {
                 (topic.topic_name, state.partition_index)
                 for topic in request.topic_states
