@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.cluster.metadata_cache import FULL
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._between_brokers import require_controller
+from tidelog.controller.announcements import FULL_UPDATE
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -33,7 +33,7 @@ def handle(
         if 0 <= request.broker_epoch < node.broker_epoch:
             raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
         node.partitions_deleted(node.metadata.update(request))
-        if request.type == FULL:
+        if request.type == FULL_UPDATE:
             node.leadership.put_aside_unassigned()
         return messages.UpdateMetadataResponse()
 
