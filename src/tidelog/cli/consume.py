@@ -21,9 +21,10 @@ import typer
 from tidelog.cli.errors import WrongUsage
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
 from tidelog.cli.output import warn
-from tidelog.cli.records import ConsumedRecord, consumed_records, json_line
+from tidelog.cli.records import json_line
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.cluster import Cluster
+from tidelog.client.consumed import ConsumedRecord, consumed_records
 from tidelog.client.errors import OffsetOutOfRange
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.fetching import READ_COMMITTED, READ_UNCOMMITTED, FetchSettings

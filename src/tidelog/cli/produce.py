@@ -19,9 +19,10 @@ import typer
 from tidelog.cli.errors import Refused, WrongUsage
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS, key_values
 from tidelog.cli.output import print_json
-from tidelog.cli.records import Header, InvalidRecord, RecordToSend, json_parser, line_parser
+from tidelog.cli.records import InvalidRecord, RecordToSend, json_parser, line_parser
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.cluster import Cluster
+from tidelog.client.consumed import Header
 from tidelog.client.partitioners import DEFAULT, PARTITIONERS, InvalidPartition, Own
 from tidelog.client.producer import Producer, ProducerSettings
 from tidelog.records.batch import Codec

@@ -14,24 +14,10 @@ import base64
 import binascii
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from tidelog.client.fetching import FetchedData
-from tidelog.records.columns import (
-    ALL,
-    AbortedTransactions,
-    BinaryColumn,
-    Column,
-    HeadersColumn,
-    decode_columns,
-)
-from tidelog.records.errors import InvalidBatch
-
-ROWS_MAX = 20_000
-"""Records decoded at a time: bounds what their Python objects take."""
-
-Header = tuple[str, bytes | None]
+from tidelog.client.consumed import ConsumedRecord, Header
 
 
 class InvalidRecord(ValueError):
@@ -149,87 +135,6 @@ def _from_base64(text: bytes) -> bytes:
 
 
 # Out
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ConsumedRecord:
-    """A record as it came."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    timestamp_type: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[Header]
-
-
-def consumed_records(
-    data: FetchedData, end_offset: int | None, columns: Column = ALL, *, committed_only: bool = False
-) -> Iterator[ConsumedRecord]:
-    """The records of a piece from its fetch offset up to `end_offset` (exclusive); columns left out are None."""
-    topic, partition = data.topic_partition
-    aborted = AbortedTransactions(data.aborted) if committed_only else None
-    position, start = 0, data.fetch_offset
-    total = len(data.records)
-    while position < total:
-        try:
-            decoded = decode_columns(
-                data.records,
-                position=position,
-                start_offset=start,
-                end_offset=end_offset,
-                columns=columns | Column.OFFSET | Column.TIMESTAMP | Column.TIMESTAMP_TYPE,
-                rows_max=ROWS_MAX,
-                aborted=aborted,
-            )
-        except InvalidBatch as error:
-            raise data.unreadable(start, error) from error
-        if not decoded.rows and decoded.position == position and decoded.next_offset == start:
-            return
-        position, start = decoded.position, decoded.next_offset
-        assert decoded.offset is not None
-        assert decoded.timestamp is not None
-        assert decoded.timestamp_type is not None
-        yield from map(
-            ConsumedRecord,
-            [topic] * decoded.rows,
-            [partition] * decoded.rows,
-            memoryview(decoded.offset).cast("q"),
-            memoryview(decoded.timestamp).cast("q"),
-            memoryview(decoded.timestamp_type).cast("i"),
-            _contents(decoded.key, decoded.rows),
-            _contents(decoded.value, decoded.rows),
-            _headers(decoded.headers, decoded.rows),
-        )
-        if end_offset is not None and start >= end_offset:
-            return
-
-
-def _contents(column: BinaryColumn | None, rows: int) -> list[bytes | None]:
-    if column is None:
-        return [None] * rows
-    offsets = memoryview(column.offsets).cast("B").cast("q" if column.large else "i").tolist()
-    data = bytes(column.data or b"")
-    contents: list[bytes | None] = [data[offsets[row] : offsets[row + 1]] for row in range(rows)]
-    if column.null_count and column.validity is not None:
-        validity = memoryview(column.validity).cast("B")
-        for row in range(rows):
-            if not validity[row >> 3] >> (row & 7) & 1:
-                contents[row] = None
-    return contents
-
-
-def _headers(column: HeadersColumn | None, rows: int) -> list[Sequence[Header]]:
-    if column is None:
-        return [()] * rows
-    offsets = memoryview(column.offsets).cast("B").cast("i").tolist()
-    count = offsets[rows] if rows else 0
-    keys = [(key or b"").decode(errors="replace") for key in _contents(column.keys, count)]
-    values = _contents(column.values, count)
-    pairs = list(zip(keys, values, strict=True))
-    return [pairs[offsets[row] : offsets[row + 1]] for row in range(rows)]
 
 
 def json_line(record: ConsumedRecord, *, as_base64: bool) -> bytes:

@@ -1,10 +1,13 @@
-"""A fetcher on asyncio: many partitions read at once, one fetch in flight at each leader, pieces in order of arrival.
+"""A fetcher on asyncio: many partitions read at once, one fetch in flight for each, pieces in order of arrival.
 
 The next fetch of a leader goes out as soon as its last one is answered, before the pieces are taken, as long as fewer
 than `BUFFERED_BYTES_MAX` wait to be taken: readers neither starve nor drown.
 
     async for data in Fetcher(cluster, {TopicPartition("orders", 0): 0}):
         decode(data.records)
+
+What is read may change at any time: `seek` begins a partition or goes on elsewhere, `drop` ends it, `pause` leaves it
+for a while. What was fetched of a partition that went elsewhere is never given out.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from typing import Any, Final
 
 from tidelog.client.addresses import Address
@@ -29,9 +32,16 @@ BUFFERED_BYTES_MAX: Final = 64 << 20
 RETRY_S_MAX: Final = 60.0
 """How long a partition may fail in ways that may pass before its error ends the iteration."""
 
+Recover = Callable[[OffsetOutOfRange], "int | None"]
+"""Where to go on after an offset that is not there (auto.offset.reset); None raises the error."""
+
 
 class Fetcher:
-    """Reads partitions from `positions` on; ends when each has reached its offset in `ends`, or never without them."""
+    """Reads partitions from `positions` on; ends when each has reached its offset in `ends`, or never without them.
+
+    `recover` says where to go on when an offset is out of range; `patience_s` is how long a partition may fail in
+    ways that may pass, such as having no leader, before its error is raised.
+    """
 
     def __init__(
         self,
@@ -40,18 +50,24 @@ class Fetcher:
         *,
         ends: Mapping[TopicPartition, int] | None = None,
         settings: FetchSettings | None = None,
+        recover: Recover = lambda error: None,
+        patience_s: float = RETRY_S_MAX,
     ) -> None:
         self._cluster = cluster
         self._routing = cluster.routing
         self._settings = settings or FetchSettings(partition_max_bytes=1 << 20)
         self._ends = ends
+        self._recover = recover
+        self._patience_s = patience_s
         self.positions = {tp: offset for tp, offset in positions.items() if not self._ended(tp, offset)}
         """Where each partition that is not at its end goes on, pieces not yet taken counted as read."""
+        self.paused: set[TopicPartition] = set()
         self._busy: dict[asyncio.Task[None], list[TopicPartition]] = {}
         self._ready: deque[FetchedData] = deque()
         self._ready_bytes = 0
         self._failing_since: dict[TopicPartition, float] = {}
         self._attempts = 0
+        self._woken = asyncio.Event()
 
     def __aiter__(self) -> AsyncIterator[FetchedData]:
         return self._iterate()
@@ -59,20 +75,90 @@ class Fetcher:
     async def _iterate(self) -> AsyncIterator[FetchedData]:
         try:
             while True:
-                await self._start_fetches()
-                if self._ready:
-                    data = self._ready.popleft()
-                    self._ready_bytes -= len(data.records)
+                await self.advance()
+                data = self.take()
+                if data is not None:
                     yield data
                 elif self._busy:
-                    done, _ = await asyncio.wait(self._busy, return_when=asyncio.FIRST_COMPLETED)
-                    for task in done:
-                        self._busy.pop(task, None)
-                        task.result()
+                    await self.wait()
                 elif not self.positions:
                     return
         finally:
             await self.close()
+
+    # What is read
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Reads a partition from `offset` on, whether it was read before or not."""
+        self._forget(topic_partition)
+        self.positions[topic_partition] = offset
+        self._woken.set()
+
+    def drop(self, partitions: Collection[TopicPartition]) -> None:
+        """Reads these no more."""
+        for topic_partition in partitions:
+            self._forget(topic_partition)
+            self.positions.pop(topic_partition, None)
+            self.paused.discard(topic_partition)
+            self._failing_since.pop(topic_partition, None)
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Fetches nothing of these until `resume`; what waits to be taken is fetched again then."""
+        for topic_partition in partitions:
+            self.paused.add(topic_partition)
+            first = self._forget(topic_partition)
+            if first is not None:
+                self.positions[topic_partition] = first
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """Goes on with what was paused."""
+        self.paused.difference_update(partitions)
+        self._woken.set()
+
+    def _forget(self, topic_partition: TopicPartition) -> int | None:
+        """Drops the pieces of a partition that were not taken; where the first of them began."""
+        pieces = [data for data in self._ready if data.topic_partition == topic_partition]
+        if not pieces:
+            return None
+        self._ready = deque(data for data in self._ready if data.topic_partition != topic_partition)
+        self._ready_bytes -= sum(len(data.records) for data in pieces)
+        return pieces[0].fetch_offset
+
+    # Step by step, for those who have more to wait for than data
+
+    async def advance(self) -> None:
+        """Sends what fetches there are to send; raises the error of one that failed for good.
+
+        A `wake` from here on ends the next `wait`: what a caller looks at between the two is not missed.
+        """
+        self._woken.clear()
+        await self._start_fetches()
+
+    def take(self) -> FetchedData | None:
+        """The next piece, None where none has arrived."""
+        if not self._ready:
+            return None
+        data = self._ready.popleft()
+        self._ready_bytes -= len(data.records)
+        return data
+
+    async def wait(self) -> None:
+        """Waits until a fetch is answered, or `wake` was called since `advance` began."""
+        woken = asyncio.create_task(self._woken.wait())
+        try:
+            await asyncio.wait((*self._busy, woken), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            woken.cancel()
+        self._reap()
+
+    def wake(self) -> None:
+        """Ends a `wait`."""
+        self._woken.set()
+
+    def _reap(self) -> None:
+        for task in [task for task in self._busy if task.done()]:
+            self._busy.pop(task)
+            task.result()
 
     async def close(self) -> None:
         """Stops fetching; the connections that were waiting are closed, since their answers would come too late."""
@@ -83,13 +169,11 @@ class Fetcher:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _start_fetches(self) -> None:
-        for task in [task for task in self._busy if task.done()]:
-            self._busy.pop(task)
-            task.result()
+        self._reap()
         if self._ready_bytes >= BUFFERED_BYTES_MAX:
             return
         busy = {tp for partitions in self._busy.values() for tp in partitions}
-        idle = [tp for tp in self.positions if tp not in busy]
+        idle = [tp for tp in self.positions if tp not in busy and tp not in self.paused]
         if not idle:
             return
         unknown = {tp.topic for tp in idle if self._routing.leader(tp) is None}
@@ -124,13 +208,15 @@ class Fetcher:
             raise outcome
         retriable = False
         for topic_partition, code, text, data in fetched(outcome, self._routing, positions):
+            if self.positions.get(topic_partition) != data.fetch_offset or topic_partition in self.paused:
+                continue  # It went elsewhere while this was on its way.
             if code is ErrorCode.NONE:
                 self._take(data)
             elif code.retriable:
                 retriable = True
                 self._failed(topic_partition, KafkaError(code, text or f"{topic_partition} can't be read: {code.name}"))
             elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                raise await self._out_of_range(topic_partition, positions[topic_partition])
+                await self._reset(topic_partition, positions[topic_partition])
             else:
                 raise KafkaError(code, text or f"{topic_partition} can't be read: {code.name}")
         if retriable:
@@ -153,7 +239,7 @@ class Fetcher:
 
     def _failed(self, topic_partition: TopicPartition, error: Exception) -> None:
         since = self._failing_since.setdefault(topic_partition, time.monotonic())
-        if time.monotonic() - since > RETRY_S_MAX:
+        if time.monotonic() - since > self._patience_s:
             raise error
         self._routing.forget_leader(topic_partition)
 
@@ -161,11 +247,18 @@ class Fetcher:
         self._attempts += 1
         await asyncio.sleep(self._routing.retry.pause_s(self._attempts, self._routing.draw))
 
-    async def _out_of_range(self, topic_partition: TopicPartition, offset: int) -> KafkaError:
+    async def _reset(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Goes on where `recover` says, or raises what the partition has instead of `offset`."""
         earliest, latest = [
             (await self._cluster.run(list_offsets(self._routing, {topic_partition: question})))[topic_partition]
             for question in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
         ]
+        if self.positions.get(topic_partition) != offset:
+            return
         if isinstance(earliest, KafkaError) or isinstance(latest, KafkaError):
-            return KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{topic_partition} does not have offset {offset}")
-        return OffsetOutOfRange(topic_partition, offset, earliest.offset, latest.offset)
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{topic_partition} does not have offset {offset}")
+        error = OffsetOutOfRange(topic_partition, offset, earliest.offset, latest.offset)
+        recovered = self._recover(error)
+        if recovered is None:
+            raise error
+        self.positions[topic_partition] = recovered

@@ -12,15 +12,8 @@ from hypothesis import strategies as st
 from tidelog.cli.consume import Start, parse_start
 from tidelog.cli.errors import WrongUsage
 from tidelog.cli.options import key_values, replica_lists
-from tidelog.cli.records import (
-    ConsumedRecord,
-    InvalidRecord,
-    RecordToSend,
-    consumed_records,
-    json_line,
-    json_parser,
-    line_parser,
-)
+from tidelog.cli.records import InvalidRecord, RecordToSend, json_line, json_parser, line_parser
+from tidelog.client.consumed import ConsumedRecord, consumed_records
 from tidelog.client.fetching import FetchedData
 from tidelog.model.identifiers import TopicPartition
 from tidelog.records.batch import Record, build_batch
