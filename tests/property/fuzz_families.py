@@ -222,7 +222,7 @@ class StorageFiles(Stateless):
         from tidelog.storage.checkpoints import decode_meta_properties, decode_offsets, decode_partition_metadata
         from tidelog.storage.dump import dump_lines
         from tidelog.storage.errors import CorruptFile
-        from tidelog.storage.producer_state import decode_snapshot
+        from tidelog.storage.producer_snapshots import decode_snapshot
         from tidelog.storage.transaction_index import decode_transactions
 
         path = draw.choice(sorted(self._files))

@@ -16,7 +16,7 @@ from tidelog.storage.errors import CorruptFile, InvalidLogFolder
 from tidelog.storage.file_names import parse_marked_folder, parse_partition_folder, parse_segment_file
 from tidelog.storage.log import AppendOrigin
 from tidelog.storage.log_config import LogConfig
-from tidelog.storage.producer_state import decode_snapshot
+from tidelog.storage.producer_snapshots import decode_snapshot
 from tidelog.storage.transaction_index import decode_transactions
 
 EXAMPLES = settings(max_examples=2000, deadline=None)

@@ -25,7 +25,7 @@ from tidelog.storage.offset_index import (
     decode_offset_entries,
     decode_time_entries,
 )
-from tidelog.storage.producer_state import decode_snapshot
+from tidelog.storage.producer_snapshots import decode_snapshot
 from tidelog.storage.transaction_index import decode_transactions
 
 if TYPE_CHECKING:

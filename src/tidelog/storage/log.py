@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from tidelog.records.batch import BatchHeader
     from tidelog.storage.log_folder import LogFolder
     from tidelog.storage.tasks import DiskTask
+    from tidelog.storage.verification import VerificationGuard
 
 __all__ = ["AppendInfo", "AppendOrigin", "Log", "ReadResult"]
 
@@ -133,8 +134,13 @@ class Log(ReadableLog):
         leader_epoch: int,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        guard: VerificationGuard | None = None,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """Appends what a producer sent to the leader; `now_ms` is wall time.
+
+        Transactional batches are refused unless `guard` still holds, of `producers.begin_verification`; with None
+        nobody asks for that. `transaction_version` is that of the markers in `data`.
 
         Writable `data` is patched in place. Raises `KafkaError`, and then nothing was appended: MESSAGE_TOO_LARGE,
         RECORD_LIST_TOO_LARGE, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_FOR_MESSAGE_FORMAT,
@@ -161,7 +167,7 @@ class Log(ReadableLog):
             now_ms=now_ms,
         )
         log_append_time = now_ms if config.message_timestamp_type else -1
-        return self._write(prepared, origin, now_ms, log_append_time)
+        return self._write(prepared, origin, now_ms, log_append_time, guard, transaction_version)
 
     def append_as_follower(
         self, data: bytes | bytearray | memoryview, *, leader_epoch: int | None = None, now_ms: int | None = None
@@ -227,7 +233,15 @@ class Log(ReadableLog):
             0,
         )
 
-    def _write(self, prepared: Prepared, origin: AppendOrigin, now_ms: int, log_append_time_ms: int) -> AppendInfo:
+    def _write(
+        self,
+        prepared: Prepared,
+        origin: AppendOrigin,
+        now_ms: int,
+        log_append_time_ms: int,
+        guard: VerificationGuard | None = None,
+        transaction_version: int = 0,
+    ) -> AppendInfo:
         """Producers' state is judged before the bytes are written, and changes after."""
         data, batches, max_timestamp = prepared
         first_offset = batches[0][1].base_offset
@@ -239,8 +253,10 @@ class Log(ReadableLog):
             if header.producer_id >= 0:
                 if update is None:
                     update = ProducerUpdate()
+                if guard is not None and header.is_transactional and not header.is_control:
+                    self.producers.check_verified(header, guard)
                 marker = end_of_transaction(data, position, header) if header.is_control else None
-                self.producers.prepare(update, header, origin, marker)
+                self.producers.prepare(update, header, origin, marker, transaction_version=transaction_version)
         size = len(data)
         segment = self.segments[-1]
         try:
@@ -385,6 +401,16 @@ class Log(ReadableLog):
         self.high_watermark = Offset(offset)
         self.producers.replicated_to(offset)
 
+    def begin_at_high_watermark(self, offset: int) -> None:
+        """The log was loaded, and `offset` is how far it was known to be committed. `KafkaError` KAFKA_STORAGE_ERROR.
+
+        Transactions whose markers lie above are not stable yet, which a snapshot from behind them does not tell.
+        """
+        self.update_high_watermark(offset)
+        if self.producers_snapshot_max < self.log_end_offset:
+            self.producers.is_behind = True
+            self.catch_up_producers(self.folder.environment.clock.wall_ms())
+
     def announce_start(self, offset: int) -> None:
         """The log is to begin at `offset` soon: checkpoints say so from now on, readers see it by `advance_start`.
 
@@ -481,6 +507,12 @@ class Log(ReadableLog):
             except OSError as error:
                 raise self.folder.fail(error, "reading the producers of") from error
 
+    @property
+    def producers_snapshot_max(self) -> int:
+        """From which snapshot at most the producers are to be rebuilt, so that unstable transactions are found."""
+        has_unstable = self.producers.last_marker_offset >= self.high_watermark
+        return self.high_watermark if has_unstable else self.log_end_offset
+
     def producers_at_end(self, now_ms: int) -> ProducerState:
         """The producers' state at the log's end, from a snapshot and the batches behind it; changes nothing."""
         return producers_at(
@@ -489,6 +521,7 @@ class Log(ReadableLog):
             log_start_offset=self.log_start_offset,
             log_end_offset=self.log_end_offset,
             now_ms=now_ms,
+            snapshot_max=self.producers_snapshot_max,
         )
 
     def producers_rebuilt(self, producers: ProducerState) -> None:

@@ -171,7 +171,7 @@ class LogManager:
                     clean=directory.was_clean,
                 )
                 mark = high_watermarks.get(topic_partition, 0)
-                log.update_high_watermark(min(max(mark, log.log_start_offset), log.log_end_offset))
+                log.begin_at_high_watermark(min(max(mark, log.log_start_offset), log.log_end_offset))
                 return log
 
             for topic_partition, path in partitions:

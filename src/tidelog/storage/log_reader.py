@@ -28,6 +28,8 @@ class ReadResult(NamedTuple):
     """Bytes in all."""
     first_batch_size: int = 0
     """Bytes of the first batch where more were asked for than it fits into; 0 where that was not looked up."""
+    segment: Segment | None = None
+    """What was read from; None when there is nothing."""
 
 
 class FoundRecord(NamedTuple):
@@ -103,7 +105,7 @@ def _range(
         size = max(max_bytes, first)
     pooled = segment.log_file
     with pooled as file:
-        return ReadResult([FileRange(file, position, size, pooled)], size, first)
+        return ReadResult([FileRange(file, position, size, pooled)], size, first, segment)
 
 
 def first_as_late_as(
@@ -135,14 +137,29 @@ def _found(found: tuple[int, int, int]) -> FoundRecord:
     return FoundRecord(timestamp, Offset(offset), LeaderEpoch(epoch))
 
 
+def end_of_read(segments: list[Segment], result: ReadResult, up_to_offset: int, *, blocking: bool) -> int:
+    """An offset behind the records that a read of committed ones gave, not far behind: what is told of those beyond it
+    is of no use to the reader, and could be much."""
+    segment = result.segment
+    if segment is None:
+        return up_to_offset
+    last = result.ranges[-1]
+    if last.position + last.size < segment.size:
+        behind = segment.offset_index.lookup_position(last.position + last.size, blocking=blocking)
+        if behind is not None:
+            return min(behind.offset, up_to_offset)
+    following = next((each.base_offset for each in segments if each.base_offset > segment.base_offset), up_to_offset)
+    return min(following, up_to_offset)
+
+
 def aborted_transactions(
-    segments: list[Segment], start_offset: int, end_offset: int, *, ended_from: int
+    segments: list[Segment], start_offset: int, end_offset: int, *, ended_from: int, blocking: bool = True
 ) -> list[AbortedTransaction]:
     """The aborted transactions with records in start_offset .. end_offset - 1, whose marker is not before
     `ended_from`."""
     found: list[AbortedTransaction] = []
     for segment in segments[floor_index(segments, start_offset) :]:
-        entries, complete = segment.transaction_index.collect(ended_from, end_offset)
+        entries, complete = segment.transaction_index.collect(ended_from, end_offset, blocking=blocking)
         found += entries
         if complete:
             break

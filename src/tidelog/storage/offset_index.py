@@ -267,6 +267,20 @@ class OffsetIndex(_SparseIndex):
         key, position = self._entry(slot, blocking=True)
         return IndexEntry(self.base_offset + key, position)
 
+    def lookup_position(self, position: int, *, blocking: bool = True) -> IndexEntry | None:
+        """The first entry at or behind `position`; None if there is none."""
+        low, high = 0, self.count  # Entries before `low` are before `position`, those from `high` on are not.
+        while low < high:
+            middle = (low + high) // 2
+            if self._entry(middle, blocking=blocking)[1] < position:
+                low = middle + 1
+            else:
+                high = middle
+        if low == self.count:
+            return None
+        key, found = self._entry(low, blocking=blocking)
+        return IndexEntry(self.base_offset + key, found)
+
     def last(self) -> IndexEntry:
         """The newest entry; (base offset, 0) if there is none."""
         return self.lookup(self.base_offset + RELATIVE_OFFSET_MAX)

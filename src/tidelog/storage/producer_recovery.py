@@ -11,14 +11,13 @@ from tidelog.records.errors import InvalidBatch
 from tidelog.storage.append import end_of_transaction
 from tidelog.storage.errors import CorruptFile, CorruptIndex
 from tidelog.storage.file_names import DELETED, SNAPSHOT, parse_segment_file, segment_file
+from tidelog.storage.producer_snapshots import decode_snapshot, encode_snapshot
 from tidelog.storage.producer_state import (
     BATCHES_KEPT,
     AppendOrigin,
     ProducerBatch,
     ProducerState,
     ProducerUpdate,
-    decode_snapshot,
-    encode_snapshot,
 )
 from tidelog.storage.segment import floor_index
 from tidelog.storage.transaction_index import AbortedTransaction
@@ -111,9 +110,6 @@ def apply_batch(
         )
         return []
     ended = producers.commit(update)
-    # What is in the log was judged when it was appended; those that ended are stable, as far as this log can tell.
-    for transaction, _ in ended:
-        producers.forget_unreplicated(transaction)
     return [
         AbortedTransaction(transaction.producer_id, transaction.first_offset, transaction.last_offset, stable_offset)
         for transaction, stable_offset in ended
@@ -164,14 +160,26 @@ def rebuild_producers(
 
 
 def producers_at(
-    folder: LogFolder, segments: Sequence[Segment], *, log_start_offset: int, log_end_offset: int, now_ms: int
+    folder: LogFolder,
+    segments: Sequence[Segment],
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+    now_ms: int,
+    snapshot_max: int | None = None,
 ) -> ProducerState:
-    """The state at the log's end, in any thread: no file is written or removed. OSError if the disk refuses."""
+    """The state at the log's end, in any thread: no file is written or removed. OSError if the disk refuses.
+
+    From a snapshot at or below `snapshot_max`: snapshots do not tell of transactions that have ended, which are
+    unstable until their markers are below the high watermark.
+    """
+    newest = log_end_offset if snapshot_max is None else min(log_end_offset, snapshot_max)
+    offsets = snapshot_offsets(folder)
     producers = ProducerState(folder.topic_partition)
     producers.clear(log_start_offset)
     producers.snapshot_offset = log_start_offset
-    for offset in reversed(snapshot_offsets(folder)):
-        if offset <= log_end_offset and _load(folder, producers, offset, segments, now_ms):
+    for offset in reversed(offsets):
+        if offset <= newest and _load(folder, producers, offset, segments, now_ms):
             break
     for index, segment in enumerate(segments):
         following = segments[index + 1].base_offset if index + 1 < len(segments) else log_end_offset
@@ -179,6 +187,8 @@ def producers_at(
             _scan(producers, segment, producers.map_end_offset)
             producers.map_end_offset = following
     producers.map_end_offset = log_end_offset
+    if newest < log_end_offset:
+        producers.snapshot_offset = max([log_start_offset, *(offset for offset in offsets if offset <= log_end_offset)])
     return producers
 
 

@@ -1,28 +1,20 @@
-"""What a partition remembers of idempotent and transactional producers (KIP-98), and the snapshot files that keep it.
+"""What a partition remembers of idempotent and transactional producers (KIP-98); in files, by `producer_snapshots`.
 
 Of each producer: its epoch, the last five batches (so that a repeated one is answered as the first time and a gap is
 refused), and where its open transaction began. Of the partition: which transactions are open, and which have ended
 above the high watermark; the first offset of either is what a committed read must stay below.
-
-A snapshot (`<offset>.snapshot`, big-endian) holds the state as of that offset: recovery starts from the newest and
-scans what follows.
-
-    int16 version = 1 | uint32 CRC32C of the rest | int32 count | 46 bytes a producer:
-    int64 id | int16 epoch | int32 last sequence | int64 last offset | int32 offset delta | int64 timestamp
-    | int32 coordinator epoch | int64 first offset of the open transaction, -1 without one
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from struct import Struct
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.records.checksum import crc32c
 from tidelog.records.control import ControlRecordType, EndTxnMarker
-from tidelog.storage.errors import CorruptFile
+from tidelog.storage.verification import ONGOING, VerificationGuard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,12 +27,9 @@ BATCHES_KEPT: Final = 5
 NO_SEQUENCE: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
+EPOCHS_BUMPED_SINCE: Final = 2
+"""The transaction.version since which each transaction has a producer epoch of its own (KIP-890)."""
 _SEQUENCE_COUNT: Final = 2**31
-
-_SNAPSHOT_HEADER: Final = Struct(">hIi")
-_SNAPSHOT_ENTRY: Final = Struct(">qhiqiqiq")
-_SNAPSHOT_VERSION: Final = 1
-_CRC_START: Final = 6
 
 
 class AppendOrigin(Enum):
@@ -132,6 +121,8 @@ class ProducerUpdate:
     """First offset and producer id of transactions that begin."""
     completed: list[CompletedTransaction] = field(default_factory=list)
     last_marker_offset: int = -1
+    verified: list[int] = field(default_factory=list)
+    """Producers with transactional batches and markers: what was asked for them is answered, or void."""
 
 
 class ProducerState:
@@ -141,11 +132,13 @@ class ProducerState:
         "_open",
         "_unreplicated",
         "entries",
+        "first_unstable_offset",
         "is_behind",
         "last_marker_offset",
         "map_end_offset",
         "snapshot_offset",
         "topic_partition",
+        "verifications",
     )
 
     def __init__(self, topic_partition: TopicPartition) -> None:
@@ -161,12 +154,45 @@ class ProducerState:
         """Offset of the newest snapshot file."""
         self.last_marker_offset = -1
         """No marker of a transaction lies above: such a batch changes a producer and leaves no trace in its batches."""
+        self.verifications: dict[int, VerificationGuard] = {}
+        """[producer id] -> what was asked of its coordinator, until the first batch of the transaction is here"""
+        self.first_unstable_offset: int | None = None
+        """Where the oldest transaction began that is open, or whose marker is not yet below the high watermark."""
         self._open: dict[int, int] = {}
-        """[first offset] -> producer id, of transactions that have not ended, in the order in which they began"""
+        """[first offset] -> producer id, of transactions that have not ended, ascending"""
         self._unreplicated: dict[int, CompletedTransaction] = {}
         """[first offset] -> transactions that ended at or above the high watermark"""
 
     # Appending.
+
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, sequence: int, now_ms: int, *, bumps_epochs: bool
+    ) -> VerificationGuard:
+        """The guard with which a transactional batch may be appended once the coordinator has confirmed it.
+
+        `ONGOING` where nothing is to be asked, because the producer's transaction is open here.
+        """
+        if self.has_ongoing(producer_id, producer_epoch):
+            return ONGOING
+        guard = self.verifications.get(producer_id)
+        if guard is None:
+            guard = VerificationGuard(producer_epoch, sequence, now_ms, bumps_epochs=bumps_epochs)
+            self.verifications[producer_id] = guard
+        else:
+            guard.also(producer_epoch, sequence)
+        return guard
+
+    def has_ongoing(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether a transaction of that producer, in that epoch, is open here."""
+        entry = self.entries.get(producer_id)
+        return entry is not None and entry.transaction_first_offset >= 0 and entry.producer_epoch == producer_epoch
+
+    def check_verified(self, header: BatchHeader, guard: VerificationGuard) -> None:
+        """`KafkaError` INVALID_TXN_STATE for a batch whose transaction is neither open nor confirmed by `guard`."""
+        if self.has_ongoing(header.producer_id, header.producer_epoch):
+            return
+        if guard is ONGOING or self.verifications.get(header.producer_id) is not guard:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
 
     def prepare(
         self,
@@ -174,10 +200,13 @@ class ProducerState:
         header: BatchHeader,
         origin: AppendOrigin,
         marker: tuple[EndTxnMarker, int] | None = None,
+        *,
+        transaction_version: int = 0,
     ) -> None:
         """Checks a batch of a producer and notes in `update` what it changes; the header's offsets are final.
 
-        `marker` is the content of a control batch that ends a transaction, with its timestamp. `KafkaError`:
+        `marker` is the content of a control batch that ends a transaction, with its timestamp, by the rules of
+        `transaction_version`: from 2 on it has an epoch above that of the transaction. `KafkaError`:
         INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED.
         """
         producer_id = header.producer_id
@@ -193,7 +222,11 @@ class ProducerState:
                 f"Epoch of producer {producer_id} at offset {offset} in {self.topic_partition} is"
                 f" {header.producer_epoch}, which is smaller than the last seen epoch {entry.producer_epoch}",
             )
+        if header.is_transactional:
+            update.verified.append(producer_id)
         if marker is not None:
+            if transaction_version >= EPOCHS_BUMPED_SINCE and entry.transaction_first_offset >= 0:
+                _check_bumped(entry, header, self.topic_partition)
             self._prepare_marker(update, entry, header, origin, marker)
             return
         if header.is_control:
@@ -248,6 +281,18 @@ class ProducerState:
 
     def _check_sequence(self, entry: ProducerEntry, header: BatchHeader) -> None:
         first = header.base_sequence
+        guard = self.verifications.get(entry.producer_id)
+        if guard is not None and guard.producer_epoch == header.producer_epoch:
+            # What came before it is still to be appended, or was refused: the batch alone would leave a gap.
+            begins_late = guard.bumps_epochs and first != 0 and entry.producer_epoch == NO_PRODUCER_EPOCH
+            if first > guard.lowest_sequence or begins_late:
+                earliest = 0 if begins_late else guard.lowest_sequence
+                raise KafkaError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"Out of order sequence number for producer {entry.producer_id} at offset {header.base_offset}"
+                    f" in partition {self.topic_partition}: {first} (incoming seq. number), {earliest} (earliest seen"
+                    " sequence)",
+                )
         if entry.producer_epoch == NO_PRODUCER_EPOCH:
             return  # Nothing is known of it any more: its records may have gone by retention, so any sequence is taken.
         if header.producer_epoch != entry.producer_epoch:
@@ -274,17 +319,18 @@ class ProducerState:
         ended."""
         self.entries.update(update.entries)
         self.last_marker_offset = max(self.last_marker_offset, update.last_marker_offset)
+        if self.verifications:
+            for producer_id in update.verified:
+                self.verifications.pop(producer_id, None)
         for first_offset, producer_id in update.started:
             self._open[first_offset] = producer_id
         ended: list[tuple[CompletedTransaction, int]] = []
         for transaction in update.completed:
-            stable = min(
-                (offset for offset in self._open if offset != transaction.first_offset),
-                default=transaction.last_offset + 1,
-            )
             self._open.pop(transaction.first_offset, None)
             self._unreplicated[transaction.first_offset] = transaction
-            ended.append((transaction, stable))
+            ended.append((transaction, next(iter(self._open), transaction.last_offset + 1)))
+        if update.started or ended:
+            self._find_first_unstable()
         return ended
 
     # What readers may see.
@@ -292,12 +338,14 @@ class ProducerState:
     @property
     def first_undecided_offset(self) -> int | None:
         """Where the oldest transaction without a marker began."""
-        return min(self._open, default=None)
+        return next(iter(self._open), None)
 
-    @property
-    def first_unstable_offset(self) -> int | None:
-        """Where the oldest transaction began that is open, or whose marker is not yet below the high watermark."""
-        return min((*self._open, *self._unreplicated), default=None)
+    def _find_first_unstable(self) -> None:
+        first = next(iter(self._open), None)
+        if self._unreplicated:
+            ended = min(self._unreplicated)
+            first = ended if first is None else min(first, ended)
+        self.first_unstable_offset = first
 
     def replicated_to(self, high_watermark: int) -> None:
         """Markers below the high watermark are decided for readers too."""
@@ -306,10 +354,7 @@ class ProducerState:
                 first for first, transaction in self._unreplicated.items() if transaction.last_offset < high_watermark
             ]:
                 del self._unreplicated[first_offset]
-
-    def forget_unreplicated(self, transaction: CompletedTransaction) -> None:
-        """A transaction read back from the log has ended for good."""
-        self._unreplicated.pop(transaction.first_offset, None)
+            self._find_first_unstable()
 
     # Time.
 
@@ -318,6 +363,9 @@ class ProducerState:
         silent = [entry.producer_id for entry in self.entries.values() if is_expired(entry, now_ms, expiration_ms)]
         for producer_id in silent:
             del self.entries[producer_id]
+        asked = [id for id, guard in self.verifications.items() if now_ms - guard.asked_ms >= expiration_ms]
+        for producer_id in asked:
+            del self.verifications[producer_id]
         return len(silent)
 
     # Rebuilding.
@@ -336,21 +384,41 @@ class ProducerState:
         """As if the log began at `offset`."""
         self.last_marker_offset = -1
         self.entries.clear()
+        self.verifications.clear()
         self._open.clear()
         self._unreplicated.clear()
+        self.first_unstable_offset = None
         self.map_end_offset = offset
         self.is_behind = False
 
     def load(self, entries: Iterable[ProducerEntry], offset: int, now_ms: int, expiration_ms: int) -> None:
         """The state of a snapshot, less what has expired since."""
         self.clear(offset)
-        for entry in entries:
+        for entry in sorted(entries, key=_transaction_first_offset):
             if not is_expired(entry, now_ms, expiration_ms):
                 self.entries[entry.producer_id] = entry
                 if entry.coordinator_epoch >= 0:
                     self.last_marker_offset = offset - 1  # At most: the snapshot does not say where.
                 if entry.transaction_first_offset >= 0:
                     self._open[entry.transaction_first_offset] = entry.producer_id
+        self._find_first_unstable()
+
+
+_transaction_first_offset = attrgetter("transaction_first_offset")
+
+
+def _check_bumped(entry: ProducerEntry, header: BatchHeader, topic_partition: TopicPartition) -> None:
+    """The marker of a transaction whose coordinator gives each one its own epoch has a later one than its batches.
+
+    One of the same epoch is the end of the transaction before, come late; were there none open, it would repeat what is
+    known, and do no harm.
+    """
+    if header.producer_epoch <= entry.producer_epoch:
+        raise KafkaError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"Epoch of producer {entry.producer_id} at offset {header.base_offset} in {topic_partition} is"
+            f" {header.producer_epoch}, and the marker of its transaction must have one above {entry.producer_epoch}",
+        )
 
 
 def is_expired(entry: ProducerEntry, now_ms: int, expiration_ms: int) -> bool:
@@ -362,45 +430,3 @@ def _set_epoch(entry: ProducerEntry, producer_epoch: int) -> None:
     if entry.producer_epoch != producer_epoch:
         entry.producer_epoch = producer_epoch
         entry.batches = ()
-
-
-def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
-    """The content of a snapshot file."""
-    packed = []
-    for entry in entries:
-        batch = entry.batches[-1] if entry.batches else ProducerBatch(NO_SEQUENCE, -1, 0, -1)
-        packed.append(
-            _SNAPSHOT_ENTRY.pack(
-                entry.producer_id,
-                entry.producer_epoch,
-                batch.last_sequence,
-                batch.last_offset,
-                batch.offset_delta,
-                entry.last_timestamp,
-                entry.coordinator_epoch,
-                entry.transaction_first_offset,
-            )
-        )
-    content = bytearray(_SNAPSHOT_HEADER.pack(_SNAPSHOT_VERSION, 0, len(packed)) + b"".join(packed))
-    content[2:6] = crc32c(memoryview(content)[_CRC_START:]).to_bytes(4, "big")
-    return bytes(content)
-
-
-def decode_snapshot(data: bytes) -> list[ProducerEntry]:
-    """The inverse; `CorruptFile` when `data` is no whole snapshot."""
-    if len(data) < _SNAPSHOT_HEADER.size:
-        raise CorruptFile(f"a snapshot of {len(data)} bytes is too short for its header")
-    version, crc, count = _SNAPSHOT_HEADER.unpack_from(data)
-    if version != _SNAPSHOT_VERSION:
-        raise CorruptFile(f"Snapshot contained an unknown file version {version}")
-    computed = crc32c(memoryview(data)[_CRC_START:])
-    if computed != crc:
-        raise CorruptFile(f"Snapshot is corrupt (CRC is no longer valid). Stored crc: {crc}. Computed crc: {computed}")
-    if count * _SNAPSHOT_ENTRY.size != len(data) - _SNAPSHOT_HEADER.size:
-        raise CorruptFile(f"Snapshot announces {count} producers in {len(data) - _SNAPSHOT_HEADER.size} bytes")
-    entries = []
-    for fields in _SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[_SNAPSHOT_HEADER.size :]):
-        producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, transaction = fields
-        batches = (ProducerBatch(sequence, offset, delta, timestamp),) if offset >= 0 else ()
-        entries.append(ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp, transaction, batches))
-    return entries

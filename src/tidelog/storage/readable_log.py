@@ -109,7 +109,10 @@ class ReadableLog:
     def last_stable_offset(self) -> Offset:
         """What committed reads stay below: the first open transaction, at most the high watermark."""
         unstable = self.producers.first_unstable_offset
-        return self.high_watermark if unstable is None else Offset(min(unstable, self.high_watermark))
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        # What a transaction wrote before the log's start is gone for all.
+        return Offset(max(unstable, self.log_start_offset))
 
     def read(
         self, offset: int, max_bytes: int, *, up_to_offset: int, min_one_batch: bool = True, blocking: bool = True
@@ -190,11 +193,28 @@ class ReadableLog:
         """The aborted transactions with records in start_offset .. end_offset - 1: what a committed read leaves out.
 
         One whose marker lies before `start_offset` is not among them: a reader drops a producer's records until it
-        meets the marker. `ended_from` sets another bound for the markers.
+        meets the marker. `ended_from` sets another bound for the markers. `CorruptFile`.
         """
         self.folder.check_online()
         bound = start_offset if ended_from is None else ended_from
         try:
             return log_reader.aborted_transactions(self.segments, start_offset, end_offset, ended_from=bound)
+        except OSError as error:
+            raise self.folder.fail(error, "reading") from error
+
+    def aborted_in(
+        self, offset: int, result: ReadResult, *, up_to_offset: int, blocking: bool = True
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions that have records in what `read` from `offset` on gave; some more at its end.
+
+        `CorruptFile`; `WouldBlock` with `blocking=False`.
+        """
+        if not result.size:
+            return []
+        self.folder.check_online()
+        segments = self.segments
+        try:
+            end = log_reader.end_of_read(segments, result, up_to_offset, blocking=blocking)
+            return log_reader.aborted_transactions(segments, offset, end, ended_from=offset, blocking=blocking)
         except OSError as error:
             raise self.folder.fail(error, "reading") from error

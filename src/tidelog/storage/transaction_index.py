@@ -5,8 +5,8 @@
     int16 version = 0 | int64 producer id | int64 first offset | int64 last offset (the marker) | int64 last stable
     offset then
 
-The file exists only where a transaction was aborted. It is small, so it is read whole when it is asked for; that there
-is none is remembered, since every fetch of committed records asks.
+The file exists only where a transaction was aborted; that there is none is remembered, since every fetch of committed
+records asks. Those that a fetch needs are found by bisection: a producer that aborts all day makes a long file.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tidelog.storage.errors import CorruptFile
+from tidelog.storage.errors import CorruptFile, WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidelog.ports.disk import Disk
+    from tidelog.ports.disk import Disk, File
 
 ENTRY_SIZE: Final = 34
 _ENTRY: Final = Struct(">hqqqq")
 _VERSION: Final = 0
+_PAGE_ENTRIES: Final = 4096 // ENTRY_SIZE
 
 
 class AbortedTransaction(NamedTuple):
@@ -83,7 +84,14 @@ class TransactionIndex:
             raise CorruptFile(f"{self.path}: {error}") from error
 
     def append(self, entry: AbortedTransaction) -> None:
-        self.rewrite([*self.entries(), entry])
+        """Entries are appended in the order of their last offsets."""
+        file = self._disk.open(self.path, create=True)
+        try:
+            size = file.size()
+            file.pwrite(encode_transactions([entry]), size - size % ENTRY_SIZE)
+        finally:
+            file.close()
+            self._writes += 1
 
     def truncate_to(self, offset: int) -> None:
         """Removes transactions that ended at `offset` or later."""
@@ -116,12 +124,53 @@ class TransactionIndex:
             finally:
                 file.close()
 
-    def collect(self, start_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
-        """Those that touch start_offset .. end_offset - 1, and whether later segments can hold no more of them."""
+    def collect(
+        self, start_offset: int, end_offset: int, *, blocking: bool = True
+    ) -> tuple[list[AbortedTransaction], bool]:
+        """Those that touch start_offset .. end_offset - 1, and whether later segments can hold no more of them.
+
+        `CorruptFile`; `WouldBlock` with `blocking=False`.
+        """
         found: list[AbortedTransaction] = []
-        for entry in self.entries():
-            if entry.last_offset >= start_offset and entry.first_offset < end_offset:
-                found.append(entry)
-            if entry.last_stable_offset >= end_offset:
-                return found, True
+        writes = self._writes
+        if self._looked_for == writes:
+            return found, False
+        try:
+            file = self._disk.open(self.path, read_only=True)
+        except FileNotFoundError:
+            self._looked_for = writes
+            return found, False
+        try:
+            for entry in self._ended_from(file, start_offset, blocking=blocking):
+                if entry.first_offset < end_offset:
+                    found.append(entry)
+                if entry.last_stable_offset >= end_offset:
+                    return found, True
+        except CorruptFile as error:
+            raise CorruptFile(f"{self.path}: {error}") from error
+        finally:
+            file.close()
         return found, False
+
+    def _ended_from(self, file: File, offset: int, *, blocking: bool) -> Iterator[AbortedTransaction]:
+        """The entries of transactions that ended at `offset` or later."""
+        count = file.size() // ENTRY_SIZE
+        low, high = 0, count  # Entries before `low` ended below `offset`, those from `high` on did not.
+        while high - low > _PAGE_ENTRIES:
+            middle = (low + high) // 2
+            if _read(file, middle, 1, blocking=blocking)[0].last_offset < offset:
+                low = middle + 1
+            else:
+                high = middle
+        for first in range(low, count, _PAGE_ENTRIES):
+            for entry in _read(file, first, min(_PAGE_ENTRIES, count - first), blocking=blocking):
+                if entry.last_offset >= offset:
+                    yield entry
+
+
+def _read(file: File, first: int, count: int, *, blocking: bool) -> list[AbortedTransaction]:
+    size, position = count * ENTRY_SIZE, first * ENTRY_SIZE
+    data = file.pread(size, position) if blocking else file.probe(size, position)
+    if data is None:
+        raise WouldBlock
+    return list(decode_transactions(data))

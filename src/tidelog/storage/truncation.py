@@ -94,7 +94,8 @@ def _cut_producers(log: Log, now_ms: int) -> None:
         producers.map_end_offset = end
         return
     producers.is_behind = True
-    first = floor_index(log.segments, offsets[-1]) if offsets else 0
+    usable = [offset for offset in offsets if offset <= log.producers_snapshot_max]
+    first = floor_index(log.segments, usable[-1]) if usable else 0
     if sum(segment.size for segment in log.segments[first:]) <= REBUILT_AT_ONCE_MAX:
         log.catch_up_producers(now_ms)
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from tidelog.ports.disk import File
 from tidelog.ports.real import SystemDisk
+from tidelog.storage.errors import CorruptFile
 from tidelog.storage.file_pool import FilePool
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.segment import Segment
@@ -22,10 +27,10 @@ class LookedAtDisk(SystemDisk):
         self.reads = 0
         self.meanwhile: Callable[[], None] | None = None
 
-    def read(self, path: str) -> bytes:
-        self.reads += 1
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        self.reads += read_only
         try:
-            return super().read(path)
+            return super().open(path, create=create, read_only=read_only)
         finally:
             if self.meanwhile is not None:
                 meanwhile, self.meanwhile = self.meanwhile, None
@@ -47,7 +52,7 @@ def test_a_file_made_during_a_look_is_found_by_the_next(tmp_path: Path) -> None:
     disk = LookedAtDisk()
     index = TransactionIndex(disk, f"{tmp_path}/00.txnindex")
     disk.meanwhile = lambda: index.append(ABORTED)
-    index.entries()
+    assert index.collect(0, 10) == ([], False)
     assert index.entries() == [ABORTED]
 
 
@@ -61,3 +66,25 @@ def test_a_segment_has_one_index_that_follows_its_name(tmp_path: Path) -> None:
     segment.rename(".deleted")
     assert index.entries() == [ABORTED]
     pool.close()
+
+
+@pytest.mark.parametrize("count", [1, 119, 120, 121, 1000])
+def test_those_of_a_range_are_found_by_bisection(tmp_path: Path, count: int) -> None:
+    """Of a long file, exactly those whose marker is not before the range and whose records begin before its end."""
+    index = TransactionIndex(SystemDisk(), f"{tmp_path}/00.txnindex")
+    entries = [AbortedTransaction(number, 10 * number, 10 * number + 5, 10 * number + 6) for number in range(count)]
+    index.rewrite(entries)
+    for start, end in [(0, 1), (5, 6), (6, 7), (6, 21), (10 * count - 5, 10 * count), (0, 10 * count), (300, 2000)]:
+        wanted = [entry for entry in entries if entry.last_offset >= start and entry.first_offset < end]
+        found, complete = index.collect(start, end)
+        assert found == wanted
+        ended = [entry for entry in entries if entry.last_offset >= start]
+        assert complete == any(entry.last_stable_offset >= end for entry in ended)
+
+
+def test_damage_is_named(tmp_path: Path) -> None:
+    """An entry of an unknown version is `CorruptFile` with the file's name."""
+    path = tmp_path / "00.txnindex"
+    path.write_bytes(b"\7" * 34)
+    with pytest.raises(CorruptFile, match=re.escape(str(path))):
+        TransactionIndex(SystemDisk(), str(path)).collect(0, 1)

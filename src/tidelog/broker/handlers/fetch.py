@@ -11,6 +11,7 @@ librdkafka.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.context import authorize
@@ -27,14 +28,16 @@ from tidelog.ports.disk import FileRange
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.security.access import Operation, ResourceType
-from tidelog.storage.errors import WouldBlock
+from tidelog.storage.errors import CorruptFile, WouldBlock
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.node import Node
     from tidelog.broker.replicas.purgatory import Entry
     from tidelog.replication.leader import PartitionLeader
-    from tidelog.storage.log import ReadResult
+    from tidelog.storage.log import Log, ReadResult
+
+logger: Final = logging.getLogger(__name__)
 
 KEY: Final = ApiKey.FETCH
 VERSIONS: Final = Versions(4, 18)
@@ -227,6 +230,7 @@ class _Fetch:
                     min_one_batch=nothing_yet,
                     blocking=blocking,
                 )
+                aborted = self._aborted(log, wanted.fetch_offset, result, limit, blocking)
         except KafkaError as error:
             return _Reading(wanted, failed(self._node, self._context.api_version, wanted, error))
         data = Data(
@@ -249,16 +253,31 @@ class _Fetch:
         if result.size:
             data.records = list(result.ranges)
             reading.size = result.size
-        if self._committed_only:
-            data.aborted_transactions = [
-                messages.FetchResponse.AbortedTransaction(
-                    producer_id=aborted.producer_id, first_offset=aborted.first_offset
-                )
-                for aborted in (log.aborted_transactions(wanted.fetch_offset, limit) if result.size else ())
-            ]
-        else:
-            data.aborted_transactions = None
+        data.aborted_transactions = aborted
         return reading
+
+    def _aborted(
+        self, log: Log, offset: int, result: ReadResult, limit: int, blocking: bool
+    ) -> list[messages.FetchResponse.AbortedTransaction] | None:
+        """The aborted transactions in what was read; None where the client does not leave them out.
+
+        What was read is given up where that fails.
+        """
+        if not self._committed_only:
+            return None
+        try:
+            aborted = log.aborted_in(offset, result, up_to_offset=limit, blocking=blocking)
+        except CorruptFile as damage:
+            _release(result)
+            logger.error("aborted transactions unknown: %s", damage)
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(damage)) from damage
+        except BaseException:
+            _release(result)
+            raise
+        return [
+            messages.FetchResponse.AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+            for each in aborted
+        ]
 
     def _replica(self, wanted: FetchPartition) -> Replica:
         """The replica to read from; KafkaError where there is none, or no right to."""
