@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
-BUILD_INPUTS := pyproject.toml setup.py src/tidelog/records/_kernel.pyx
+BUILD_INPUTS := pyproject.toml setup.py src/tidelog/records/_kernel.pyx src/tidelog/records/_compaction.pyx src/tidelog/records/_record.pxd
 
 .PHONY: help venv demo test lint unit vectors fuzz soak mutants chaos conformance bench reference clean
 
@@ -75,4 +75,4 @@ reference: venv ## Regenerate docs/configuration.md and the message stubs.
 	@python -m tidelog.protocol.stubs
 
 clean: ## Remove what was built; keeps .venv.
-	@rm -rf build dist src/*.egg-info src/tidelog/records/_kernel.c src/tidelog/records/*.so
+	@rm -rf build dist src/*.egg-info src/tidelog/records/_kernel.c src/tidelog/records/_compaction.c src/tidelog/records/*.so

@@ -1,4 +1,4 @@
-"""Builds the optional compiled kernel; everything else is declared in pyproject.toml."""
+"""Builds the optional compiled kernels; everything else is declared in pyproject.toml."""
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
@@ -7,11 +7,12 @@ setup(
     ext_modules=cythonize(
         [
             Extension(
-                "tidelog.records._kernel",
-                ["src/tidelog/records/_kernel.pyx"],
+                f"tidelog.records.{name}",
+                [f"src/tidelog/records/{name}.pyx"],
                 extra_compile_args=["-O3"],
                 optional=True,  # Without a C compiler the pure Python twin serves; it says so once.
             )
+            for name in ("_kernel", "_compaction")
         ],
         language_level=3,
     )

@@ -69,11 +69,11 @@ def scan_records(section: Bytes, count: int, base_timestamp: int) -> tuple[int, 
 
 def explain(section: Bytes, count: int, last_offset_delta: int) -> None:
     """Raises the `CorruptData` that says what is wrong with a section, if something is."""
-    for _ in _ordered_fields(section, count, last_offset_delta):
+    for _ in ordered_fields(section, count, last_offset_delta):
         pass
 
 
-def _ordered_fields(section: Bytes, count: int, last_offset_delta: int) -> Iterator[Fields]:
+def ordered_fields(section: Bytes, count: int, last_offset_delta: int) -> Iterator[Fields]:
     """A reader that resumes by offset relies on offsets that rise and stay within their batch."""
     previous = -1
     for index, fields in enumerate(decode_fields(section, count)):
@@ -155,7 +155,7 @@ class ColumnBuilder:
         """
         if count > len(section) // RECORD_SIZE_MIN:
             explain(section, count, last_offset_delta)
-        for fields in _ordered_fields(section, count, last_offset_delta):
+        for fields in ordered_fields(section, count, last_offset_delta):
             offset = wrap_int64(base_offset + fields.offset_delta)
             if offset < start_offset:
                 continue
