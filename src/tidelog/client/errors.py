@@ -56,6 +56,18 @@ class OffsetOutOfRange(KafkaError):
         self.end = end
 
 
+class NoOffset(KafkaError):
+    """A partition has no position: the group committed nothing for it, and auto.offset.reset is none."""
+
+
+class CommitRefused(KafkaError):
+    """A group does not take a member's offsets: it was given up, or its partitions are changing hands."""
+
+
+class Fenced(KafkaError):
+    """Somebody else goes by this one's name (group.instance.id, transactional.id) now: this one must stop."""
+
+
 class TopicChanged(KafkaError):
     """The topic was deleted and created again under its name while it was read: these are other records."""
 

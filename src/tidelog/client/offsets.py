@@ -10,7 +10,7 @@ from typing import Any
 from tidelog.client.exchange import ByVersion
 from tidelog.client.fetching import READ_UNCOMMITTED
 from tidelog.client.routing import Operation, Routing, partition_error
-from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -34,6 +34,19 @@ class CommittedOffset:
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupMember:
+    """Who commits: a member of a group, or (`generation` -1, no id) somebody while the group has no members.
+
+    `generation` is the member epoch in groups of KIP-848; `instance_id` a static member's lasting name (KIP-345).
+    """
+
+    group: str
+    generation: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
 
 
 def list_offsets(
@@ -119,13 +132,37 @@ def commit_offsets(
 
     UNKNOWN_MEMBER_ID says that members are consuming in the group: their offsets are theirs to commit.
     """
+    refused = yield from commit_offsets_each(routing, group, offsets, timeout_s=timeout_s)
+    for topic_partition, error in refused.items():
+        if error is not None:
+            raise KafkaError(error.code, f"group '{group}' could not commit {topic_partition}")
+
+
+def commit_offsets_each(
+    routing: Routing,
+    group: str,
+    offsets: Mapping[TopicPartition, CommittedOffset],
+    *,
+    timeout_s: float | None = None,
+) -> Operation[dict[TopicPartition, KafkaError | None]]:
+    """The same, with each partition's error or None."""
     if not offsets:
-        return
+        return {}
     deadline = routing.deadline(timeout_s)
     yield from routing.require_topics({tp.topic for tp in offsets}, deadline)
+    request = commit_request(routing, GroupMember(group), offsets)
+    response = yield from routing.ask_coordinator(group, request, deadline, commit_error_codes)
+    return dict(commit_results(response, routing))
+
+
+def commit_request(routing: Routing, member: GroupMember, offsets: Mapping[TopicPartition, CommittedOffset]) -> Any:
+    """An OffsetCommit of `offsets`, whose topics `routing` knows."""
     kind = messages.OffsetCommitRequest
-    request = kind(
-        group_id=group,
+    return kind(
+        group_id=member.group,
+        generation_id_or_member_epoch=member.generation,
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
         topics=[
             kind.OffsetCommitRequestTopic(
                 name=name,
@@ -144,16 +181,20 @@ def commit_offsets(
         ],
     )
 
-    def errors_of(response: Any) -> Iterator[int]:
-        return (entry.error_code for topic in response.topics for entry in topic.partitions)
 
-    response = yield from routing.ask_coordinator(group, request, deadline, errors_of)
+def commit_error_codes(response: Any) -> Iterator[int]:
+    """The error codes of an answer to OffsetCommit or TxnOffsetCommit."""
+    return (entry.error_code for topic in response.topics for entry in topic.partitions)
+
+
+def commit_results(response: Any, routing: Routing) -> Iterator[tuple[TopicPartition, KafkaError | None]]:
+    """What became of each partition of an OffsetCommit or TxnOffsetCommit."""
     for topic in response.topics:
-        name = topic.name or routing.topic_name(topic.topic_id) or "?"
+        name = topic.name or routing.topic_name(getattr(topic, "topic_id", ZERO_TOPIC_ID)) or "?"
         for entry in topic.partitions:
-            if entry.error_code:
-                tp = TopicPartition(name, entry.partition_index)
-                raise KafkaError(ErrorCode(entry.error_code), f"group '{group}' could not commit {tp}")
+            topic_partition = TopicPartition(name, entry.partition_index)
+            code = error_code(entry.error_code)
+            yield topic_partition, None if code is ErrorCode.NONE else partition_error(topic_partition, code, None)
 
 
 def committed_offsets(
@@ -170,50 +211,74 @@ def committed_offsets(
         yield from routing.refresh(None, deadline)  # Version 10 answers with topic ids, which must be known here.
     else:
         yield from routing.require_topics({tp.topic for tp in wanted}, deadline)
-    grouped = None if wanted is None else by_topic(wanted)
-    request = ByVersion(ApiKey.OFFSET_FETCH, lambda version: _offset_fetch_request(routing, group, grouped, version))
+    request = committed_request(routing, GroupMember(group), wanted)
+    response = yield from routing.ask_coordinator(group, request, deadline, committed_error_codes)
+    return committed_answer(response, routing, group)
 
-    def errors_of(response: Any) -> Iterator[int]:
-        yield response.groups[0].error_code if response.groups else response.error_code
 
-    response = yield from routing.ask_coordinator(group, request, deadline, errors_of)
+def committed_request(
+    routing: Routing,
+    member: GroupMember,
+    partitions: Iterable[TopicPartition] | None,
+    *,
+    require_stable: bool = False,
+) -> ByVersion:
+    """An OffsetFetch of `partitions`, whose topics `routing` knows, or (None) of all that a group committed.
+
+    With `require_stable` offsets that a transaction is about to commit are refused (UNSTABLE_OFFSET_COMMIT, KIP-447).
+    Up to version 7 a request is about one group, from version 8 on about a list of them.
+    """
+    grouped = None if partitions is None else by_topic(partitions)
+    kind = messages.OffsetFetchRequest
+
+    def build(version: int) -> Any:
+        stable = require_stable and version >= 7
+        if version < 8:
+            topics = None
+            if grouped is not None:
+                topics = [
+                    kind.OffsetFetchRequestTopic(name=name, partition_indexes=[tp.partition for tp in tps])
+                    for name, tps in grouped
+                ]
+            return kind(group_id=member.group, topics=topics, require_stable=stable)
+        group_topics = None
+        if grouped is not None:
+            group_topics = [
+                kind.OffsetFetchRequestTopics(
+                    name=name, topic_id=routing.topic_id(name), partition_indexes=[tp.partition for tp in tps]
+                )
+                for name, tps in grouped
+            ]
+        asked = kind.OffsetFetchRequestGroup(group_id=member.group, topics=group_topics)
+        if version >= 9 and member.member_id:
+            asked.member_id, asked.member_epoch = member.member_id, member.generation
+        return kind(groups=[asked], require_stable=stable)
+
+    return ByVersion(ApiKey.OFFSET_FETCH, build)
+
+
+def committed_error_codes(response: Any) -> Iterator[int]:
+    """The error codes of an answer to OffsetFetch: the group's, then its partitions'."""
+    answer = response.groups[0] if response.groups else response
+    yield answer.error_code
+    yield from (entry.error_code for topic in answer.topics for entry in topic.partitions)
+
+
+def committed_answer(response: Any, routing: Routing, group: str) -> dict[TopicPartition, CommittedOffset]:
+    """What an answer to OffsetFetch says was committed; KafkaError for the group's error or the first partition's."""
     answer = response.groups[0] if response.groups else response
     if answer.error_code:
-        raise KafkaError(ErrorCode(answer.error_code), f"group '{group}'")
+        raise KafkaError(error_code(answer.error_code), f"group '{group}'")
     found: dict[TopicPartition, CommittedOffset] = {}
     for topic in answer.topics:
         name = topic.name or routing.topic_name(getattr(topic, "topic_id", ZERO_TOPIC_ID)) or "?"
         for entry in topic.partitions:
             tp = TopicPartition(name, entry.partition_index)
             if entry.error_code:
-                raise partition_error(tp, ErrorCode(entry.error_code), None)
+                raise partition_error(tp, error_code(entry.error_code), None)
             if entry.committed_offset >= 0:
                 found[tp] = CommittedOffset(entry.committed_offset, entry.committed_leader_epoch, entry.metadata or "")
     return found
-
-
-def _offset_fetch_request(
-    routing: Routing, group: str, grouped: list[tuple[str, list[TopicPartition]]] | None, version: int
-) -> Any:
-    """Up to version 7 a request is about one group, from version 8 on about a list of them."""
-    kind = messages.OffsetFetchRequest
-    if version < 8:
-        topics = None
-        if grouped is not None:
-            topics = [
-                kind.OffsetFetchRequestTopic(name=name, partition_indexes=[tp.partition for tp in tps])
-                for name, tps in grouped
-            ]
-        return kind(group_id=group, topics=topics)
-    group_topics = None
-    if grouped is not None:
-        group_topics = [
-            kind.OffsetFetchRequestTopics(
-                name=name, topic_id=routing.topic_id(name), partition_indexes=[tp.partition for tp in tps]
-            )
-            for name, tps in grouped
-        ]
-    return kind(groups=[kind.OffsetFetchRequestGroup(group_id=group, topics=group_topics)])
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[TopicPartition]]]:

@@ -35,6 +35,10 @@ UNKNOWN_TOPIC_PATIENCE_S: Final = 1.0
 
 COORDINATOR_GROUP: Final = 0
 COORDINATOR_TRANSACTION: Final = 1
+COORDINATOR_MOVED: Final = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+)
+"""Answers of a broker that no longer, or not yet, is the coordinator."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -402,23 +406,31 @@ class Routing:
         """The answer of the coordinator of `key`; `errors_of` gives the response's codes, to see that it moved."""
         attempt = 0
         while True:
-            outcome = yield from self._coordinator(key, key_type, deadline)
+            outcome = yield from self.find_coordinator(key, key_type, deadline)
             if isinstance(outcome, Address):
                 outcome = yield from self.ask(outcome, message, deadline)
                 if not isinstance(outcome, ClientError):
                     codes = {ErrorCode(code) for code in errors_of(outcome)}
-                    moved = codes & _COORDINATOR_MOVED
+                    moved = codes & COORDINATOR_MOVED
                     if not moved:
                         return outcome
                     outcome = KafkaError(moved.pop(), f"the coordinator of '{key}' is moving or loading")
                 elif not isinstance(outcome, (ConnectionFailed, RequestTimedOut)):
                     raise outcome
-            self._coordinators.pop((key_type, key), None)
+            self.forget_coordinator(key, key_type)
             attempt += 1
             if not (yield from self.pause(attempt, deadline)):
                 raise outcome
 
-    def _coordinator(self, key: str, key_type: int, deadline: Deadline) -> Operation[Address | KafkaError]:
+    def forget_coordinator(self, key: str, key_type: int = COORDINATOR_GROUP) -> None:
+        """Makes the next operation about `key` ask for its coordinator again."""
+        self._coordinators.pop((key_type, key), None)
+
+    def find_coordinator(self, key: str, key_type: int, deadline: Deadline) -> Operation[Address | KafkaError]:
+        """Where the coordinator of a group or transactional id is, or why that is not known now.
+
+        KafkaError is raised where asking again is of no use.
+        """
         known = self._coordinators.get((key_type, key))
         if known is not None:
             return known
@@ -440,11 +452,6 @@ class Routing:
         if not code.retriable:
             raise error
         return error
-
-
-_COORDINATOR_MOVED: Final = frozenset(
-    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
-)
 
 
 def topic_error(name: str, code: ErrorCode) -> KafkaError:

@@ -1,0 +1,369 @@
+"""The consumer: partitions read by a group or by assignment, given to the caller in batches, their offsets committed.
+
+The caller's `poll`, or its `async for`, is what everything happens in: between two of them the caller works with a
+batch, and nothing is taken from under it. What runs by itself are heartbeats, fetches, the automatic commit, and a
+rebalance up to the point where partitions would go.
+
+    poll: what was in hand counts as done -> rebalance, if there is one -> positions of new partitions -> the next batch
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Final
+
+from tidelog.client.cluster import Cluster
+from tidelog.client.consumed import ConsumedRecord, consumed_columns, consumed_records
+from tidelog.client.consumer.classic import ClassicMembership
+from tidelog.client.consumer.commits import Commits
+from tidelog.client.consumer.coordination import CoordinatorConnection
+from tidelog.client.consumer.listener import RebalanceListener
+from tidelog.client.consumer.membership import Membership
+from tidelog.client.consumer.next_generation import NextGenerationMembership
+from tidelog.client.consumer.ownership import Ownership
+from tidelog.client.consumer.settings import ConsumerSettings, GroupProtocol
+from tidelog.client.errors import ClientError
+from tidelog.client.fetching import FetchedData
+from tidelog.client.offsets import CommittedOffset, GroupMember
+from tidelog.model.errors import KafkaError
+from tidelog.model.identifiers import TopicPartition
+from tidelog.records.columns import ALL, Column, Columns
+
+CLOSING_COMMIT_S: Final = 30.0
+"""How long the last commit may take when a consumer closes."""
+MISSING_TOPIC_S: Final = 1.0
+"""How often a subscribed topic that does not exist is asked for."""
+
+
+class ConsumedBatch:
+    """A piece of one partition, as it came from the broker: decoded when it is asked for records or columns.
+
+    It holds the records from `offset` up to `next_offset`; there may be none, where all were aborted or compacted away.
+    """
+
+    __slots__ = ("_committed_only", "_data")
+
+    def __init__(self, data: FetchedData, committed_only: bool) -> None:
+        self._data = data
+        self._committed_only = committed_only
+
+    def __iter__(self) -> Iterator[ConsumedRecord]:
+        return self.records()
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Where it is from."""
+        return self._data.topic_partition
+
+    @property
+    def offset(self) -> int:
+        """Where it begins; its first record may be a later one."""
+        return self._data.fetch_offset
+
+    @property
+    def next_offset(self) -> int:
+        """Where the next one begins: what a commit after this batch says."""
+        return self._data.next_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Where the partition's records ended when it was fetched."""
+        return self._data.high_watermark
+
+    def records(self, columns: Column = ALL) -> Iterator[ConsumedRecord]:
+        """Its records as objects; without `columns` that are not needed it is faster. KafkaError if it is damaged."""
+        return consumed_records(self._data, None, columns, committed_only=self._committed_only)
+
+    def columns(self, columns: Column = ALL) -> Iterator[Columns]:
+        """Its records as columns laid out as Arrow's, some thousands at a time: the fast way. KafkaError likewise."""
+        return consumed_columns(self._data, None, columns, committed_only=self._committed_only)
+
+
+class Consumer:
+    """Reads topics as a member of a `group`, or (`assign`) partitions of the caller's choice, with or without a group.
+
+    One task uses it at a time. Offsets are committed automatically as the caller asks for more, unless the settings say
+    otherwise: only of what the caller was given, and not of a batch whose handling raised out of the `async with`.
+    """
+
+    def __init__(self, cluster: Cluster, group: str | None = None, settings: ConsumerSettings | None = None) -> None:
+        self._cluster = cluster
+        self._routing = cluster.routing
+        self._settings = settings or ConsumerSettings()
+        self._group = group
+        self._connections: list[CoordinatorConnection] = []
+        self._commits: Commits | None = None
+        if group is not None:
+            # Two connections: a JoinGroup that waits for other members must not hold up a commit.
+            self._connections = [CoordinatorConnection(cluster, group) for _ in range(2)]
+            self._commits = Commits(cluster, self._connections[0], lambda: self.member)
+        self._ownership = Ownership(cluster, self._settings, self._commits)
+        self._fetcher = self._ownership.fetcher
+        self._membership: Membership | None = None
+        self._topics: tuple[str, ...] = ()
+        self._in_hand: tuple[TopicPartition, int] | None = None
+        self._settling: asyncio.Task[None] | None = None
+        self._committing: asyncio.Task[None] | None = None
+        self._commit_at = time.monotonic() + self._settings.auto_commit_interval_s
+        self._watching: asyncio.Task[None] | None = None
+        self._closing = False
+        self._closed = False
+
+    async def __aenter__(self) -> Consumer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._take_back()
+        await self.close()
+
+    # What to read
+
+    def subscribe(self, topics: Iterable[str], listener: RebalanceListener | None = None) -> None:
+        """Reads these topics together with the other members of the group; again with others to change them."""
+        if self._group is None:
+            raise ValueError("a consumer without a group reads what it is assigned: call assign()")
+        if isinstance(topics, str):
+            raise TypeError("topics are several names, not one")
+        if self._membership is None and self._ownership.positions:
+            raise ValueError("partitions were assigned by hand: a consumer has one way of getting them")
+        self._topics = tuple(dict.fromkeys(topics))
+        if listener is not None:
+            self._ownership.listener = listener
+        if self._membership is None:
+            make = NextGenerationMembership if self._settings.protocol is GroupProtocol.CONSUMER else ClassicMembership
+            self._membership = make(
+                self._cluster, self._connections[1], self._group, self._settings, self._ownership, self._fetcher.wake
+            )
+            self._watching = asyncio.create_task(self._watch_layout())
+        self._membership.subscribe(self._topics)
+
+    def assign(self, partitions: Collection[TopicPartition] | Mapping[TopicPartition, int]) -> None:
+        """Reads these partitions and no others, from the offsets given or, without them, where the group committed."""
+        if self._membership is not None:
+            raise ValueError("topics were subscribed: the group assigns their partitions")
+        self._ownership.drop([tp for tp in self._ownership.positions if tp not in partitions])
+        for topic_partition in partitions:
+            self._ownership.positions.setdefault(topic_partition, None)
+        if isinstance(partitions, Mapping):
+            for topic_partition, offset in partitions.items():
+                self.seek(topic_partition, offset)
+        self._fetcher.wake()
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that this consumer has now."""
+        return frozenset(self._ownership.positions)
+
+    @property
+    def member(self) -> GroupMember:
+        """Who this consumer is in its group: what `Producer.send_offsets` wants, so that a former member is fenced."""
+        if self._membership is not None:
+            return self._membership.member
+        return GroupMember(self._group or "")
+
+    # Reading
+
+    async def poll(self, timeout_s: float | None = None) -> ConsumedBatch | None:
+        """The next batch of any partition; None when there was none within `timeout_s` seconds (None: waits for ever).
+
+        What was given before counts as done. Rebalances happen in here, and call the listener. KafkaError or
+        ClientError where reading or the group fails for good; NoOffset and OffsetOutOfRange ask for a `seek`.
+        """
+        self._require_open()
+        self._in_hand = None
+        self._ownership.at_rest.set()
+        if self._membership is not None:
+            self._membership.polled(True)
+        self._commit_if_due()
+        data: FetchedData | None = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                data = await self._next()
+        if data is None:
+            return None
+        return self._give(data)
+
+    def __aiter__(self) -> AsyncIterator[ConsumedBatch]:
+        return self
+
+    async def __anext__(self) -> ConsumedBatch:
+        batch = await self.poll()
+        assert batch is not None
+        return batch
+
+    async def _next(self) -> FetchedData:
+        while True:
+            await self._fetcher.advance()
+            self._settle_if_needed()
+            if not self._ownership.changing:
+                data = self._fetcher.take()
+                if data is not None:
+                    return data
+            await self._fetcher.wait()
+
+    def _settle_if_needed(self) -> None:
+        """Starts the task that rebalances and finds positions, if there is need; raises what it failed with.
+
+        It is a task of its own because a poll that times out must not undo half of a rebalance.
+        """
+        if self._settling is not None and self._settling.done():
+            task, self._settling = self._settling, None
+            task.result()
+        needed = self._ownership.unplaced or (self._membership is not None and self._membership.unsettled)
+        if needed and self._settling is None:
+            self._settling = asyncio.create_task(self._settle())
+            self._settling.add_done_callback(lambda task: self._fetcher.wake())
+
+    async def _settle(self) -> None:
+        if self._membership is not None and self._membership.unsettled:
+            await self._membership.settle()
+        if self._ownership.unplaced:
+            await self._ownership.find_positions()
+
+    def _give(self, data: FetchedData) -> ConsumedBatch:
+        topic_partition = data.topic_partition
+        self._in_hand = (topic_partition, data.fetch_offset)
+        self._ownership.positions[topic_partition] = data.next_offset
+        end = data.last_stable_offset if self._settings.committed_only else data.high_watermark
+        self._ownership.ends[topic_partition] = end
+        self._ownership.at_rest.clear()
+        if self._membership is not None:
+            self._membership.polled(False)
+        return ConsumedBatch(data, self._settings.committed_only)
+
+    def _take_back(self) -> None:
+        """What is in hand was not done: it is the group's to give out again."""
+        if self._in_hand is not None:
+            topic_partition, offset = self._in_hand
+            self._in_hand = None
+            if topic_partition in self._ownership.positions:
+                self._ownership.positions[topic_partition] = offset
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Gives out nothing of these until `resume`; they stay this consumer's."""
+        self._fetcher.pause([tp for tp in partitions if tp in self._ownership.positions])
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """Goes on with what was paused."""
+        self._fetcher.resume(partitions)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """What is paused."""
+        return frozenset(self._fetcher.paused)
+
+    # Positions and commits
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Goes on from `offset`; KeyError where the partition is not assigned to this consumer."""
+        self._ownership.seek(topic_partition, offset)
+
+    def position(self, topic_partition: TopicPartition) -> int | None:
+        """The offset of the next batch; None where that is not known yet. KeyError where it is not assigned."""
+        return self._ownership.positions[topic_partition]
+
+    def lag(self, topic_partition: TopicPartition) -> int | None:
+        """Offsets from the position to the end as the last fetch told it; None where nothing was fetched yet."""
+        position, end = self._ownership.positions[topic_partition], self._ownership.ends.get(topic_partition)
+        return None if position is None or end is None else max(0, end - position)
+
+    async def commit(self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None) -> None:
+        """Commits the offsets given, each the next one to read, or (None) after all that `poll` has given out.
+
+        CommitRefused where the group has given this member up, or is changing hands: go on polling.
+        """
+        self._require_open()
+        if self._commits is None:
+            raise ValueError("a consumer without a group commits nothing")
+        if offsets is None:
+            await self._ownership.commit(self._ownership.uncommitted())
+            return
+        await self._ownership.commit(
+            {tp: CommittedOffset(each) if isinstance(each, int) else each for tp, each in offsets.items()}
+        )
+
+    async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+        """What the group committed for these; those without a commit are left out."""
+        if self._commits is None:
+            raise ValueError("a consumer without a group commits nothing")
+        return await self._commits.committed(partitions)
+
+    def _commit_if_due(self) -> None:
+        """Commits what was given so far, beside the reading, every `auto_commit_interval_s`."""
+        if not self._settings.auto_commit or self._commits is None or time.monotonic() < self._commit_at:
+            return
+        if self._committing is None or self._committing.done():
+            self._commit_at = time.monotonic() + self._settings.auto_commit_interval_s
+            self._committing = asyncio.create_task(self._ownership.commit_quietly())
+
+    # The life of it
+
+    async def _watch_layout(self) -> None:
+        """Asks for the subscribed topics now and then: partitions may have been added, topics created or deleted."""
+        known: dict[str, int] | None = None
+        while True:
+            topics = self._topics
+            try:
+                await self._cluster.run(self._routing.refresh(topics, self._routing.deadline()))
+            except (KafkaError, ClientError):
+                counts = known  # Whoever reads finds out by itself that no broker answers.
+            else:
+                views = self._routing.topics
+                counts = {name: len(views[name].partitions) for name in topics if name in views}
+            if known is not None and counts != known and self._membership is not None:
+                self._membership.layout_changed()
+            known = counts
+            missing = counts is None or len(counts) < len(topics)
+            age_s = self._settings.metadata_max_age_s
+            await asyncio.sleep(min(MISSING_TOPIC_S, age_s) if missing else age_s)
+
+    async def close(self) -> None:
+        """Commits what was given, where commits are automatic, leaves the group at once, and stops fetching."""
+        if self._closing:
+            return
+        self._closing = True
+        await _cancelled(self._settling, self._watching)
+        if self._settings.auto_commit and self._commits is not None:
+            await _ended(self._committing)
+            await self._ownership.commit_quietly(CLOSING_COMMIT_S)
+        else:
+            await _cancelled(self._committing)
+        try:
+            if self._membership is not None:
+                await self._tell_revoked()
+                await self._membership.leave()
+        finally:
+            self._ownership.drop(self.assignment)
+            await self._fetcher.close()
+            for connection in self._connections:
+                connection.close()
+            self._closed = True
+
+    async def _tell_revoked(self) -> None:
+        owned: Sequence[TopicPartition] = sorted(self._ownership.positions)
+        if owned:
+            await self._ownership.listener.on_revoked(owned)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("the consumer is closed")
+
+
+async def _cancelled(*tasks: asyncio.Task[None] | None) -> None:
+    """Ends tasks, whatever they end with."""
+    running = [task for task in tasks if task is not None]
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+async def _ended(task: asyncio.Task[None] | None) -> None:
+    if task is not None:
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,103 @@
+"""What members of a classic group tell each other through the coordinator, which does not look at it: the bytes.
+
+A subscription goes from each member to the leader in JoinGroup, an assignment from the leader to each member in
+SyncGroup. Both begin with a version and may be of any, since clients of all ages share a group (ConsumerProtocol).
+
+    version   subscription                       assignment
+    0         topics, user data                  partitions, user data
+    1         + what is owned (KIP-429)          the same
+    2         + since which generation (KIP-792) the same
+    3         + the member's rack (KIP-881)      the same
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Any, Final
+
+from tidelog.assignors.assignor import Assignment, Subscription
+from tidelog.client.offsets import by_topic
+from tidelog.model.identifiers import TopicPartition
+from tidelog.protocol import codec, messages
+from tidelog.protocol.errors import ProtocolError
+
+PROTOCOL_TYPE: Final = "consumer"
+VERSION: Final = 3
+"""The highest that we know, and write; a newer one is read as this one, whose fields it begins with."""
+_VERSION_SIZE: Final = 2
+_VERSION: Final = struct.Struct(">h")
+
+
+class InvalidMemberData(ValueError):
+    """Bytes of another member that are no subscription or assignment."""
+
+
+def encode_subscription(subscription: Subscription, version: int = VERSION) -> bytes:
+    """A member's subscription; fields that the version does not have are left out."""
+    kind = messages.ConsumerProtocolSubscription
+    message = kind(topics=sorted(subscription.topics), user_data=subscription.user_data)
+    if version >= 1:
+        message.owned_partitions = [
+            kind.TopicPartition(topic=name, partitions=[tp.partition for tp in partitions])
+            for name, partitions in by_topic(subscription.owned)
+        ]
+    if version >= 2:
+        message.generation_id = -1 if subscription.generation is None else subscription.generation
+    if version >= 3:
+        message.rack_id = subscription.rack
+    return _VERSION.pack(version) + codec.encode(message, version)
+
+
+def decode_subscription(data: bytes, instance_id: str | None = None) -> Subscription:
+    """The inverse, for any version; the instance id comes beside it. InvalidMemberData."""
+    message = _decode(messages.ConsumerProtocolSubscription, data)
+    generation = message.generation_id
+    return Subscription(
+        topics=frozenset(message.topics),
+        owned=tuple(_partitions(message.owned_partitions)),
+        generation=generation if generation >= 0 else None,
+        instance_id=instance_id,
+        rack=message.rack_id,
+        user_data=_bytes(message.user_data),
+    )
+
+
+def encode_assignment(assignment: Assignment, version: int = VERSION) -> bytes:
+    """A member's assignment."""
+    kind = messages.ConsumerProtocolAssignment
+    entries = [
+        kind.TopicPartition(topic=name, partitions=[tp.partition for tp in partitions])
+        for name, partitions in by_topic(assignment.partitions)
+    ]
+    message = kind(assigned_partitions=entries, user_data=assignment.user_data)
+    return _VERSION.pack(version) + codec.encode(message, version)
+
+
+def decode_assignment(data: bytes) -> Assignment:
+    """The inverse, for any version; no bytes at all are an empty assignment. InvalidMemberData."""
+    if not data:
+        return Assignment()
+    message = _decode(messages.ConsumerProtocolAssignment, data)
+    return Assignment(tuple(_partitions(message.assigned_partitions)), _bytes(message.user_data))
+
+
+def _decode(kind: type[Any], data: bytes) -> Any:
+    if len(data) < _VERSION_SIZE:
+        raise InvalidMemberData(f"{len(data)} bytes are too few for a version")
+    (version,) = _VERSION.unpack_from(data)
+    if version < 0:
+        raise InvalidMemberData(f"version {version}")
+    try:
+        message, _ = codec.decode(kind, min(version, VERSION), data[_VERSION_SIZE:])
+    except ProtocolError as error:
+        raise InvalidMemberData(str(error)) from error
+    return message
+
+
+def _partitions(entries: Iterable[Any]) -> list[TopicPartition]:
+    return [TopicPartition(entry.topic, partition) for entry in entries for partition in entry.partitions]
+
+
+def _bytes(data: Any) -> bytes | None:
+    return None if data is None else bytes(data)

@@ -1,0 +1,47 @@
+"""What a consumer asks of its membership in a group, whichever protocol the group has.
+
+A membership works in two places. `settle` runs for the caller, who waits in `poll`: it joins, and hands partitions over
+to `Ownership`. Between two calls a task of its own keeps the membership alive with heartbeats, and calls `wake` when
+there is something to settle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+from tidelog.client.offsets import GroupMember
+
+
+class Membership(Protocol):
+    """One consumer's membership in one group."""
+
+    @property
+    def member(self) -> GroupMember:
+        """Who we are to the coordinator now."""
+        ...
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether `settle` has something to do."""
+        ...
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Wants these topics from now on."""
+        ...
+
+    def layout_changed(self) -> None:
+        """The subscribed topics have other partitions than when they were assigned."""
+        ...
+
+    def polled(self, waiting: bool) -> None:
+        """The caller waits for more, or has just been given something."""
+        ...
+
+    async def settle(self) -> None:
+        """Joins, gives up and takes partitions, until nothing is to be done. KafkaError where the group refuses us."""
+        ...
+
+    async def leave(self) -> None:
+        """Ends the membership; the others get the partitions at once, a static member's after its session."""
+        ...

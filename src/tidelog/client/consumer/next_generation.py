@@ -1,0 +1,277 @@
+"""Membership by the protocol of KIP-848: the coordinator assigns, and one heartbeat says and asks everything.
+
+    first heartbeat, epoch 0 ---> an id, an epoch, maybe an assignment
+    every heartbeat          ---> news of either; an assignment lacks what somebody else must give up first
+    settle: give up what is not in it, take what is new; the next heartbeat, sent at once, says what we have
+
+All heartbeats are sent by one task, one after the other, since each is answered for the epoch that it names. The first
+of a membership tells all about us; later ones only what has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final
+
+from tidelog.client.cluster import Cluster
+from tidelog.client.consumer.coordination import CoordinatorConnection
+from tidelog.client.consumer.ownership import Ownership
+from tidelog.client.consumer.settings import ConsumerSettings
+from tidelog.client.errors import ClientError, ConnectionFailed, Fenced, RequestTimedOut
+from tidelog.client.offsets import GroupMember, by_topic
+from tidelog.model.errors import ErrorCode, KafkaError, error_code
+from tidelog.model.identifiers import TopicId, TopicPartition
+from tidelog.protocol import messages
+
+logger: Final = logging.getLogger(__name__)
+
+_JOINING: Final = 0
+_LEAVING: Final = -1
+_LEAVING_FOR_A_WHILE: Final = -2
+"""A static member's farewell: its partitions wait for it until its session ends."""
+_BEFORE_THE_FIRST_ANSWER_S: Final = 0.5
+_FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
+
+
+class NextGenerationMembership:
+    """A member of a group of KIP-848; `wake` ends the caller's wait when there is something to settle."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        connection: CoordinatorConnection,
+        group: str,
+        settings: ConsumerSettings,
+        ownership: Ownership,
+        wake: Callable[[], None],
+    ) -> None:
+        self._cluster = cluster
+        self._routing = cluster.routing
+        self._connection = connection
+        self._group = group
+        self._settings = settings
+        self._ownership = ownership
+        self._wake = wake
+        self._topics: list[str] = []
+        self._member_id = str(uuid.uuid4())
+        self._epoch = _JOINING
+        self._interval_s = _BEFORE_THE_FIRST_ANSWER_S
+        self._told_topics: list[str] | None = None
+        self._told_owned: list[TopicPartition] | None = None
+        self._target: dict[TopicId, list[int]] | None = None
+        """The assignment that came last and is not ours yet, [topic id] -> partitions."""
+        self._lost = False
+        self._failure: Exception | None = None
+        self._idle_since: float | None = None
+        self._left = False
+        """Whether we are out of the group until the caller polls again."""
+        self._beat = asyncio.Event()
+        """Set: the next heartbeat is due now."""
+        self._heartbeats: asyncio.Task[None] | None = None
+
+    @property
+    def member(self) -> GroupMember:
+        epoch = self._epoch if self._epoch > _JOINING else -1
+        return GroupMember(self._group, epoch, self._member_id if epoch > 0 else "", self._settings.instance_id)
+
+    @property
+    def unsettled(self) -> bool:
+        return self._target is not None or self._lost or self._failure is not None or self._heartbeats is None
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        self._topics = sorted(topics)
+        self._beat.set()
+
+    def layout_changed(self) -> None:
+        """Nothing to do: the coordinator sees it itself."""
+
+    def polled(self, waiting: bool) -> None:
+        self._idle_since = None if waiting else time.monotonic()
+        if waiting and self._left:
+            self._beat.set()
+
+    # Taking what is assigned
+
+    async def settle(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._heartbeats is None:
+            self._heartbeats = asyncio.create_task(self._keep_alive())
+        if self._lost:
+            await self._ownership.lose()
+            self._lost = False
+            self._beat.set()
+        target = self._target
+        if target is None:
+            return
+        assigned = await self._named(target)
+        owned = set(self._ownership.positions)
+        if gone := owned - assigned:
+            await self._ownership.revoke(gone)
+        if new := assigned - owned:
+            await self._ownership.assign(new)
+        if self._target is target:
+            self._target = None
+        self._beat.set()
+
+    async def _named(self, target: dict[TopicId, list[int]]) -> set[TopicPartition]:
+        """The assignment by topic names; partitions of a topic that has gone are left out."""
+        if any(self._routing.topic_name(topic_id) is None for topic_id in target):
+            await self._cluster.run(self._routing.refresh(self._topics, self._routing.deadline()))
+        named: set[TopicPartition] = set()
+        for topic_id, partitions in target.items():
+            name = self._routing.topic_name(topic_id)
+            if name is not None:
+                named.update(TopicPartition(name, partition) for partition in partitions)
+        return named
+
+    # Heartbeats
+
+    async def _keep_alive(self) -> None:
+        attempt = 0
+        while self._failure is None:
+            self._beat.clear()
+            try:
+                again = not await self._heartbeat()
+            except (ConnectionFailed, RequestTimedOut) as error:
+                logger.info("heartbeat failed group=%s error=%s", self._group, error)
+                again = True
+            except (KafkaError, ClientError) as error:
+                self._fail(error)
+                return
+            attempt = attempt + 1 if again else 0
+            pause_s = self._routing.retry.pause_s(attempt, self._routing.draw) if again else self._interval_s
+            try:
+                async with asyncio.timeout(pause_s):
+                    await self._beat.wait()
+            except TimeoutError:
+                pass
+            await self._leave_if_idle()
+
+    async def _leave_if_idle(self) -> None:
+        idle_since = self._idle_since
+        if idle_since is None or time.monotonic() - idle_since <= self._settings.max_poll_interval_s:
+            return
+        logger.warning("left the group: no poll within %g s group=%s", self._settings.max_poll_interval_s, self._group)
+        await self._say_goodbye()
+        self._start_over()
+        self._left = True
+        while self._idle_since is not None:
+            await self._beat.wait()
+            self._beat.clear()
+        self._left = False
+
+    async def _heartbeat(self) -> bool:
+        """One heartbeat; False where it is to be sent again soon."""
+        epoch = self._epoch
+        owned = sorted(self._ownership.positions)
+        request = self._request(owned)
+        response = await self._connection.ask(
+            request, lambda response: (response.error_code,), self._routing.deadline(self._settings.session_timeout_s)
+        )
+        code = error_code(response.error_code)
+        if code is ErrorCode.NONE:
+            if request.subscribed_topic_names is not None:
+                self._told_topics = request.subscribed_topic_names
+            if request.topic_partitions is not None:
+                self._told_owned = owned if request.topic_partitions else []
+            self._take(response)
+            return True
+        if code in _FENCED:
+            if epoch == _JOINING:
+                self._member_id = str(uuid.uuid4())
+            self._start_over()
+        elif code is ErrorCode.UNRELEASED_INSTANCE_ID:
+            # The member that had our name has left a moment ago, or never will.
+            self._fail(self._refused(code, response.error_message))
+        elif not code.retriable:
+            self._fail(self._refused(code, response.error_message))
+        return False
+
+    def _request(self, owned: list[TopicPartition]) -> Any:
+        kind = messages.ConsumerGroupHeartbeatRequest
+        joins = self._epoch == _JOINING
+        request = kind(
+            group_id=self._group,
+            member_id=self._member_id,
+            member_epoch=self._epoch,
+            instance_id=self._settings.instance_id,
+            rack_id=self._settings.rack,
+        )
+        if joins:
+            request.rebalance_timeout_ms = int(self._settings.max_poll_interval_s * 1000)
+            request.server_assignor = self._settings.server_assignor
+        if joins or self._topics != self._told_topics:
+            request.subscribed_topic_names = list(self._topics)
+        if joins:
+            request.topic_partitions = []
+        elif owned != self._told_owned and self._target is None:
+            request.topic_partitions = self._by_id(owned)
+        return request
+
+    def _by_id(self, owned: Iterable[TopicPartition]) -> list[Any]:
+        kind = messages.ConsumerGroupHeartbeatRequest.TopicPartitions
+        return [
+            kind(topic_id=self._routing.topic_id(name), partitions=[tp.partition for tp in partitions])
+            for name, partitions in by_topic(owned)
+        ]
+
+    def _take(self, response: Any) -> None:
+        self._member_id = response.member_id or self._member_id
+        self._epoch = response.member_epoch
+        self._interval_s = max(0.001, response.heartbeat_interval_ms / 1000)
+        if response.assignment is not None:
+            self._target = {
+                TopicId(bytes(entry.topic_id)): list(entry.partitions) for entry in response.assignment.topic_partitions
+            }
+            self._wake()
+
+    def _start_over(self) -> None:
+        """Joins anew, with nothing."""
+        self._epoch = _JOINING
+        self._told_topics = self._told_owned = self._target = None
+        self._lost = bool(self._ownership.positions)
+        self._wake()
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = error
+        self._wake()
+
+    def _refused(self, code: ErrorCode, text: str | None) -> KafkaError:
+        if code in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID):
+            return Fenced(
+                code, f"another member of group '{self._group}' goes by the name '{self._settings.instance_id}'"
+            )
+        return KafkaError(code, text or f"group '{self._group}' does not take this member: {code.name}")
+
+    # Leaving
+
+    async def leave(self) -> None:
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
+            await asyncio.gather(self._heartbeats, return_exceptions=True)
+            await self._say_goodbye()
+            self._heartbeats = None
+        self._epoch = _JOINING
+
+    async def _say_goodbye(self) -> None:
+        if self._epoch <= _JOINING:
+            return
+        request = messages.ConsumerGroupHeartbeatRequest(
+            group_id=self._group,
+            member_id=self._member_id,
+            member_epoch=_LEAVING if self._settings.instance_id is None else _LEAVING_FOR_A_WHILE,
+            instance_id=self._settings.instance_id,
+        )
+        try:
+            await self._connection.ask(
+                request,
+                lambda response: (response.error_code,),
+                self._routing.deadline(min(self._routing.call_timeout_s, self._settings.session_timeout_s)),
+            )
+        except (KafkaError, ClientError) as error:
+            logger.info("leaving failed group=%s error=%s", self._group, error)

@@ -1,0 +1,197 @@
+"""The partitions that a consumer has: how they come and go, and how far each was given to the caller.
+
+A partition comes without a position, which is found before it is read: where the caller seeks, else what the group
+committed, else what auto.offset.reset says. It goes only while the caller waits for more, so that nobody loses a
+partition with records of it in hand; then what was given is committed, the listener is told, and it is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from tidelog.client.cluster import Cluster
+from tidelog.client.consumer.commits import Commits
+from tidelog.client.consumer.listener import RebalanceListener
+from tidelog.client.consumer.settings import AutoOffsetReset, ConsumerSettings
+from tidelog.client.errors import ClientError, NoOffset, OffsetOutOfRange
+from tidelog.client.fetcher import Fetcher
+from tidelog.client.offsets import CommittedOffset, list_offsets
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+
+logger: Final = logging.getLogger(__name__)
+
+REVOCATION_COMMIT_S: Final = 30.0
+"""How long the commit before a partition goes may take; the group does not wait for ever."""
+
+
+class Ownership:
+    """What this consumer has, [partition] -> position; None as position: not found yet."""
+
+    def __init__(self, cluster: Cluster, settings: ConsumerSettings, commits: Commits | None) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._commits = commits
+        self.listener = RebalanceListener()
+        self.fetcher = Fetcher(cluster, {}, settings=settings.fetch, recover=self._recover, patience_s=float("inf"))
+        self.positions: dict[TopicPartition, int | None] = {}
+        """[partition] -> the next offset to give to the caller."""
+        self.ends: dict[TopicPartition, int] = {}
+        """[partition] -> where its committed or all records ended when it was fetched last."""
+        self.changing = False
+        """Whether partitions are about to go or come: nothing may be given out."""
+        self.at_rest = asyncio.Event()
+        """Set while the caller waits for more and has nothing in hand."""
+        self._committed: dict[TopicPartition, int] = {}
+
+    # Coming and going; called by the membership
+
+    async def assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Takes partitions that are new here."""
+        self.changing = True
+        try:
+            await self.at_rest.wait()
+            for topic_partition in partitions:
+                self.positions[topic_partition] = None
+            await self.listener.on_assigned(sorted(partitions))
+        finally:
+            self._settled()
+
+    async def revoke(self, partitions: Collection[TopicPartition]) -> None:
+        """Gives partitions up, with their commits where those are automatic."""
+        self.changing = True
+        try:
+            await self.at_rest.wait()
+            if self._settings.auto_commit:
+                await self._commit_before_leaving(partitions)
+            if partitions:
+                await self.listener.on_revoked(sorted(partitions))
+            self.drop(partitions)
+        finally:
+            self._settled()
+
+    async def lose(self) -> None:
+        """Drops everything: it is others' already."""
+        self.changing = True
+        try:
+            await self.at_rest.wait()
+            lost = sorted(self.positions)
+            self.drop(lost)
+            if lost:
+                logger.warning("partitions lost partitions=%s", ",".join(map(str, lost)))
+                await self.listener.on_lost(lost)
+        finally:
+            self._settled()
+
+    def drop(self, partitions: Collection[TopicPartition]) -> None:
+        """Forgets partitions at once, without a word."""
+        self.fetcher.drop(partitions)
+        for topic_partition in partitions:
+            self.positions.pop(topic_partition, None)
+            self.ends.pop(topic_partition, None)
+            self._committed.pop(topic_partition, None)
+
+    def _settled(self) -> None:
+        self.changing = False
+        self.fetcher.wake()
+
+    # Positions
+
+    @property
+    def unplaced(self) -> list[TopicPartition]:
+        """Partitions whose position is to be found."""
+        return [tp for tp, position in self.positions.items() if position is None]
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Goes on from `offset`; KeyError where the partition is not here."""
+        if topic_partition not in self.positions:
+            raise KeyError(f"{topic_partition} is not assigned to this consumer")
+        self.positions[topic_partition] = offset
+        self.fetcher.seek(topic_partition, offset)
+
+    async def find_positions(self) -> None:
+        """Finds where to begin with partitions that are new. NoOffset where nothing says so."""
+        wanted = self.unplaced
+        committed: dict[TopicPartition, CommittedOffset] = {}
+        if self._commits is not None:
+            committed = await self._commits.committed(wanted)
+        starts = {tp: found.offset for tp, found in committed.items()}
+        starts |= await self._reset([tp for tp in wanted if tp not in starts])
+        for topic_partition, offset in starts.items():
+            # The caller may have sought elsewhere meanwhile, or the partition may have gone.
+            if topic_partition in self.positions and self.positions[topic_partition] is None:
+                if topic_partition in committed:
+                    self._committed[topic_partition] = offset
+                self.seek(topic_partition, offset)
+
+    async def _reset(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        if not partitions:
+            return {}
+        if self._settings.auto_offset_reset is AutoOffsetReset.NONE:
+            raise NoOffset(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"nothing is committed for {', '.join(map(str, sorted(partitions)))}, and auto.offset.reset is none",
+            )
+        earliest = self._settings.auto_offset_reset is AutoOffsetReset.EARLIEST
+        question = EARLIEST_TIMESTAMP if earliest else LATEST_TIMESTAMP
+        found = await self._cluster.run(
+            list_offsets(
+                self._cluster.routing,
+                dict.fromkeys(partitions, question),
+                isolation=self._settings.fetch.isolation,
+            )
+        )
+        starts: dict[TopicPartition, int] = {}
+        for topic_partition, answer in found.items():
+            if not isinstance(answer, KafkaError):
+                starts[topic_partition] = answer.offset
+            elif not answer.code.retriable:
+                raise answer
+        return starts
+
+    def _recover(self, error: OffsetOutOfRange) -> int | None:
+        match self._settings.auto_offset_reset:
+            case AutoOffsetReset.NONE:
+                return None
+            case AutoOffsetReset.EARLIEST:
+                offset = error.start
+            case AutoOffsetReset.LATEST:
+                offset = error.end
+        logger.warning(
+            "offset out of range partition=%s offset=%d reset=%d", error.topic_partition, error.offset, offset
+        )
+        self.positions[error.topic_partition] = offset
+        return offset
+
+    # Commits
+
+    def uncommitted(self) -> dict[TopicPartition, CommittedOffset]:
+        """What was given to the caller and not committed since: the next offset of each partition."""
+        return {
+            tp: CommittedOffset(position, self._cluster.routing.leader_epoch(tp))
+            for tp, position in self.positions.items()
+            if position is not None and self._committed.get(tp) != position
+        }
+
+    async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset], timeout_s: float | None = None) -> None:
+        """Commits, and remembers what is no news any more."""
+        assert self._commits is not None
+        await self._commits.commit(offsets, timeout_s=timeout_s)
+        self._committed |= {tp: committed.offset for tp, committed in offsets.items() if tp in self.positions}
+
+    async def commit_quietly(self, timeout_s: float | None = None) -> None:
+        """Commits what was given; a failure is only told of in the log, since the next commit covers it."""
+        offsets = self.uncommitted()
+        if self._commits is None or not offsets:
+            return
+        try:
+            await self.commit(offsets, timeout_s)
+        except (KafkaError, ClientError) as error:
+            logger.warning("commit failed offsets=%s error=%s", {str(tp): c.offset for tp, c in offsets.items()}, error)
+
+    async def _commit_before_leaving(self, partitions: Collection[TopicPartition]) -> None:
+        if partitions:
+            await self.commit_quietly(REVOCATION_COMMIT_S)
