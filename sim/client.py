@@ -39,8 +39,20 @@ VERSIONS: Final = {
     ApiKey.ALTER_PARTITION: 3,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: 1,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
+    ApiKey.FIND_COORDINATOR: 4,
+    ApiKey.JOIN_GROUP: 9,
+    ApiKey.SYNC_GROUP: 5,
+    ApiKey.HEARTBEAT: 4,
+    ApiKey.LEAVE_GROUP: 5,
+    ApiKey.OFFSET_COMMIT: 9,
+    ApiKey.OFFSET_FETCH: 9,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: 1,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 3,
+    ApiKey.ADD_OFFSETS_TO_TXN: 3,
+    ApiKey.TXN_OFFSET_COMMIT: 3,
+    ApiKey.END_TXN: 3,
 }
-"""Spoken by the simulator; topics go by name."""
+"""Spoken by the simulator where a request does not say another; topics go by name."""
 REQUEST_S_MAX: Final = 6.0
 """How long a client waits for an answer before it gives the connection up."""
 _SIZE: Final = Struct(">i")
@@ -55,7 +67,7 @@ class Client(asyncio.Protocol):
         self._address = address
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
-        self._waiting: dict[int, tuple[ApiKey, asyncio.Future[Any]]] = {}
+        self._waiting: dict[int, tuple[ApiKey, int, asyncio.Future[Any]]] = {}
         self._correlation_id = 0
 
     async def connect(self) -> None:
@@ -69,7 +81,7 @@ class Client(asyncio.Protocol):
     def is_connected(self) -> bool:
         return self._transport is not None
 
-    def send(self, key: ApiKey, message: Message) -> asyncio.Future[Any]:
+    def send(self, key: ApiKey, message: Message, version: int | None = None) -> asyncio.Future[Any]:
         """Sends a request, behind those before it; its response comes, or ConnectionError."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self._transport is None:
@@ -77,15 +89,18 @@ class Client(asyncio.Protocol):
             future.exception()
             return future
         self._correlation_id += 1
-        self._waiting[self._correlation_id] = key, future
-        self._transport.write(framing.encode_request(key, VERSIONS[key], self._correlation_id, self._name, message))
+        version = VERSIONS[key] if version is None else version
+        self._waiting[self._correlation_id] = key, version, future
+        self._transport.write(framing.encode_request(key, version, self._correlation_id, self._name, message))
         return future
 
-    async def request(self, key: ApiKey, message: Message, timeout_s: float = REQUEST_S_MAX) -> Any:
+    async def request(
+        self, key: ApiKey, message: Message, timeout_s: float = REQUEST_S_MAX, version: int | None = None
+    ) -> Any:
         """A request and its response; connects first if need be. OSError, or TimeoutError after `timeout_s`."""
         if self._transport is None:
             await asyncio.wait_for(self.connect(), timeout_s)
-        return await asyncio.wait_for(self.send(key, message), timeout_s)
+        return await asyncio.wait_for(self.send(key, message, version), timeout_s)
 
     def close(self) -> None:
         if self._transport is not None:
@@ -103,8 +118,8 @@ class Client(asyncio.Protocol):
             frame = bytes(self._received[4 : 4 + size])
             del self._received[: 4 + size]
             (correlation_id,) = _SIZE.unpack_from(frame)
-            key, future = self._waiting.pop(correlation_id)
-            _, response = framing.decode_response(key, VERSIONS[key], frame)
+            key, version, future = self._waiting.pop(correlation_id)
+            _, response = framing.decode_response(key, version, frame)
             if not future.done():
                 future.set_result(response)
 
@@ -115,7 +130,7 @@ class Client(asyncio.Protocol):
         self._transport = None
         self._received.clear()
         waiting, self._waiting = self._waiting, {}
-        for _, future in waiting.values():
+        for *_, future in waiting.values():
             if not future.done():
                 future.set_exception(error or ConnectionResetError("closed"))
                 future.exception()  # Whoever waits is told; whoever gave up needs no warning.
@@ -170,13 +185,20 @@ class Router:
         ids = list(self.brokers)
         return await self.ask(ids[self._random.below(len(ids))], key, message, timeout_s)
 
-    async def ask(self, broker_id: int, key: ApiKey, message: Message, timeout_s: float = REQUEST_S_MAX) -> Any:
+    async def ask(
+        self,
+        broker_id: int,
+        key: ApiKey,
+        message: Message,
+        timeout_s: float = REQUEST_S_MAX,
+        version: int | None = None,
+    ) -> Any:
         """Asks one broker; OSError or TimeoutError close the connection."""
         client = self.brokers.get(broker_id)
         if client is None:
             raise ConnectionError(f"broker {broker_id} is not known")
         try:
-            return await client.request(key, message, timeout_s)
+            return await client.request(key, message, timeout_s, version)
         except (OSError, TimeoutError):
             client.close()
             raise

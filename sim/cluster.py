@@ -56,7 +56,7 @@ class Cluster:
         self.states: PartitionStates | None = None
         self.store: StoreMachine | None = None
         if plan.is_lone:
-            lone = LoneMachine(0, surroundings, random.stream("broker0"), {}, **self._hardware())
+            lone = LoneMachine(0, surroundings, random.stream("broker0"), internal_topics(plan), **self._hardware())
             self.brokers: list[BrokerMachine] = [lone]
         else:
             self.store = StoreMachine(surroundings, random.stream("store"), plan.store_servers)
@@ -67,7 +67,7 @@ class Cluster:
                     id,
                     surroundings,
                     random.stream(f"broker{id}"),
-                    {"broker.rack": f"rack{id % 2}", **RACK_AWARE} if plan.racks else {},
+                    {**internal_topics(plan), **({"broker.rack": f"rack{id % 2}", **RACK_AWARE} if plan.racks else {})},
                     **self._hardware(),
                 )
                 for id in range(1, plan.brokers + 1)
@@ -187,6 +187,19 @@ class Cluster:
         """Unwinds everything, at the very end."""
         for machine in self.machines:
             machine.close()
+
+
+def internal_topics(plan: Plan) -> dict[str, object]:
+    """Settings by which the coordinators' topics keep what the plan's topics keep."""
+    return {
+        "offsets.topic.num.partitions": 3,
+        "offsets.topic.replication.factor": plan.replication_factor,
+        "transaction.state.log.num.partitions": 3,
+        "transaction.state.log.replication.factor": plan.replication_factor,
+        "transaction.state.log.min.isr": plan.min_insync_replicas,
+        "min.insync.replicas": plan.min_insync_replicas,
+        "log.flush.interval.messages": 1 if plan.flushes else 1_000_000,
+    }
 
 
 def _runs(machine: Machine) -> bool:

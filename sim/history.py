@@ -164,8 +164,10 @@ class History:
         stable: int,
         log_start: int,
         batches: list[Batch],
+        *,
+        stable_only: bool = False,
     ) -> int:
-        """A fetch was answered by `broker`; gives the next offset to ask for."""
+        """A fetch was answered by `broker`; gives the next offset to ask for. `stable_only`: of committed records."""
         history = self.of(partition)
         where = f"{partition} fetched at {asked} from broker {broker}"
         known_start = history.log_starts.get(broker, 0)
@@ -182,10 +184,9 @@ class History:
         history.high_watermarks[life] = max(high_watermark, known)
         following = asked
         previous = -1
+        limit = stable if stable_only else high_watermark
         for header, records, _ in batches:
-            require(
-                10, header.last_offset < high_watermark, f"{where}: {header.last_offset} of {high_watermark} is served"
-            )
+            require(10, header.last_offset < limit, f"{where}: {header.last_offset} of {limit} is served")
             for record in records:
                 require(3, record.offset > previous, f"{where}: offset {record.offset} follows {previous}")
                 previous = record.offset

@@ -64,6 +64,12 @@ SETTINGS: Final[Mapping[str, object]] = {
     "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS,
     "leader.imbalance.check.interval.seconds": 8,
     "auto.create.topics.enable": False,
+    "group.min.session.timeout.ms": 1000,
+    "group.consumer.session.timeout.ms": 3000,
+    "group.consumer.min.session.timeout.ms": 1000,
+    "group.consumer.heartbeat.interval.ms": 300,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
 }
 """Small segments' indexes and short intervals: in half a minute everything is to have happened."""
 

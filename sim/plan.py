@@ -47,6 +47,9 @@ class FaultKind(Enum):
     SERVER_DOWN = "a server of the store is down: its sessions go on with others"
 
 
+GROUPS: Final[tuple[str, ...]] = ()
+TRANSACTIONS: Final[tuple[str, ...]] = ()
+
 DRAWN_LATER: Final = (FaultKind.CONTROLLER_MOVED, FaultKind.DEATH_IN_MOVE, FaultKind.WRITE_UNANSWERED)
 OF_ENSEMBLES: Final = (FaultKind.QUORUM_LOST, FaultKind.SERVER_BEHIND, FaultKind.SERVER_DOWN)
 """Drawn from streams of their own, so that seeds of before they were there have the other faults that they had."""
@@ -77,6 +80,8 @@ class TopicPlan:
     """Whether nothing but DeleteRecords deletes its records."""
     unclean: bool = False
     """Whether replicas outside the ISR may lead: records may be lost."""
+    transactional: bool = False
+    """Whether only transactions are written to it."""
 
     @property
     def all_partitions(self) -> list[TopicPartition]:
@@ -100,6 +105,10 @@ class Plan:
     disk_latency_s: tuple[float, float]
     """Least and greatest time of what runs on an I/O thread, such as a sync."""
     topics: tuple[TopicPlan, ...]
+    groups: tuple[str, ...]
+    """The protocols of the groups that there are: "classic", "consumer" (KIP-848)."""
+    transactions: tuple[str, ...]
+    """The protocols of the transactional producers that there are: "before" or "since" KIP-890."""
     reassigns: bool
     """Whether partitions are moved, and old tools write into the store."""
     faults: tuple[FaultKind, ...]
@@ -107,8 +116,12 @@ class Plan:
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """Of all topics."""
-        return [partition for topic in self.topics for partition in topic.all_partitions]
+        """Of all topics but the transactions' own."""
+        return [partition for topic in self.topics if not topic.transactional for partition in topic.all_partitions]
+
+    @property
+    def transactional_partitions(self) -> list[TopicPartition]:
+        return [partition for topic in self.topics if topic.transactional for partition in topic.all_partitions]
 
 
 def draw(random: SeededRandom, *, brokers: int | None = None) -> Plan:
@@ -137,6 +150,13 @@ def draw(random: SeededRandom, *, brokers: int | None = None) -> Plan:
     if not flushes:
         faults = [kind for kind in faults if kind is not FaultKind.POWER_CUT_ALL]
     pause = random.between(0.8, 4.0)
+    racks = count > 1 and random.chance(0.3)
+    topics = _topics(random, flushes=flushes, min_insync=min_insync, many=count > 1)
+    grouping, transacting = random.stream("groups"), random.stream("transactions")
+    groups = tuple(protocol for protocol in GROUPS if grouping.chance(0.35))
+    transactions = tuple(protocol for protocol in TRANSACTIONS if transacting.chance(0.3))
+    if transactions:
+        topics.append(TopicPlan("accounts", 3, topics[0].configs, transactional=True))
     return Plan(
         # A fourth one, to have somewhere to go.
         brokers=count + (reassigns and brokers is None and count == 3 and moves.chance(0.7)),
@@ -145,9 +165,11 @@ def draw(random: SeededRandom, *, brokers: int | None = None) -> Plan:
         replication_factor=replication_factor,
         min_insync_replicas=min_insync,
         flushes=flushes,
-        racks=count > 1 and random.chance(0.3),
+        racks=racks,
         disk_latency_s=((0.0001, 0.008), (0.0001, 0.008), (0.002, 0.05))[random.stream("disks").below(3)],
-        topics=tuple(_topics(random, flushes=flushes, min_insync=min_insync, many=count > 1)),
+        topics=tuple(topics),
+        groups=groups,
+        transactions=transactions,
         reassigns=reassigns,
         faults=tuple(faults) or (FaultKind.RESET, FaultKind.KILL),
         fault_pause_s=(0.1, pause),

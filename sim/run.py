@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TextIO
 
 from sim.admin import Administrator
+from sim.applications import Applications
 from sim.client import Router
 from sim.clock import LoopClock
 from sim.cluster import Cluster
@@ -121,6 +122,8 @@ class Simulation:
         self._administrator = self._make_administrator()
         self._prober = self._make_prober()
         self._reassigner = self._make_reassigner()
+        own = random.stream("applications")
+        self._applications = Applications(plan, loop, self._router, own, self.history, trace)
         self._trouble = Trouble(self.cluster, plan, random.stream("trouble"))
 
     def outcome(self) -> Outcome:
@@ -143,6 +146,7 @@ class Simulation:
             counts["refused as stale"] = self._prober.refused.total()
         if self._reassigner is not None:
             counts["moves"] = self._reassigner.done
+        counts |= self._applications.counts
         return Outcome(
             self.seed,
             self.seconds,
@@ -246,7 +250,8 @@ class Simulation:
             aside.append(asyncio.ensure_future(self._prober.run()))
         if self._reassigner is not None:
             aside.append(asyncio.ensure_future(self._reassigner.run()))
-        clients = [*producing, *consuming, *aside]
+        await self._within(self._applications.start(), SETTLE_S_MAX, "topic ids are not told", always)
+        clients = [*producing, *consuming, *aside, *self._applications.tasks]
         limit = self.seconds + 3 * SETTLE_S_MAX
         await self._within(self._trouble.run(self.seconds), limit, "trouble has no end", [*always, *clients])
         self._administrator.stopping = True
@@ -256,7 +261,12 @@ class Simulation:
             producer.stopping = True
         if self._reassigner is not None:
             self._reassigner.stopping = True
+        self._applications.calm()
         await self._until(lambda: not self._ailments(), lambda: "; ".join(self._ailments()[:4]), [*always, *clients])
+        applications = self._applications
+        await self._until(lambda: not applications.ailments, lambda: "; ".join(applications.ailments), clients)
+        applications.stop()
+        await self._until(lambda: all(task.done() for task in applications.tasks), lambda: "members stay", clients)
         await self._until(
             lambda: all(task.done() for task in (*producing, *aside)),
             lambda: f"not acknowledged: {[text for producer in self._producers for text in producer.pending]}",
@@ -272,6 +282,7 @@ class Simulation:
         await self._final_reads(always)
         await self._until(self._replicas_agree, lambda: "the replicas' logs don't end alike", always)
         await self._check_topics()
+        await self._within(applications.check_final(), SETTLE_S_MAX, "committed offsets are not told", always)
         self.cluster.checker.check()
         for task in always:
             task.cancel()
@@ -354,7 +365,7 @@ class Simulation:
         states = self.cluster.states
         if states is None:
             return True
-        for partition in self.plan.partitions:
+        for partition in (*self.plan.partitions, *self.plan.transactional_partitions):
             ends = {
                 self.cluster.checker.end(machine, partition)
                 for machine in self.cluster.brokers
