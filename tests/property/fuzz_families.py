@@ -425,26 +425,31 @@ class OffsetRecords(Stateless):
         from tidelog.model.identifiers import LeaderEpoch, Offset, TopicId
 
         never = records.NEVER
-        self._key, self._value = records.encode(
-            records.OffsetRecord(
-                records.OffsetKey("group", "orders", 3),
-                records.CommittedOffset(
-                    offset=Offset(17),
-                    leader_epoch=LeaderEpoch(2),
-                    metadata="m",
-                    commit_timestamp_ms=1_700_000_000_000,
-                    expire_timestamp_ms=draw.choice((never, 1_700_000_100_000)),
-                    topic_id=TopicId(bytes(16)),
-                ),
-            )
+        committed = records.CommittedOffset(
+            offset=Offset(17),
+            leader_epoch=LeaderEpoch(2),
+            metadata=draw.choice(("", "m")),
+            commit_timestamp_ms=1_700_000_000_000,
+            expire_timestamp_ms=draw.choice((never, 1_700_000_100_000)),
+            topic_id=TopicId(bytes(16)),
         )
+        self._key, self._value = records.OffsetRecord("group", "orders", 3, committed.encode()).encode()
 
     def attempt(self, draw: Random) -> bool:
-        from tidelog.coordinator.records import MalformedRecord, decode
+        from tidelog.coordinator.groups.coordinator import GroupCoordinator
+        from tidelog.coordinator.groups.offset_events import FetchOffsets
+        from tidelog.coordinator.records import MalformedRecord, UnknownRecordType
 
         key = draw.choice((self._key, mutate(self._key, draw), None))
         value = draw.choice((mutate(self._value or b"", draw), None))
-        return refuses(lambda: decode(key, value), MalformedRecord)
+
+        def load_and_ask() -> None:
+            coordinator = GroupCoordinator()
+            coordinator.load(key, value, None)
+            for group in list(coordinator.offsets.store.groups()):
+                coordinator.handle(0, FetchOffsets(0, group))
+
+        return refuses(load_and_ask, MalformedRecord, UnknownRecordType)
 
 
 class Properties(Stateless):

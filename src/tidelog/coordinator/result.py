@@ -11,7 +11,7 @@ R = TypeVar("R")
 
 @dataclass(slots=True)
 class Result(Generic[W, R]):
-    """Outcome of `handle`. The order in which the shell carries it out: append `writes` as one batch, replay each, and
+    """Outcome of `handle`. The order in which the shell carries it out: replay `writes`, append them in one batch, and
     when the batch is committed give `replies`. If the append fails, no reply holds and the state is loaded anew.
     """
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.handlers import Versions
-from tidelog.coordinator.events import FetchedOffsets, FetchOffsets
+from tidelog.coordinator.groups.offset_events import FetchedOffsets, FetchOffsets
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -59,7 +59,7 @@ def _describe(
             described.authorized_operations = operation_bits(GROUP_OPERATIONS)
         answer.complete(described)
 
-    node.groups.ask(group, FetchOffsets(0, group)).on_complete(settle)  # type: ignore[arg-type]  # Invariant.
+    node.groups.ask(group, lambda request_id: FetchOffsets(request_id, group)).on_complete(settle)
     return answer
 
 

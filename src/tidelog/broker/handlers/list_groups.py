@@ -1,7 +1,7 @@
 """ListGroups: the groups that this broker coordinates.
 
-Versions 0-5. v4: filter by state; v5: by type, and each group's type. There is no membership in this release: a group
-is its committed offsets, which Kafka calls a classic group without a protocol, Empty.
+Versions 0-5. v4: filter by state; v5: by type, and each group's type. A group that only has committed offsets is a
+classic one without a protocol, Empty.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.context import authorize
+from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -17,6 +18,7 @@ from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.node import Node
+    from tidelog.coordinator.groups.events import ListedGroup
     from tidelog.model.errors import KafkaError
 
 KEY: Final = ApiKey.LIST_GROUPS
@@ -24,34 +26,40 @@ VERSIONS: Final = Versions(0, 5)
 
 STATES_FROM: Final = 4
 TYPES_FROM: Final = 5
-STATE: Final = "Empty"
-TYPE: Final = "classic"
 
 
-def handle(node: Node, context: RequestContext, request: messages.ListGroupsRequest) -> messages.ListGroupsResponse:
+def handle(
+    node: Node, context: RequestContext, request: messages.ListGroupsRequest
+) -> messages.ListGroupsResponse | Deferred[messages.ListGroupsResponse]:
+    answer = node.groups.list_groups().then(lambda groups: _response(context, request, groups))
+    return answer.result() if answer.done else answer
+
+
+def _response(
+    context: RequestContext, request: messages.ListGroupsRequest, groups: list[ListedGroup]
+) -> messages.ListGroupsResponse:
     version = context.api_version
-    groups = node.groups.list_groups()
     # Filters are compared as Kafka does, without regard to case; an empty one lets all pass.
-    if version >= STATES_FROM and request.states_filter and STATE.lower() not in map(str.lower, request.states_filter):
-        groups = []
-    if version >= TYPES_FROM and request.types_filter and TYPE not in map(str.lower, request.types_filter):
-        groups = []
+    states = {state.lower() for state in request.states_filter} if version >= STATES_FROM else set()
+    types = {kind.lower() for kind in request.types_filter} if version >= TYPES_FROM else set()
     everything = authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     return messages.ListGroupsResponse(
         groups=[
             _group(version, group)
             for group in groups
-            if everything or authorize(context, Operation.DESCRIBE, ResourceType.GROUP, group)
+            if (not states or group.state.lower() in states)
+            and (not types or group.kind.lower() in types)
+            and (everything or authorize(context, Operation.DESCRIBE, ResourceType.GROUP, group.group))
         ]
     )
 
 
-def _group(version: int, group: str) -> messages.ListGroupsResponse.ListedGroup:
-    listed = messages.ListGroupsResponse.ListedGroup(group_id=group, protocol_type="")
+def _group(version: int, group: ListedGroup) -> messages.ListGroupsResponse.ListedGroup:
+    listed = messages.ListGroupsResponse.ListedGroup(group_id=group.group, protocol_type=group.protocol_type)
     if version >= STATES_FROM:
-        listed.group_state = STATE
+        listed.group_state = group.state
     if version >= TYPES_FROM:
-        listed.group_type = TYPE
+        listed.group_type = group.kind
     return listed
 
 

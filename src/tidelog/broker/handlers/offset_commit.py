@@ -1,4 +1,4 @@
-"""OffsetCommit: offsets of a group that assigns partitions by itself, without membership.
+"""OffsetCommit: how far a group has read, by a member of it or by an application that assigns partitions by itself.
 
 Versions 2-10. v2-4: a retention of the client's own; v6: leader epochs; v7: static members; v9: member epochs of
 KIP-848 and GROUP_ID_NOT_FOUND; v10: topics by id alone.
@@ -8,12 +8,12 @@ Acknowledged when the record in `__consumer_offsets` is committed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
-from tidelog.coordinator.events import CommitOffsets, CommitOutcome, OffsetToCommit
+from tidelog.coordinator.groups.offset_events import BROKER_RETENTION, CommitOffsets, CommitOutcome, OffsetToCommit
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.protocol import messages
@@ -28,7 +28,6 @@ KEY: Final = ApiKey.OFFSET_COMMIT
 VERSIONS: Final = Versions(2, 10)
 
 TOPIC_IDS_FROM: Final = 10
-GROUP_NOT_FOUND_FROM: Final = 9
 RETENTION_UNTIL: Final = 4
 
 
@@ -57,27 +56,29 @@ def handle(
                 )
     if not wanted:
         return _response(request, refused)
-    event = CommitOffsets(
-        request_id=0,
-        group=request.group_id,
-        offsets=list(wanted.values()),
-        wall_ms=node.clock.wall_ms(),
-        generation=request.generation_id_or_member_epoch,
-        member_id=request.member_id,
-        group_instance_id=request.group_instance_id,
-        retention_ms=request.retention_time_ms if context.api_version <= RETENTION_UNTIL else -1,
-        knows_group_not_found=context.api_version >= GROUP_NOT_FOUND_FROM,
-    )
     answer: Deferred[messages.OffsetCommitResponse] = Deferred()
 
-    def settle(outcome: Deferred[object]) -> None:
+    def settle(outcome: Deferred[CommitOutcome]) -> None:
         try:
-            errors = [code for _, code in cast(CommitOutcome, outcome.result()).errors]
+            errors = [code for _, code in outcome.result().errors]
         except KafkaError as error:
             errors = [error.code] * len(wanted)
         answer.complete(_response(request, refused | dict(zip(wanted, errors, strict=True))))
 
-    node.groups.ask(request.group_id, event).on_complete(settle)  # type: ignore[arg-type]  # Deferred is invariant.
+    def make(request_id: int) -> CommitOffsets:
+        return CommitOffsets(
+            request_id,
+            request.group_id,
+            list(wanted.values()),
+            node.clock.wall_ms(),
+            generation=request.generation_id_or_member_epoch,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            retention_ms=request.retention_time_ms if context.api_version <= RETENTION_UNTIL else BROKER_RETENTION,
+            api_version=context.api_version,
+        )
+
+    node.groups.ask(request.group_id, make).on_complete(settle)
     return answer.result() if answer.done else answer
 
 

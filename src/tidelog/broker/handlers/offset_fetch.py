@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.handlers import Versions
-from tidelog.coordinator.events import FetchedOffsets, FetchOffsets
+from tidelog.coordinator.groups.offset_events import FetchedOffsets, FetchOffsets
 from tidelog.coordinator.records import CommittedOffset
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
@@ -115,16 +115,16 @@ def _fetch(node: Node, context: RequestContext, group: str, asked: list[_AskedTo
         return answer
     partitions = None if asked is None else [TopicPartition(topic.name, p) for topic in asked for p in topic.partitions]
 
-    def settle(outcome: Deferred[object]) -> None:
+    def settle(outcome: Deferred[FetchedOffsets]) -> None:
         try:
-            offsets = cast(FetchedOffsets, outcome.result()).offsets
+            offsets = outcome.result().offsets
         except KafkaError as error:
             answer.complete(_failed(group, asked, error.code))
             return
         topics = _everything(node, context, offsets) if asked is None else [_topic(topic, offsets) for topic in asked]
         answer.complete(_Group(group, ErrorCode.NONE, topics))
 
-    node.groups.ask(group, FetchOffsets(0, group, partitions)).on_complete(settle)  # type: ignore[arg-type]  # Invariant.
+    node.groups.ask(group, lambda request_id: FetchOffsets(request_id, group, partitions)).on_complete(settle)
     return answer
 
 

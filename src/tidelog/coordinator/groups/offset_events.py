@@ -1,14 +1,13 @@
-"""What a group's coordinator is asked, and what it answers.
+"""What a coordinator is asked about offsets, and what it answers.
 
-Requests name topics by name; the shell has resolved ids, authorized, and answered for topics that do not exist. Each
-carries a request id, by which its reply is found.
+Requests name topics by name; the shell has resolved ids, authorized, and answered for topics that do not exist.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
 from tidelog.coordinator.records import CommittedOffset
 from tidelog.model.errors import ErrorCode
@@ -18,11 +17,13 @@ NO_GENERATION: Final = -1
 """The generation, or member epoch, of a client that is no member."""
 BROKER_RETENTION: Final = -1
 """`retention_ms` where the client leaves it to offsets.retention.minutes."""
+NEWEST_COMMIT: Final = 10
+"""The newest version of OffsetCommit."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetToCommit:
-    """One partition of an OffsetCommit."""
+    """One partition of an OffsetCommit or TxnOffsetCommit."""
 
     topic_partition: TopicPartition
     offset: Offset
@@ -41,12 +42,15 @@ class CommitOffsets:
     wall_ms: int
     """Wall time of the commit."""
     generation: int = NO_GENERATION
+    """Or member epoch (KIP-848)."""
     member_id: str = ""
     group_instance_id: str | None = None
     retention_ms: int = BROKER_RETENTION
     """How long to keep these offsets, by clients before OffsetCommit v5."""
-    knows_group_not_found: bool = True
-    """Whether the client understands GROUP_ID_NOT_FOUND here (OffsetCommit v9)."""
+    api_version: int = NEWEST_COMMIT
+    """Of OffsetCommit, or of TxnOffsetCommit where there is a producer; which errors the client understands."""
+    producer: tuple[int, int] | None = None
+    """Producer id and epoch of the transaction that these offsets are part of; they are pending until it ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,11 @@ class FetchOffsets:
     group: str
     partitions: Sequence[TopicPartition] | None = None
     """None: all that the group committed."""
+    require_stable: bool = False
+    """Whether an offset is withheld while a transaction may change it."""
+    member_id: str | None = None
+    """None: whoever asks does not say that he is a member."""
+    member_epoch: int = NO_GENERATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +80,32 @@ class FetchedOffsets:
     """What is committed; a partition that was asked for and has nothing is absent."""
 
     offsets: Mapping[TopicPartition, CommittedOffset] = field(default_factory=dict)
+    unstable: Set[TopicPartition] = frozenset()
+    """Partitions that are withheld because of transactions under way: UNSTABLE_OFFSET_COMMIT."""
+    error: ErrorCode = ErrorCode.NONE
+    """Of the whole answer: the group's members are not who the client says he is."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOffsets:
+    """Answered by DeletedOffsets."""
+
+    request_id: int
+    group: str
+    partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedOffsets:
+    """An error of the whole request, or one for each partition, in its order."""
+
+    error: ErrorCode
+    errors: Sequence[tuple[TopicPartition, ErrorCode]] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ExpireOffsets:
-    """The retention of offsets is due; no reply."""
+    """The retention of offsets is due; no reply. Groups that are empty and have none left go with their offsets."""
 
     wall_ms: int
     retention_ms: int
@@ -87,21 +117,3 @@ class ForgetPartitions:
     """These partitions were deleted: what groups committed for them is void. No reply."""
 
     partitions: Sequence[TopicPartition]
-
-
-@dataclass(frozen=True, slots=True)
-class ListGroups:
-    """Answered by a GroupListing."""
-
-    request_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class GroupListing:
-    """Groups by id, sorted. Without membership a group is its offsets: classic, without a protocol, Empty."""
-
-    groups: Sequence[str]
-
-
-Event: TypeAlias = CommitOffsets | FetchOffsets | ExpireOffsets | ForgetPartitions | ListGroups
-Reply: TypeAlias = CommitOutcome | FetchedOffsets | GroupListing

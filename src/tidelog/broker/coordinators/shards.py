@@ -1,0 +1,531 @@
+"""Runs pure coordinators on the partitions of an internal topic: loading, appending, answering.
+
+    ask --> StateMachine.handle --> replay --> this turn's batch --> append --> committed --> replies
+                                                                      '--> failed: forget the state, load it anew
+
+A shard is one partition while this broker leads it, once for each leader epoch; until it is loaded, whoever asks is
+told COORDINATOR_LOAD_IN_PROGRESS. What several events write in one turn of the loop is appended as one batch, each
+event's writes whole. A state is ahead of what is committed meanwhile, so that every answer waits for the youngest
+write before it: what was told can never be taken back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+
+from tidelog.broker.coordinators.loading import Loading, Marker
+from tidelog.broker.deferred import Deferred, gather
+from tidelog.controller.events import CreatedTopic, CreateTopics, NewTopic
+from tidelog.coordinator.partitions import partition_for
+from tidelog.coordinator.state_machine import StateMachine, TimePassed
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import TopicPartition
+from tidelog.protocol.errors import ProtocolError
+from tidelog.records.batch import Codec, Record, build_batch
+
+if TYPE_CHECKING:
+    from tidelog.broker.node import Node
+    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.broker.shell import Timer
+    from tidelog.coordinator.result import Result
+    from tidelog.metadata.image import PartitionImage
+    from tidelog.storage.log import AppendInfo
+
+logger: Final = logging.getLogger(__name__)
+
+M = TypeVar("M", bound=StateMachine)
+
+LOADS_MAX: Final = 2
+"""Partitions that are loaded at once: each holds a buffer, and a slice of each may run in one turn of the loop."""
+DEADLINES_PER_TURN_MAX: Final = 200
+"""Deadlines that are carried out before the loop gets its turn."""
+RETRY_MS: Final = 1_000
+"""Between two looks at what is due while the partition takes no appends."""
+_DEFAULT_REPLICATION_FACTOR: Final = 3
+_BATCH_OVERHEAD: Final = 61
+_RECORD_OVERHEAD_MAX: Final = 31
+"""Bytes of a record beside its key and value, at most."""
+
+_APPEND_ERRORS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+}
+"""What a client of the coordinator is told when an append failed, by the append's error: as Kafka translates them."""
+
+
+class InternalTopic(NamedTuple):
+    """The topic of a kind of coordinators, and how it is written and read."""
+
+    name: str
+    partitions: int
+    """When it is created; afterwards it has as many as it has."""
+    replication_factor: int | None
+    """None: three, or as many as there are brokers."""
+    configs: Sequence[tuple[str, str]]
+    codec: Codec
+    commit_timeout_ms: int
+    """How long an append may take to be committed."""
+    load_buffer_size: int
+    """Bytes that are read at once while loading."""
+
+
+class _Loaded:
+    """Stands for an event where a coordinator begins, after its log was read."""
+
+
+class _Batch:
+    """Writes that are appended together, and the answers that rest on them."""
+
+    __slots__ = ("producer", "records", "replies", "results", "size")
+
+    def __init__(self, producer: tuple[int, int] | None) -> None:
+        self.producer = producer
+        self.records: list[tuple[bytes, bytes | None]] = []
+        self.size = _BATCH_OVERHEAD
+        """Bytes, at most."""
+        self.replies: list[tuple[Deferred[Any], Any]] = []
+        self.results: list[Result[Any, Any]] = []
+        """Of the events whose answers those are, where somebody wants to hear of them."""
+
+
+class Shard(Generic[M]):
+    """One partition of the topic while this broker leads it, in one leader epoch."""
+
+    __slots__ = (
+        "appends",
+        "batch",
+        "closed",
+        "failure",
+        "is_loaded",
+        "machine",
+        "markers",
+        "replica",
+        "requests",
+        "term",
+        "timer",
+        "timer_due_ms",
+    )
+
+    def __init__(self, replica: Replica, machine: M) -> None:
+        self.replica = replica
+        self.term = replica.leader_epoch
+        """The leader epoch for which it was loaded; under another one it is void."""
+        self.machine = machine
+        self.is_loaded = False
+        self.closed = False
+        """Nobody is answered by it any more."""
+        self.failure: str | None = None
+        """Why it cannot be loaded, in this leader epoch."""
+        self.requests: dict[int, Deferred[Any]] = {}
+        """Whoever waits for a reply that `handle` has not given yet, by request id."""
+        self.batch: _Batch | None = None
+        """What this turn of the loop has written."""
+        self.appends: deque[_Batch] = deque()
+        """Appended and not committed yet, in the order of the log."""
+        self.markers: list[Marker] = []
+        """Transactions that ended while the partition was being loaded."""
+        self.timer: Timer | None = None
+        self.timer_due_ms = 0
+
+    @property
+    def is_current(self) -> bool:
+        replica = self.replica
+        return (
+            not self.closed and replica.leader is not None and replica.leader_epoch == self.term and not replica.removed
+        )
+
+    def close(self) -> None:
+        """The state is void: whoever waits is told to look for the coordinator anew."""
+        if self.closed:
+            return
+        self.closed = True
+        if self.timer is not None:
+            self.timer.cancel()
+        waiting = [answer for batch in (*self.appends, self.batch) if batch is not None for answer, _ in batch.replies]
+        waiting.extend(self.requests.values())
+        self.appends.clear()
+        self.batch = None
+        self.requests = {}
+        for answer in waiting:
+            if not answer.done:
+                answer.fail(KafkaError(ErrorCode.NOT_COORDINATOR, "The coordinator has moved, or begins anew."))
+
+
+class Shards(Generic[M]):
+    """The coordinators of one internal topic on this broker."""
+
+    def __init__(self, node: Node, topic: InternalTopic, make: Callable[[], M]) -> None:
+        """`make` gives an empty coordinator."""
+        self._node = node
+        self.topic = topic
+        self._make = make
+        self.prepare: Callable[[M], object] | None = None
+        """Called before each event: brings what the coordinator is to know beside it, such as metadata."""
+        self.on_committed: Callable[[Shard[M], Any], object] | None = None
+        """Called with the result of each event once all that it rests on is committed, after its replies."""
+        self._shards: dict[int, Shard[M]] = {}
+        self._creation: Deferred[None] | None = None
+        self._last_request = 0
+        self._loading: list[Shard[M]] = []
+        self._to_load: deque[Shard[M]] = deque()
+
+    # Where something is coordinated.
+
+    def partition_of(self, key: str) -> int:
+        """The partition of the topic that keeps a group, or a transactional id."""
+        topic = self._node.metadata.image.topics.get(self.topic.name)
+        return partition_for(key, self.topic.partitions if topic is None else len(topic.partitions))
+
+    def partition_image(self, key: str) -> PartitionImage | None:
+        """Who leads that partition, as far as this broker was told; None while the topic does not exist."""
+        return self._node.metadata.image.partition(TopicPartition(self.topic.name, self.partition_of(key)))
+
+    def ensure_topic(self) -> Deferred[None]:
+        """Creates the topic when it does not exist yet; fails with KafkaError COORDINATOR_NOT_AVAILABLE."""
+        if self.topic.name in self._node.metadata.image.topics:
+            return Deferred.of(None)
+        if self._creation is None:
+            creation = self._creation = self._create_topic()
+            # Which may be done by now.
+            creation.on_complete(self._creation_done)
+            return creation
+        return self._creation
+
+    def _creation_done(self, _: Deferred[None]) -> None:
+        self._creation = None
+
+    def _create_topic(self) -> Deferred[None]:
+        name, partitions, factor, configs, *_ = self.topic
+        if factor is None:
+            # The first group must not fail for want of two more brokers that nobody planned to start.
+            factor = max(1, min(_DEFAULT_REPLICATION_FACTOR, len(self._node.metadata.image.brokers)))
+        topic = NewTopic(name, partitions=partitions, replication_factor=factor, configs=list(configs))
+
+        def check(created: Sequence[CreatedTopic]) -> None:
+            error = created[0].error
+            if error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                logger.warning("%s not created: error=%s reason=%s", name, error.name, created[0].message)
+                raise KafkaError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                    f"{name} could not be created: {created[0].message or error.name}",
+                )
+
+        return self._node.controller.submit(CreateTopics([topic])).then(check)
+
+    # Asking.
+
+    def ask(self, key: str, make: Callable[[int], Any]) -> Deferred[Any]:
+        """The coordinator's reply to the event `make(request_id)`, once all that it rests on is committed.
+
+        Fails with KafkaError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, or what became of the append:
+        COORDINATOR_NOT_AVAILABLE, INVALID_COMMIT_OFFSET_SIZE, ...
+        """
+        return self.ask_partition(self.partition_of(key), make)
+
+    def ask_partition(self, partition: int, make: Callable[[int], Any]) -> Deferred[Any]:
+        """As `ask`, of the coordinator of one partition of the topic."""
+        answer: Deferred[Any] = Deferred()
+        try:
+            shard = self._ready(partition)
+            self._last_request += 1
+            request_id = self._last_request
+            event = make(request_id)
+            self._check_appends(shard, event)
+        except KafkaError as error:
+            answer.fail(error)
+            return answer
+        shard.requests[request_id] = answer
+        answer.on_abandoned = lambda: shard.requests.pop(request_id, None)
+        try:
+            self._handle(shard, event)
+        except Exception:
+            shard.requests.pop(request_id, None)
+            raise
+        return answer
+
+    def ask_all(self, make: Callable[[int], Any]) -> Deferred[list[Any]]:
+        """The replies of all coordinators here, in the order of their partitions; fails if one of them does."""
+        return gather([self.ask_partition(partition, make) for partition in self.led_partitions()])
+
+    def tell(self, shard: Shard[M], event: Any) -> None:
+        """An event that nobody waits for, of a shard that was handed out before; nothing, once it is closed."""
+        if shard.is_current and shard.is_loaded:
+            self._handle(shard, event)
+
+    def tell_all(self, event: Any) -> None:
+        """Something that concerns all coordinators here and has no reply; those being loaded do not hear of it."""
+        for partition in self.led_partitions():
+            shard = self._shards.get(partition)
+            if shard is not None and shard.is_loaded and shard.is_current:
+                try:
+                    self._check_appends(shard, event)
+                except KafkaError:
+                    continue
+                self._handle(shard, event)
+
+    def led_partitions(self) -> list[int]:
+        """Partitions of the topic that this broker leads, in order."""
+        return sorted(
+            replica.topic_partition.partition
+            for replica in self._node.replicas.of_topic(self.topic.name)
+            if replica.leader is not None
+        )
+
+    def transaction_ended(self, partition: int, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
+        """A marker in a partition of the topic is committed."""
+        shard = self._shards.get(partition)
+        if shard is None or not shard.is_current:
+            # Whoever loads the partition finds the marker.
+            return
+        if shard.is_loaded:
+            shard.machine.transaction_ended(producer_id, producer_epoch, committed=committed)
+        else:
+            shard.markers.append(Marker(producer_id, producer_epoch, committed))
+
+    def leadership_changed(self, partition: int) -> None:
+        """This broker began or ceased to lead a partition of the topic: loads it ahead of the first question."""
+        replica = self._node.replicas.get(TopicPartition(self.topic.name, partition))
+        if replica is None or replica.leader is None:
+            self._drop(partition)
+        else:
+            self._current(partition, replica)
+
+    # A shard's life.
+
+    def _ready(self, partition: int) -> Shard[M]:
+        """The loaded state of a partition that this broker leads; raises KafkaError."""
+        replica = self._node.replicas.get(TopicPartition(self.topic.name, partition))
+        if replica is None or replica.leader is None:
+            self._drop(partition)
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "This broker does not coordinate that.")
+        shard = self._current(partition, replica)
+        if shard.failure is not None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, shard.failure)
+        if not shard.is_loaded:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The coordinator is loading its state: try again.")
+        return shard
+
+    def _current(self, partition: int, replica: Replica) -> Shard[M]:
+        shard = self._shards.get(partition)
+        if shard is not None and shard.replica is replica and shard.is_current:
+            return shard
+        self._drop(partition)
+        shard = self._shards[partition] = Shard(replica, self._make())
+        if replica.log.log_start_offset >= replica.log.log_end_offset:
+            self._loaded(shard)
+        else:
+            self._to_load.append(shard)
+            self._load_next()
+        return shard
+
+    def _load_next(self) -> None:
+        while self._to_load and len(self._loading) < LOADS_MAX:
+            shard = self._to_load.popleft()
+            if shard.is_current:
+                self._loading.append(shard)
+                Loading(self._node, shard, self.topic.load_buffer_size, self._load_ended).begin()
+
+    def _load_ended(self, shard: Shard[M], error: Exception | None) -> None:
+        """`error`: ValueError for what is malformed, anything else may be better the next time."""
+        self._loading.remove(shard)
+        if error is None:
+            self._loaded(shard)
+        elif isinstance(error, ValueError):
+            shard.failure = str(error)
+        else:
+            self._abandon(shard)
+        self._load_next()
+
+    def _loaded(self, shard: Shard[M]) -> None:
+        if not shard.is_current:
+            return
+        shard.is_loaded = True
+        for marker in shard.markers:
+            # What was read may hold them as well: then there is nothing left for them to end.
+            shard.machine.transaction_ended(marker.producer_id, marker.producer_epoch, committed=marker.committed)
+        shard.markers.clear()
+        event = _Loaded()
+        result = shard.machine.loaded(self._node.clock.monotonic_ms(), self._node.clock.wall_ms())
+        if result is None:
+            self._arm(shard)
+        else:
+            self._carry_out(shard, result, event)
+
+    def _drop(self, partition: int) -> None:
+        shard = self._shards.pop(partition, None)
+        if shard is not None:
+            shard.close()
+
+    def _abandon(self, shard: Shard[M]) -> None:
+        """The state is not to be trusted any more: the next question loads it anew."""
+        partition = shard.replica.topic_partition.partition
+        if self._shards.get(partition) is shard:
+            del self._shards[partition]
+        shard.close()
+
+    # Events.
+
+    def _check_appends(self, shard: Shard[M], event: Any) -> None:
+        """KafkaError where the event may write, and the partition takes no appends.
+
+        To find out by an append that fails would cost the whole state.
+        """
+        leader = shard.replica.leader
+        if leader is not None and not leader.has_enough_replicas and type(event) not in shard.machine.READS:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Too few replicas are in sync.")
+
+    def _handle(self, shard: Shard[M], event: Any) -> None:
+        machine = shard.machine
+        if self.prepare is not None:
+            self.prepare(machine)
+        self._carry_out(shard, machine.handle(self._node.clock.monotonic_ms(), event), event)
+
+    def _carry_out(self, shard: Shard[M], result: Result[Any, Any], event: Any) -> None:
+        if result.writes:
+            batch = self._write(shard, result, event)
+            if batch is None:
+                return
+        else:
+            batch = shard.batch or (shard.appends[-1] if shard.appends else None)
+        self._arm(shard)
+        for request_id, reply in result.replies:
+            answer = shard.requests.pop(request_id, None)
+            if answer is None:
+                continue
+            if batch is None:
+                answer.complete(reply)
+            else:
+                batch.replies.append((answer, reply))
+        if self.on_committed is not None:
+            if batch is None:
+                self.on_committed(shard, result)
+            else:
+                batch.results.append(result)
+
+    def _write(self, shard: Shard[M], result: Result[Any, Any], event: Any) -> _Batch | None:
+        """Puts the writes into this turn's batch and replays them; None when they don't fit any, which is seen to."""
+        try:
+            records = [write.encode() for write in result.writes]
+        except ProtocolError as error:
+            logger.warning("not written: partition=%s reason=%s", shard.replica.topic_partition, error)
+            self._refuse(shard, result, event, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return None
+        size = sum(len(key) + len(value or b"") + _RECORD_OVERHEAD_MAX for key, value in records)
+        limit = shard.replica.log.config.max_message_bytes
+        if size + _BATCH_OVERHEAD > limit:
+            self._refuse(shard, result, event, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+            return None
+        producer = result.writes[0].producer
+        batch = shard.batch
+        if batch is not None and (batch.producer != producer or batch.size + size > limit):
+            self._flush(shard, batch)
+            batch = shard.batch
+        if batch is None:
+            if shard.closed:
+                # What was written before in this turn has failed.
+                self._refuse(shard, result, event, ErrorCode.NOT_COORDINATOR)
+                return None
+            batch = shard.batch = _Batch(producer)
+            self._node.shell.soon(self._flush, shard, batch)
+        batch.records.extend(records)
+        batch.size += size
+        for write in result.writes:
+            shard.machine.replay(write)
+        return batch
+
+    def _refuse(self, shard: Shard[M], result: Result[Any, Any], event: Any, error: ErrorCode) -> None:
+        """What `event` wants to write cannot be."""
+        for request_id, _ in result.replies:
+            answer = shard.requests.pop(request_id, None)
+            if answer is not None:
+                answer.fail(KafkaError(error))
+        if not shard.machine.too_large(event):
+            self._abandon(shard)
+
+    # Appends.
+
+    def _flush(self, shard: Shard[M], batch: _Batch) -> None:
+        if shard.batch is not batch:
+            return
+        shard.batch = None
+        shard.appends.append(batch)
+        now_ms = self._node.clock.wall_ms()
+        producer_id, producer_epoch = batch.producer or (-1, -1)
+        data = build_batch(
+            [Record(index, now_ms, key, value) for index, (key, value) in enumerate(batch.records)],
+            codec=self.topic.codec,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transactional=batch.producer is not None,
+        )
+        batch.records = []
+        place, timeout_ms = shard.replica.topic_partition, self.topic.commit_timeout_ms
+        outcome = self._node.replicas.append_and_wait(place, bytearray(data), timeout_ms)
+        outcome.on_complete(lambda settled: self._settled(shard, batch, settled))
+
+    def _settled(self, shard: Shard[M], batch: _Batch, outcome: Deferred[AppendInfo]) -> None:
+        if shard.closed:
+            return
+        try:
+            outcome.result()
+        except KafkaError as error:
+            logger.warning(
+                "append failed, loading anew: partition=%s error=%s", shard.replica.topic_partition, error.code.name
+            )
+            code = _APPEND_ERRORS.get(error.code, error.code)
+            for answer, _ in batch.replies:
+                if not answer.done:
+                    answer.fail(KafkaError(code, error.message or ""))
+            self._abandon(shard)
+            return
+        # Appends of a partition are committed in the order of its log, unless somebody outside waits for one.
+        shard.appends.remove(batch)
+        for answer, reply in batch.replies:
+            if not answer.done:
+                answer.complete(reply)
+        if self.on_committed is not None:
+            for result in batch.results:
+                self.on_committed(shard, result)
+
+    # Time.
+
+    def _arm(self, shard: Shard[M]) -> None:
+        """One timer a shard, for what is due first."""
+        due_ms = shard.machine.next_due_ms
+        if due_ms is None or (shard.timer is not None and shard.timer_due_ms <= due_ms):
+            return
+        if shard.timer is not None:
+            shard.timer.cancel()
+        delay_ms = max(due_ms - self._node.clock.monotonic_ms(), 0)
+        shard.timer_due_ms = due_ms
+        shard.timer = self._node.shell.after(delay_ms, self._time_passed, shard)
+
+    def _time_passed(self, shard: Shard[M]) -> None:
+        if not shard.is_current:
+            return
+        event = TimePassed(self._node.clock.wall_ms())
+        try:
+            self._check_appends(shard, event)
+        except KafkaError:
+            shard.timer = self._node.shell.after(RETRY_MS, self._time_passed, shard)
+            return
+        # While the timer stands in the past, handling does not arm another.
+        shard.timer_due_ms = -1
+        for _ in range(DEADLINES_PER_TURN_MAX):
+            due_ms = shard.machine.next_due_ms
+            if due_ms is None or due_ms > self._node.clock.monotonic_ms():
+                break
+            self._handle(shard, event)
+            if shard.closed:
+                return
+        shard.timer = None
+        self._arm(shard)

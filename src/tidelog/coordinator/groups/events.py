@@ -1,0 +1,58 @@
+"""What any group's coordinator is asked, whatever its groups' protocol, and what it answers.
+
+Each request carries a request id, by which its reply is found; 0 where nobody waits for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.model.errors import ErrorCode
+
+NOBODY: Final = 0
+"""The request id of an event that nobody asked for."""
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+"""Kinds of groups, as ListGroups names them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroups:
+    """Answered by a GroupListing."""
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """One group of a listing."""
+
+    group: str
+    protocol_type: str
+    """"consumer" for consumers, "connect" for workers; empty where only offsets were committed."""
+    state: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """Groups by id, sorted."""
+
+    groups: Sequence[ListedGroup]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroups:
+    """Answered by DeletedGroups."""
+
+    request_id: int
+    groups: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedGroups:
+    """An error for each group of the request, in its order."""
+
+    errors: Sequence[tuple[str, ErrorCode]]
