@@ -88,7 +88,7 @@ def test_a_successor_aborts_what_is_open(history: TransactionHistory) -> None:
 
 
 def test_zombies(history: TransactionHistory) -> None:
-    """Nothing that an older instance asks after a newer one was initialized may succeed; strangers' records are seen."""
+    """Nothing that an older instance asks after a newer one was initialized may succeed; strangers are seen."""
     before = history.newest("app")
     history.initialized("app", 2)
     history.acknowledged("app", 1, before, "a produce")
