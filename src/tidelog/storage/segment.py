@@ -15,9 +15,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import NO_LEADER_EPOCH
 from tidelog.records.batch import HEADER_SIZE, BatchHeader, InvalidBatch, check_crc, read_header, read_records
+from tidelog.records.compaction import index_batches
 from tidelog.storage.errors import CorruptIndex, WouldBlock
 from tidelog.storage.file_names import INDEX, LOG
-from tidelog.storage.offset_index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, IndexEntry, TimeEntry
+from tidelog.storage.offset_index import (
+    NO_TIMESTAMP,
+    OFFSET_ENTRY_SIZE,
+    RELATIVE_OFFSET_MAX,
+    TIME_ENTRY_SIZE,
+    IndexEntry,
+    TimeEntry,
+)
 from tidelog.storage.segment_files import SegmentFiles
 
 if TYPE_CHECKING:
@@ -117,7 +125,7 @@ class Segment(SegmentFiles):
             self._load_max_timestamp(blocking=True)
         for _, header in batches:
             last_offset = header.base_offset + header.last_offset_delta
-            if header.max_timestamp > self.max_timestamp:
+            if header.max_timestamp > self.max_timestamp and header.records_count:
                 self.max_timestamp = header.max_timestamp
                 self.max_timestamp_offset = last_offset
             if self.bytes_since_index_entry > interval:
@@ -130,6 +138,26 @@ class Segment(SegmentFiles):
         if self.first_timestamp is None and self.size == 0:
             self.first_timestamp = batches[0][1].max_timestamp
         self.size = position
+
+    def append_indexed(self, data: bytes | bytearray) -> None:
+        """As `append`, of batches that need no looking at one by one: what compaction writes. OSError."""
+        with self.log_file as file:
+            file.pwrite(data, self.size)
+        entries, self.bytes_since_index_entry, self.max_timestamp, self.max_timestamp_offset = index_batches(
+            data,
+            self.size,
+            self.config.index_interval_bytes,
+            self.bytes_since_index_entry,
+            self.max_timestamp,
+            self.max_timestamp_offset,
+        )
+        for last_offset, position, timestamp, timestamp_offset in entries:
+            if not self.offset_index.is_full:
+                self.offset_index.append(last_offset, position)
+            if not self.time_index.is_full:
+                self.time_index.maybe_append(timestamp, timestamp_offset)
+        self._is_unfinished = True
+        self.size += len(data)
 
     def _add_index_entry(self, last_offset: int, position: int) -> None:
         """A full index takes no more: the next append rolls, until then lookups scan a little further."""
@@ -156,6 +184,13 @@ class Segment(SegmentFiles):
     def waited_ms(self, max_timestamp: int, now_ms: int) -> int:
         """The age that `segment.ms` is compared with: by the records' own time if they have one, else since its
         creation."""
+        first_timestamp = self.first_batch_timestamp()
+        if first_timestamp >= 0:
+            return max_timestamp - first_timestamp
+        return now_ms - self.created_ms
+
+    def first_batch_timestamp(self) -> int:
+        """The largest timestamp of its first batch; -1 where there is none."""
         if self.first_timestamp is None and self.size > 0:
             try:
                 header = self.header_at(0)
@@ -163,9 +198,11 @@ class Segment(SegmentFiles):
                 # Damage to old records is for their readers to meet; appends after them go on.
                 header = None
             self.first_timestamp = header.max_timestamp if header is not None else NO_TIMESTAMP
-        if self.first_timestamp is not None and self.first_timestamp >= 0:
-            return max_timestamp - self.first_timestamp
-        return now_ms - self.created_ms
+        return NO_TIMESTAMP if self.first_timestamp is None else self.first_timestamp
+
+    def index_sizes(self) -> tuple[int, int]:
+        """Bytes that the entries of the offset and the time index take."""
+        return self.offset_index.count * OFFSET_ENTRY_SIZE, self.time_index.count * TIME_ENTRY_SIZE
 
     def become_inactive(self) -> None:
         """The last time entry is written, the indexes are trimmed: nothing will be appended any more."""
@@ -278,7 +315,7 @@ class Segment(SegmentFiles):
         # Batches behind the last time entry were not yet late enough for an entry, or came after it.
         entry = self.offset_index.lookup(offset, blocking=blocking)
         for found in self._headers_from(entry, blocking=blocking):
-            if found.header.max_timestamp > timestamp:
+            if found.header.max_timestamp > timestamp and found.header.records_count:
                 timestamp, offset = found.header.max_timestamp, found.header.last_offset
         self.max_timestamp, self.max_timestamp_offset = timestamp, offset
         self._timestamp_known = True
@@ -407,7 +444,7 @@ class Segment(SegmentFiles):
 
     def _index(self, position: int, header: BatchHeader, last_entry: int) -> int:
         """Indexes a batch as `append` would have; gives the position of the last entry."""
-        if header.max_timestamp > self.max_timestamp:
+        if header.max_timestamp > self.max_timestamp and header.records_count:
             self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
         if position - last_entry > self.config.index_interval_bytes:
             self.offset_index.append(header.last_offset, position)

@@ -41,7 +41,7 @@ class SegmentFiles:
         self.base_offset = base_offset
         self.config = config
         self.mark = ""
-        """".deleted" once the files are on their way out."""
+        """".deleted" once the files are on their way out; ".cleaned", ".swap" while compaction writes them."""
         self._is_new = False
         """Whether they were created empty: then the indexes have no entry, however long their files are."""
         self._log_file: PooledFile | None = None
@@ -111,7 +111,7 @@ class SegmentFiles:
             with self._pool.lock:  # A reader's must be the appender's too: they remember whether there is a file.
                 index = self._transaction_index
                 if index is None:
-                    index = TransactionIndex(self._pool.disk, self.path(TRANSACTION_INDEX))
+                    index = TransactionIndex(self._pool.disk, self.path(TRANSACTION_INDEX), self._pool.lock)
                     self._transaction_index = index
         return index
 
@@ -151,15 +151,20 @@ class SegmentFiles:
         self._log_file = self._offset_index = self._time_index = self._transaction_index = None
 
     def rename(self, mark: str) -> None:
-        """Renames its files to end with `mark` (".deleted"); open descriptors stay valid."""
-        for suffix in SEGMENT_SUFFIXES:
-            path = self.path(suffix)
-            try:
-                self._pool.disk.rename(path, path + mark)
-            except FileNotFoundError:
-                continue  # A transaction index exists only where something was aborted.
-        self.mark += mark
-        self._follow_names()
+        """Renames its files to end with `mark` (".deleted", "") instead of the mark they have; open descriptors stay
+        valid.
+
+        Nobody opens one of them meanwhile: who reads beside us finds them by the old name or by the new one.
+        """
+        with self._pool.lock:
+            for suffix in SEGMENT_SUFFIXES:
+                target = f"{self.directory}/{segment_file(self.base_offset, suffix)}{mark}"
+                try:
+                    self._pool.disk.rename(self.path(suffix), target)
+                except FileNotFoundError:
+                    continue  # A transaction index exists only where something was aborted.
+            self.mark = mark
+            self._follow_names()
 
     def unlink(self) -> None:
         """Removes its files."""

@@ -11,6 +11,7 @@ records asks. Those that a fetch needs are found by bisection: a producer that a
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -18,6 +19,7 @@ from tidelog.storage.errors import CorruptFile, WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from tidelog.ports.disk import Disk, File
 
@@ -56,10 +58,12 @@ def encode_transactions(entries: list[AbortedTransaction]) -> bytes:
 class TransactionIndex:
     """The entries of one segment's file. Read in any thread, beside one that writes."""
 
-    __slots__ = ("_disk", "_looked_for", "_writes", "path")
+    __slots__ = ("_disk", "_looked_for", "_renaming", "_writes", "path")
 
-    def __init__(self, disk: Disk, path: str) -> None:
+    def __init__(self, disk: Disk, path: str, renaming: AbstractContextManager[object] | None = None) -> None:
+        """`renaming` is a lock that is held while the file is renamed."""
         self._disk = disk
+        self._renaming = nullcontext() if renaming is None else renaming
         self.path = path
         """Changes when the file is renamed."""
         self._writes = 0
@@ -69,12 +73,15 @@ class TransactionIndex:
 
     def entries(self) -> list[AbortedTransaction]:
         """All, oldest first; none where there is no file."""
-        writes = self._writes
+        writes, path = self._writes, self.path
         if self._looked_for == writes:
             return []
         try:
-            data = self._disk.read(self.path)
+            data = self._disk.read(path)
         except FileNotFoundError:
+            with self._renaming:
+                if self.path != path:
+                    return self.entries()
             # Where the other thread is making the file just now the count goes on, and this look counts no more.
             self._looked_for = writes
             return []
@@ -132,12 +139,15 @@ class TransactionIndex:
         `CorruptFile`; `WouldBlock` with `blocking=False`.
         """
         found: list[AbortedTransaction] = []
-        writes = self._writes
+        writes, path = self._writes, self.path
         if self._looked_for == writes:
             return found, False
         try:
-            file = self._disk.open(self.path, read_only=True)
+            file = self._disk.open(path, read_only=True)
         except FileNotFoundError:
+            with self._renaming:
+                if self.path != path:
+                    return self.collect(start_offset, end_offset, blocking=blocking)
             self._looked_for = writes
             return found, False
         try:
