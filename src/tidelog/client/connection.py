@@ -61,6 +61,11 @@ class Connection(asyncio.BufferedProtocol):
         """What the broker serves, [api key] -> (lowest, highest)."""
         return self._exchange.versions
 
+    @property
+    def features(self) -> dict[str, int]:
+        """What the cluster has agreed on, [feature] -> level."""
+        return self._exchange.features
+
     async def request(self, message: Any, version: int | None = None, *, timeout_s: float = 30.0) -> Any:
         """Sends a request and waits for its answer; None for one that has none (acks=0).
 

@@ -40,6 +40,10 @@ class UnsupportedSecurity(ClientError):
     """A security protocol other than PLAINTEXT was asked for."""
 
 
+class TransactionFailed(ClientError):
+    """A transaction that something went wrong in: it can only be aborted, after which the next one may begin."""
+
+
 class OffsetOutOfRange(KafkaError):
     """An offset that the partition no longer has, or does not have yet.
 

@@ -30,10 +30,14 @@ _CORRELATION_ID_AND_ERROR: Final = struct.Struct(">ih")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ByVersion:
-    """A request whose fields depend on the version that is settled with the broker; `build` makes it for one."""
+    """A request whose fields depend on the version that is settled with the broker; `build` makes it for one.
+
+    `at_most` keeps it below versions that mean something else.
+    """
 
     key: ApiKey
     build: Callable[[int], Any]
+    at_most: int | None = None
 
 
 class Exchange:
@@ -44,6 +48,8 @@ class Exchange:
         self.peer = peer
         self.versions: dict[int, tuple[int, int]] = {}
         """What the broker serves, [api key] -> (lowest, highest); empty until the answer to `hello`."""
+        self.features: dict[str, int] = {}
+        """What the cluster has agreed on, [feature] -> level (KIP-584); none from brokers that don't know the idea."""
         self._awaited: dict[int, tuple[ApiKey, int]] = {}
         self._last_id = 0
 
@@ -71,6 +77,7 @@ class Exchange:
         if response.error_code != ErrorCode.NONE:
             raise KafkaError(ErrorCode(response.error_code), f"{self.peer} refuses ApiVersions")
         self.versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
+        self.features = {entry.name: entry.max_version_level for entry in response.finalized_features}
         return None
 
     def _hello(self, version: int) -> bytes:
@@ -85,17 +92,18 @@ class Exchange:
         ours = apis.versions(key)
         return served is not None and max(served[0], ours.lowest) <= min(served[1], ours.highest)
 
-    def version_for(self, key: ApiKey, at_least: int = 0) -> int:
-        """The highest common version of an API; `UnsupportedByBroker` where there is none from `at_least` on."""
+    def version_for(self, key: ApiKey, at_least: int = 0, at_most: int | None = None) -> int:
+        """The highest common version of an API; `UnsupportedByBroker` where there is none within these bounds."""
         served = self.versions.get(key)
         if served is None:
             raise UnsupportedByBroker(f"{self.peer} does not serve {apis.name(key)}")
         ours = apis.versions(key)
-        lowest, highest = max(served[0], ours.lowest, at_least), min(served[1], ours.highest)
+        ours_highest = ours.highest if at_most is None else min(ours.highest, at_most)
+        lowest, highest = max(served[0], ours.lowest, at_least), min(served[1], ours_highest)
         if lowest > highest:
             raise UnsupportedByBroker(
                 f"{self.peer} serves {apis.name(key)} in versions {served[0]} to {served[1]}; "
-                f"this needs one of {max(ours.lowest, at_least)} to {ours.highest}"
+                f"this needs one of {max(ours.lowest, at_least)} to {ours_highest}"
             )
         return highest
 
@@ -106,8 +114,9 @@ class Exchange:
         """
         by_version = isinstance(message, ByVersion)
         key = message.key if by_version else message.API_KEY
-        chosen = self.version_for(key) if version is None else version
-        return self._encode(key, chosen, message.build(chosen) if by_version else message)
+        if version is None:
+            version = self.version_for(key, at_most=message.at_most if by_version else None)
+        return self._encode(key, version, message.build(version) if by_version else message)
 
     def _encode(self, key: ApiKey, version: int, message: Any) -> tuple[int, bytes, bool]:
         correlation_id = self._last_id = (self._last_id + 1) & 0x7FFFFFFF

@@ -24,11 +24,17 @@ class ProducedBatch:
 
 
 def produce_request(
-    routing: Routing, batches: Mapping[TopicPartition, bytes | bytearray], *, acks: int, timeout_ms: int = 30_000
+    routing: Routing,
+    batches: Mapping[TopicPartition, bytes | bytearray],
+    *,
+    acks: int,
+    timeout_ms: int = 30_000,
+    transactional_id: str | None = None,
 ) -> Any:
     """A request that appends to each partition the batches given, all of partitions with one leader."""
     kind = messages.ProduceRequest
     return kind(
+        transactional_id=transactional_id,
         acks=acks,
         timeout_ms=timeout_ms,
         topic_data=[

@@ -19,7 +19,6 @@ from typing import Any, Final
 
 from tidelog.assignors.assignor import Subscription, user_data_of
 from tidelog.client.cluster import Cluster
-from tidelog.client.consumer.coordination import CoordinatorConnection
 from tidelog.client.consumer.leading import assign
 from tidelog.client.consumer.member_data import (
     PROTOCOL_TYPE,
@@ -29,6 +28,7 @@ from tidelog.client.consumer.member_data import (
 )
 from tidelog.client.consumer.ownership import Ownership
 from tidelog.client.consumer.settings import ConsumerSettings
+from tidelog.client.coordination import CoordinatorConnection
 from tidelog.client.errors import ClientError, Fenced, InvalidResponse
 from tidelog.client.exchange import ByVersion
 from tidelog.client.offsets import GroupMember

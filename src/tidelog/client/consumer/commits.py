@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from tidelog.client.cluster import Cluster
-from tidelog.client.consumer.coordination import CoordinatorConnection
+from tidelog.client.coordination import CoordinatorConnection
 from tidelog.client.errors import CommitRefused
 from tidelog.client.offsets import (
     CommittedOffset,

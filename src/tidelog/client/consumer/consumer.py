@@ -20,12 +20,12 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.consumed import ConsumedRecord, consumed_columns, consumed_records
 from tidelog.client.consumer.classic import ClassicMembership
 from tidelog.client.consumer.commits import Commits
-from tidelog.client.consumer.coordination import CoordinatorConnection
 from tidelog.client.consumer.listener import RebalanceListener
 from tidelog.client.consumer.membership import Membership
 from tidelog.client.consumer.next_generation import NextGenerationMembership
 from tidelog.client.consumer.ownership import Ownership
 from tidelog.client.consumer.settings import ConsumerSettings, GroupProtocol
+from tidelog.client.coordination import CoordinatorConnection
 from tidelog.client.errors import ClientError
 from tidelog.client.fetching import FetchedData
 from tidelog.client.offsets import CommittedOffset, GroupMember

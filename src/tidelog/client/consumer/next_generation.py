@@ -18,9 +18,9 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from tidelog.client.cluster import Cluster
-from tidelog.client.consumer.coordination import CoordinatorConnection
 from tidelog.client.consumer.ownership import Ownership
 from tidelog.client.consumer.settings import ConsumerSettings
+from tidelog.client.coordination import CoordinatorConnection
 from tidelog.client.errors import ClientError, ConnectionFailed, Fenced, RequestTimedOut
 from tidelog.client.offsets import GroupMember, by_topic
 from tidelog.model.errors import ErrorCode, KafkaError, error_code

@@ -52,6 +52,9 @@ class ConsumerSettings:
     """Its `isolation` also decides whether aborted records are given out."""
 
     def __post_init__(self) -> None:
+        # Plain words are taken too; compared by identity later, they must be the enumerations' own.
+        object.__setattr__(self, "protocol", GroupProtocol(self.protocol))
+        object.__setattr__(self, "auto_offset_reset", AutoOffsetReset(self.auto_offset_reset))
         if not self.assignors:
             raise ValueError("a consumer needs an assignor")
         names = [assignor.name for assignor in self.chosen_assignors()]

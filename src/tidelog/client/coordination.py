@@ -70,6 +70,20 @@ class CoordinatorConnection:
             if not await self._cluster.run(self._routing.pause(attempt, deadline)):
                 raise failure
 
+    async def features(self, deadline: Deadline) -> dict[str, int]:
+        """What the cluster has agreed on, [feature] -> level, as the coordinator tells."""
+        attempt = 0
+        while True:
+            try:
+                return (await self._connected(deadline)).features
+            except (ConnectionFailed, RequestTimedOut, KafkaError) as error:
+                if isinstance(error, KafkaError) and not error.code.retriable:
+                    raise
+                self.forget()
+                attempt += 1
+                if not await self._cluster.run(self._routing.pause(attempt, deadline)):
+                    raise
+
     def forget(self) -> None:
         """Closes the connection and finds the coordinator anew for the next question."""
         self._routing.forget_coordinator(self._key, self._key_type)

@@ -7,6 +7,12 @@ an idempotent producer's sequences follow from it; different partitions' batches
     async with Cluster("localhost:9092") as cluster, Producer(cluster) as producer:
         delivery = await producer.send("orders", b"value", key=b"key")
         place = await delivery.place()
+
+With a `transactional_id` in the settings everything is sent in transactions:
+
+    async with producer.transaction():
+        await producer.send("totals", b"value")
+        await producer.send_offsets({TopicPartition("orders", 0): 17}, consumer.member)
 """
 
 from __future__ import annotations
@@ -16,143 +22,37 @@ import contextlib
 import dataclasses
 import random
 import time
-from array import array
 from collections import deque
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final
 
 from tidelog.client.cluster import Cluster
-from tidelog.client.errors import ClientError, ConnectionFailed, RequestTimedOut
-from tidelog.client.partitioners import DEFAULT, Own, Partitioner, Partitions, partitioner_factory
+from tidelog.client.errors import ClientError, ConnectionFailed, RequestTimedOut, TransactionFailed
+from tidelog.client.exchange import ByVersion
+from tidelog.client.offsets import CommittedOffset, GroupMember
+from tidelog.client.partitioners import Partitioner, Partitions, partitioner_factory
+from tidelog.client.producer.batches import (
+    HEADER_OVERHEAD_MAX,
+    RECORD_OVERHEAD_MAX,
+    Batch,
+    Delivery,
+    Header,
+    leaderless,
+    refused,
+)
+from tidelog.client.producer.settings import ACKS_ALL, ProducerSettings
+from tidelog.client.producer.transactions import PRODUCE_EXPLICIT_MAX, State, Transactions
 from tidelog.client.producing import ProducedBatch, produce_request, produced
 from tidelog.client.routing import Call, TopicView
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
-from tidelog.records.batch import Codec
-from tidelog.records.columns import BinaryColumn, HeadersColumn, encode_columns
+from tidelog.protocol.apis import ApiKey
 
-ACKS_ALL: Final = -1
-RECORD_OVERHEAD_MAX: Final = 36
-"""Bytes a record can take beside its key, value and headers: six varints and the attributes."""
-HEADER_OVERHEAD_MAX: Final = 10
 SEQUENCES: Final = 2**31
 UNKNOWN_TOPIC_ATTEMPTS_MAX: Final = 5
 """After so many attempts a topic that the brokers don't know is taken for deleted."""
-
-Header = tuple[str, bytes | None]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ProducerSettings:
-    """Kafka's producer settings, by its names where it has them.
-
-    `batch_size` bytes (before compression) close a batch, `linger_ms` at the latest; `buffer_memory` bytes may wait
-    for brokers before `send` waits itself; `delivery_timeout_s` after its first record a batch that is not
-    acknowledged has failed. With `idempotent` the brokers drop what a retry sends twice; acks is then all.
-    `partitioner` is a name of `client.partitioners`, or a user's own: a function of (key, value, partitions).
-    """
-
-    acks: int = ACKS_ALL
-    codec: Codec = Codec.NONE
-    level: int | None = None
-    linger_ms: float = 5.0
-    batch_size: int = 512 << 10
-    buffer_memory: int = 32 << 20
-    delivery_timeout_s: float = 120.0
-    idempotent: bool = False
-    create_topics: bool = True
-    """Whether the broker may create a missing topic, if it is so configured."""
-    partitioner: str | Own = DEFAULT
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class RecordPlace:
-    """Where a record went; `offset` is -1 after acks=0, where nobody says."""
-
-    topic_partition: TopicPartition
-    offset: int
-
-
-class Delivery:
-    """The fate of one record; await `place()` or don't: `Producer.flush` tells of failures too."""
-
-    __slots__ = ("_batch", "_index")
-
-    def __init__(self, batch: _Batch, index: int) -> None:
-        self._batch = batch
-        self._index = index
-
-    async def place(self) -> RecordPlace:
-        """Waits for the acknowledgement; KafkaError or ClientError when the record was not delivered."""
-        result = await asyncio.shield(self._batch.done)
-        offset = result.base_offset + self._index if result.base_offset >= 0 else -1
-        return RecordPlace(self._batch.topic_partition, offset)
-
-
-class _Batch:
-    """Records of one partition on their way, as columns until `encode`."""
-
-    __slots__ = (
-        "attempts", "base_sequence", "data", "deadline", "done", "header_counts", "header_keys", "header_values",
-        "keys", "ready_at", "size", "timestamps", "topic_partition", "values",
-    )  # fmt: skip
-
-    def __init__(self, topic_partition: TopicPartition, ready_at: float, deadline: float) -> None:
-        self.topic_partition = topic_partition
-        self.ready_at = ready_at
-        self.deadline = deadline
-        self.done: asyncio.Future[ProducedBatch] = asyncio.get_running_loop().create_future()
-        self.keys: list[bytes | None] = []
-        self.values: list[bytes | None] = []
-        self.timestamps = array("q")
-        self.header_counts: list[int] = []
-        self.header_keys: list[bytes | None] = []
-        self.header_values: list[bytes | None] = []
-        self.size = 0
-        self.attempts = 0
-        self.base_sequence = -1
-        self.data: bytes | bytearray | None = None
-
-    def append(
-        self, key: bytes | None, value: bytes | None, headers: Sequence[Header], timestamp: int, size: int
-    ) -> Delivery:
-        self.keys.append(key)
-        self.values.append(value)
-        self.timestamps.append(timestamp)
-        self.header_counts.append(len(headers))
-        for name, content in headers:
-            self.header_keys.append(name.encode())
-            self.header_values.append(content)
-        self.size += size
-        return Delivery(self, len(self.values) - 1)
-
-    def encode(self, settings: ProducerSettings, producer_id: int, producer_epoch: int) -> bytes | bytearray:
-        """The batch as bytes, made once: a retry must send the same."""
-        if self.data is None:
-            headers = None
-            if self.header_keys:
-                headers = HeadersColumn(
-                    memoryview(array("i", accumulate(self.header_counts, initial=0))),
-                    _column(self.header_keys),
-                    _column(self.header_values),
-                )
-            (self.data,) = encode_columns(
-                rows=len(self.values),
-                timestamp=memoryview(self.timestamps),
-                key=_nullable_column(self.keys),
-                value=_nullable_column(self.values),
-                headers=headers,
-                batch_bytes_max=1 << 30,
-                codec=settings.codec,
-                level=settings.level,
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-                base_sequence=self.base_sequence,
-            )
-        return self.data
 
 
 @dataclasses.dataclass(slots=True)
@@ -171,9 +71,13 @@ class Producer:
         self._cluster = cluster
         self._routing = cluster.routing
         chosen = settings or ProducerSettings()
+        self._transactions: Transactions | None = None
+        if chosen.transactional_id is not None:
+            chosen = dataclasses.replace(chosen, idempotent=True)
+            self._transactions = Transactions(cluster, chosen.transactional_id or "", chosen.transaction_timeout_ms)
         self._settings = dataclasses.replace(chosen, acks=ACKS_ALL) if chosen.idempotent else chosen
-        self._open: dict[TopicPartition, _Batch] = {}
-        self._queues: dict[TopicPartition, deque[_Batch]] = {}
+        self._open: dict[TopicPartition, Batch] = {}
+        self._queues: dict[TopicPartition, deque[Batch]] = {}
         self._in_flight: set[TopicPartition] = set()
         self._make_partitioner = partitioner_factory(chosen.partitioner)
         self._targets: dict[str, _Target] = {}
@@ -183,6 +87,7 @@ class Producer:
         self._idle = asyncio.Event()
         self._idle.set()
         self._flushing = 0
+        self._aborting = False
         self._failure: Exception | None = None
         self._sender: asyncio.Task[None] | None = None
         self._requests: set[asyncio.Task[None]] = set()
@@ -191,7 +96,9 @@ class Producer:
         self._sequences: dict[TopicPartition, int] = {}
 
     async def __aenter__(self) -> Producer:
-        if self._settings.idempotent:
+        if self._transactions is not None:
+            await self._transactions.init()
+        elif self._settings.idempotent:
             await self._take_producer_id()
         self._sender = asyncio.create_task(self._send_loop())
         return self
@@ -200,7 +107,11 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if error is None:
+            if self._transactions is not None and self._transactions.state in (State.OPEN, State.BROKEN):
+                # A transaction that nobody committed: it would only hold up its readers until it times out.
+                with contextlib.suppress(KafkaError, ClientError):
+                    await self.abort()
+            elif error is None:
                 await self.flush()
         finally:
             await self._stop()
@@ -220,6 +131,8 @@ class Producer:
         `partition` None: where the settings' partitioner says. `timestamp` is in ms since 1970, None: now. KafkaError
         when the topic or the partition does not exist, InvalidPartition where a user's own partitioner errs.
         """
+        if self._transactions is not None:
+            self._transactions.require(State.OPEN)
         view = self._routing.topics.get(topic)
         if view is None:
             view = await self._find_topic(topic)
@@ -271,6 +184,81 @@ class Producer:
         """Finds a topic before its first record is there; KafkaError where it does not exist."""
         await self._find_topic(topic)
 
+    # Transactions
+
+    async def begin(self) -> None:
+        """Opens a transaction: what is sent from now on is read together, once it is committed, or never."""
+        self._transactional().begin()
+
+    async def send_offsets(self, offsets: Mapping[TopicPartition, int | CommittedOffset], member: GroupMember) -> None:
+        """Commits a consumer's offsets with the transaction: `member` is `Consumer.member`, or names a group alone.
+
+        CommitRefused where the consumer has lost its partitions meanwhile: abort.
+        """
+        committed = {tp: CommittedOffset(each) if isinstance(each, int) else each for tp, each in offsets.items()}
+        await self._transactional().send_offsets(committed, member)
+
+    async def commit(self) -> None:
+        """Delivers what was sent, and commits it. After an error `abort`, but not after Fenced, which is the end."""
+        transactions = self._transactional()
+        transactions.require(State.OPEN)
+        try:
+            await self.flush()
+        except (KafkaError, ClientError) as error:
+            if transactions.state is State.FATAL:
+                raise
+            raise TransactionFailed(f"the transaction can only be aborted: {error}") from error
+        await self._end(committed=True)
+
+    async def abort(self) -> None:
+        """Drops what was not sent yet, and aborts: nobody who reads committed records sees any of the transaction."""
+        transactions = self._transactional()
+        transactions.require(State.OPEN, State.BROKEN)
+        self._aborting = True
+        try:
+            self._drop_unsent()
+            await self._idle.wait()
+        finally:
+            self._aborting = False
+        self._failure = None
+        await self._end(committed=False)
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """`async with producer.transaction():` commits at the end, aborts where an error comes out."""
+        await self.begin()
+        try:
+            yield
+            await self.commit()
+        except BaseException:
+            if self._transactional().state in (State.OPEN, State.BROKEN):
+                await self.abort()
+            raise
+
+    def _transactional(self) -> Transactions:
+        if self._transactions is None:
+            raise ValueError("transactions need a transactional_id in the settings")
+        return self._transactions
+
+    async def _end(self, *, committed: bool) -> None:
+        if await self._transactional().end(committed=committed):
+            self._sequences.clear()
+
+    def _drop_unsent(self) -> None:
+        """Fails what waits behind the batches that are on their way."""
+        for topic_partition in list(self._open):
+            self._close_batch(topic_partition)
+        for topic_partition, queue in self._queues.items():
+            kept = queue.popleft() if queue and topic_partition in self._in_flight else None
+            dropped = list(queue)
+            queue.clear()
+            for batch in dropped:
+                queue.append(batch)
+                self._finish(batch, TransactionFailed("the transaction was aborted before this record was sent"))
+            if kept is not None:
+                queue.append(kept)
+                self._idle.clear()
+
     # Gathering
 
     async def _find_topic(self, topic: str) -> TopicView:
@@ -304,9 +292,9 @@ class Producer:
         batch = self._open.get(topic_partition)
         return batch is not None and batch.size + size <= self._settings.batch_size
 
-    def _open_batch(self, topic_partition: TopicPartition) -> _Batch:
+    def _open_batch(self, topic_partition: TopicPartition) -> Batch:
         now = time.monotonic()
-        batch = _Batch(topic_partition, now + self._settings.linger_ms / 1000, now + self._settings.delivery_timeout_s)
+        batch = Batch(topic_partition, now + self._settings.linger_ms / 1000, now + self._settings.delivery_timeout_s)
         self._open[topic_partition] = batch
         self._idle.clear()
         self._wake.set()
@@ -336,8 +324,8 @@ class Producer:
             except TimeoutError:
                 continue
 
-    def _dispatch(self, ready: dict[TopicPartition, _Batch]) -> None:
-        groups: dict[Any, list[_Batch]] = {}
+    def _dispatch(self, ready: dict[TopicPartition, Batch]) -> None:
+        groups: dict[Any, list[Batch]] = {}
         for topic_partition, batch in ready.items():
             leader = self._routing.leader(topic_partition)
             groups.setdefault(leader.address if leader else None, []).append(batch)
@@ -347,12 +335,12 @@ class Producer:
             self._requests.add(task)
             task.add_done_callback(self._requests.discard)
 
-    async def _deliver(self, address: Any, batches: list[_Batch]) -> None:
+    async def _deliver(self, address: Any, batches: list[Batch]) -> None:
         """One request to one leader (None: not known), and what follows from its answer."""
-        retry: list[tuple[_Batch, Exception]] = []
+        retry: list[tuple[Batch, Exception]] = []
         try:
             if address is None:
-                retry = [(batch, _leaderless(batch)) for batch in batches]
+                retry = [(batch, leaderless(batch)) for batch in batches]
             else:
                 retry = await self._request(address, batches)
             for batch, _ in retry:
@@ -367,17 +355,28 @@ class Producer:
             self._in_flight.difference_update(batch.topic_partition for batch in batches)
             self._wake.set()
 
-    async def _request(self, address: Any, batches: list[_Batch]) -> list[tuple[_Batch, Exception]]:
+    async def _request(self, address: Any, batches: list[Batch]) -> list[tuple[Batch, Exception]]:
         """Sends batches and finishes those with a final answer; gives back those to try again, with why."""
         by_partition = {batch.topic_partition: batch for batch in batches}
+        transactions = self._transactions
+        if transactions is not None:
+            await transactions.add(by_partition)
         encoded: dict[TopicPartition, bytes | bytearray] = {}
         for topic_partition, batch in by_partition.items():
             if self._settings.idempotent and batch.base_sequence < 0:
                 batch.base_sequence = self._sequences.get(topic_partition, 0)
                 self._sequences[topic_partition] = (batch.base_sequence + len(batch.values)) % SEQUENCES
-            encoded[topic_partition] = batch.encode(self._settings, self._producer_id, self._producer_epoch)
+            encoded[topic_partition] = batch.encode(self._settings, *self._producer)
         timeout_s = self._routing.call_timeout_s
-        request = produce_request(self._routing, encoded, acks=self._settings.acks, timeout_ms=int(timeout_s * 1000))
+        request = produce_request(
+            self._routing,
+            encoded,
+            acks=self._settings.acks,
+            timeout_ms=int(timeout_s * 1000),
+            transactional_id=self._settings.transactional_id,
+        )
+        if transactions is not None and not transactions.implicit:
+            request = _explicit(request)
         outcome = await self._cluster.call(Call(address, request, timeout_s))
         if isinstance(outcome, (ConnectionFailed, RequestTimedOut)):
             if self._settings.acks == 0:
@@ -385,7 +384,7 @@ class Producer:
             return [(batch, outcome) for batch in batches]
         if isinstance(outcome, ClientError):
             raise outcome
-        retry: list[tuple[_Batch, Exception]] = []
+        retry: list[tuple[Batch, Exception]] = []
         for topic_partition, code, text, result in produced(outcome, self._routing, encoded):
             batch = by_partition.pop(topic_partition)
             if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
@@ -393,11 +392,18 @@ class Producer:
             elif code.retriable:
                 retry.append((batch, KafkaError(code, text or str(topic_partition))))
             else:
-                self._finish(batch, _refused(batch, code, text))
-        retry.extend((batch, _leaderless(batch)) for batch in by_partition.values())
+                self._finish(batch, refused(batch, code, text))
+        retry.extend((batch, leaderless(batch)) for batch in by_partition.values())
         return retry
 
-    async def _prepare_retry(self, retry: list[tuple[_Batch, Exception]]) -> None:
+    @property
+    def _producer(self) -> tuple[int, int]:
+        """The producer id and epoch that batches carry."""
+        if self._transactions is not None:
+            return self._transactions.producer_id, self._transactions.producer_epoch
+        return self._producer_id, self._producer_epoch
+
+    async def _prepare_retry(self, retry: list[tuple[Batch, Exception]]) -> None:
         """Waits, asks for the leaders again, and gives up on batches whose time is over or whose topic is gone."""
         attempts = max(batch.attempts for batch, _ in retry)
         left = min(batch.deadline for batch, _ in retry) - time.monotonic()
@@ -411,10 +417,10 @@ class Producer:
         for batch, error in retry:
             code = errors.get(batch.topic_partition.topic)
             gone = code is not None and (not code.retriable or batch.attempts > UNKNOWN_TOPIC_ATTEMPTS_MAX)
-            if gone or time.monotonic() >= batch.deadline:
+            if gone or self._aborting or time.monotonic() >= batch.deadline:
                 self._finish(batch, error)
 
-    def _finish(self, batch: _Batch, result: ProducedBatch | Exception) -> None:
+    def _finish(self, batch: Batch, result: ProducedBatch | Exception) -> None:
         queue = self._queues[batch.topic_partition]
         assert queue[0] is batch
         queue.popleft()
@@ -422,6 +428,8 @@ class Producer:
         self._room.set()
         if isinstance(result, Exception):
             self._failure = self._failure or result
+            if self._transactions is not None:
+                self._transactions.batch_failed(result)
             batch.done.set_exception(result)
             batch.done.exception()  # Marks it as seen: flush tells of it if nobody awaits the delivery.
         else:
@@ -448,40 +456,18 @@ class Producer:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._transactions is not None:
+            self._transactions.close()
         for queue in (*self._queues.values(), list(self._open.values())):
             for batch in queue:
                 if not batch.done.done():
                     batch.done.cancel()
 
 
+def _explicit(request: Any) -> ByVersion:
+    """A produce request for partitions that were added to their transaction before."""
+    return ByVersion(ApiKey.PRODUCE, lambda version: request, at_most=PRODUCE_EXPLICIT_MAX)
+
+
 def _draw() -> int:
     return random.getrandbits(31)
-
-
-def _nullable_column(values: Sequence[bytes | None]) -> BinaryColumn | None:
-    """A column of these values; None, which stands for all null, where they are."""
-    return None if values.count(None) == len(values) else _column(values)
-
-
-def _column(values: Sequence[bytes | None]) -> BinaryColumn:
-    present = [value or b"" for value in values]
-    offsets = memoryview(array("i", accumulate(map(len, present), initial=0)))
-    nulls = values.count(None)
-    if not nulls:
-        return BinaryColumn(offsets, b"".join(present))
-    validity = bytearray((len(values) + 7) // 8)
-    for index, value in enumerate(values):
-        if value is not None:
-            validity[index >> 3] |= 1 << (index & 7)
-    return BinaryColumn(offsets, b"".join(present), validity, nulls)
-
-
-def _leaderless(batch: _Batch) -> KafkaError:
-    return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{batch.topic_partition} has no leader now")
-
-
-def _refused(batch: _Batch, code: ErrorCode, text: str | None) -> KafkaError:
-    if code is ErrorCode.MESSAGE_TOO_LARGE:
-        hint = f"{batch.topic_partition}: {len(batch.data or b'')} bytes are above the topic's max.message.bytes"
-        return KafkaError(code, f"{hint}; send smaller batches or records, or raise it")
-    return KafkaError(code, text or str(batch.topic_partition))

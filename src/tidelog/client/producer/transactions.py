@@ -1,0 +1,325 @@
+"""A producer's transactions: the conversation with their coordinator, and the states that it goes through.
+
+    UNINITIALIZED -- init --> READY -- begin --> OPEN -- end --> READY
+                                                  |  an error that abort mends
+                                                  v
+                                               BROKEN -- abort --> READY          any -- fenced --> FATAL
+
+Under transaction.version 2 (KIP-890) brokers add partitions to a transaction by themselves, and every end raises the
+producer's epoch, so that nothing of one transaction can slip into the next. Before it, partitions and groups are added
+by request, and an epoch is only raised after a failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from tidelog.client.cluster import Cluster
+from tidelog.client.coordination import CoordinatorConnection
+from tidelog.client.errors import ClientError, CommitRefused, Fenced, TransactionFailed
+from tidelog.client.exchange import ByVersion
+from tidelog.client.offsets import CommittedOffset, GroupMember, by_topic, commit_error_codes
+from tidelog.client.routing import COORDINATOR_TRANSACTION
+from tidelog.model.errors import ErrorCode, KafkaError, error_code
+from tidelog.model.identifiers import TopicPartition
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+
+FEATURE: Final = "transaction.version"
+IMPLICIT: Final = 2
+"""The level of the feature from which on partitions are added by producing to them."""
+PRODUCE_EXPLICIT_MAX: Final = 11
+TXN_OFFSET_COMMIT_EXPLICIT_MAX: Final = 4
+END_TXN_EXPLICIT_MAX: Final = 4
+ADD_PARTITIONS_BY_CLIENTS_MAX: Final = 3
+"""The highest versions in which a broker takes a request as meant for the older transactions."""
+
+_FENCED: Final = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+"""After these no further request of this producer can succeed."""
+_AGAIN: Final = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    }
+)
+"""The markers of the former transaction are still being written, or metadata is on its way."""
+
+
+class State(enum.Enum):
+    """Where a transactional producer is."""
+
+    UNINITIALIZED = enum.auto()
+    READY = enum.auto()
+    OPEN = enum.auto()
+    BROKEN = enum.auto()
+    FATAL = enum.auto()
+
+
+class Transactions:
+    """One transactional id, as its producer sees it."""
+
+    def __init__(self, cluster: Cluster, transactional_id: str, timeout_ms: int) -> None:
+        self._cluster = cluster
+        self._routing = cluster.routing
+        self._id = transactional_id
+        self._timeout_ms = timeout_ms
+        self._connection = CoordinatorConnection(cluster, transactional_id, COORDINATOR_TRANSACTION)
+        self._groups: dict[str, CoordinatorConnection] = {}
+        self.state = State.UNINITIALIZED
+        self.failure: Exception | None = None
+        """Why the state is BROKEN or FATAL."""
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.implicit = False
+        """Whether brokers add partitions by themselves (KIP-890)."""
+        self._adding = asyncio.Lock()
+        self._partitions: set[TopicPartition] = set()
+        self._added_groups: set[str] = set()
+        self._begun = False
+        """Whether the coordinator may know of the transaction."""
+        self._needs_new_epoch = False
+
+    @property
+    def transactional_id(self) -> str:
+        """The name by which it survives restarts."""
+        return self._id
+
+    async def init(self) -> None:
+        """Takes the id over: an earlier producer of that id is fenced, its open transaction aborted."""
+        kind = messages.InitProducerIdRequest
+        producer_id, producer_epoch = self.producer_id, self.producer_epoch
+
+        def build(version: int) -> Any:
+            request = kind(transactional_id=self._id, transaction_timeout_ms=self._timeout_ms)
+            if version >= 3:
+                # With its former epoch a producer that was fenced meanwhile is told so (KIP-360).
+                request.producer_id, request.producer_epoch = producer_id, producer_epoch
+            return request
+
+        response = await self._ask(ByVersion(ApiKey.INIT_PRODUCER_ID, build), _whole, "begin with its id")
+        self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
+        self._needs_new_epoch = False
+        await self._learn_version()
+        self.state = State.READY
+
+    def begin(self) -> None:
+        """Opens a transaction; nothing is sent for it yet."""
+        self.require(State.READY)
+        self.state = State.OPEN
+
+    async def add(self, partitions: Iterable[TopicPartition]) -> None:
+        """Makes partitions part of the transaction before their first batch is sent."""
+        async with self._adding:
+            self.require(State.OPEN)
+            new = [tp for tp in partitions if tp not in self._partitions]
+            if new:
+                self._begun = True
+                if not self.implicit:
+                    await self._add_by_request(new)
+                self._partitions.update(new)
+
+    async def _add_by_request(self, partitions: Collection[TopicPartition]) -> None:
+        kind = messages.AddPartitionsToTxnRequest
+        request = kind(
+            v3_and_below_transactional_id=self._id,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.producer_epoch,
+            v3_and_below_topics=[
+                kind.AddPartitionsToTxnTopic(name=name, partitions=[tp.partition for tp in tps])
+                for name, tps in by_topic(partitions)
+            ],
+        )
+        await self._ask(
+            ByVersion(ApiKey.ADD_PARTITIONS_TO_TXN, lambda version: request, at_most=ADD_PARTITIONS_BY_CLIENTS_MAX),
+            _added_codes,
+            f"send to {', '.join(map(str, partitions))}",
+        )
+
+    async def send_offsets(self, offsets: Mapping[TopicPartition, CommittedOffset], member: GroupMember) -> None:
+        """Makes a consumer's offsets part of the transaction: they are committed if and when it is (KIP-447)."""
+        self.require(State.OPEN)
+        if not offsets:
+            return
+        self._begun = True
+        if not self.implicit and member.group not in self._added_groups:
+            request = messages.AddOffsetsToTxnRequest(
+                transactional_id=self._id,
+                producer_id=self.producer_id,
+                producer_epoch=self.producer_epoch,
+                group_id=member.group,
+            )
+            await self._ask(request, _whole, f"commit offsets of group '{member.group}'")
+            self._added_groups.add(member.group)
+        connection = self._groups.get(member.group)
+        if connection is None:
+            connection = self._groups[member.group] = CoordinatorConnection(self._cluster, member.group)
+        await self._ask(
+            ByVersion(
+                ApiKey.TXN_OFFSET_COMMIT,
+                lambda version: self._offsets_request(version, offsets, member),
+                at_most=None if self.implicit else TXN_OFFSET_COMMIT_EXPLICIT_MAX,
+            ),
+            commit_error_codes,
+            f"commit offsets of group '{member.group}'",
+            connection,
+        )
+
+    def _offsets_request(
+        self, version: int, offsets: Mapping[TopicPartition, CommittedOffset], member: GroupMember
+    ) -> Any:
+        kind = messages.TxnOffsetCommitRequest
+        request = kind(
+            transactional_id=self._id,
+            group_id=member.group,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            topics=[
+                kind.TxnOffsetCommitRequestTopic(
+                    name=name,
+                    partitions=[
+                        kind.TxnOffsetCommitRequestPartition(
+                            partition_index=tp.partition,
+                            committed_offset=offsets[tp].offset,
+                            committed_leader_epoch=offsets[tp].leader_epoch,
+                            committed_metadata=offsets[tp].metadata,
+                        )
+                        for tp in tps
+                    ],
+                )
+                for name, tps in by_topic(offsets)
+            ],
+        )
+        if version >= 3:
+            request.generation_id, request.member_id = member.generation, member.member_id
+            request.group_instance_id = member.instance_id
+        return request
+
+    async def end(self, *, committed: bool) -> bool:
+        """Commits or aborts; whether the epoch has changed, with which sequences begin at 0 again."""
+        self.require(State.OPEN) if committed else self.require(State.OPEN, State.BROKEN)
+        former = (self.producer_id, self.producer_epoch)
+        if self._begun:
+            request = messages.EndTxnRequest(
+                transactional_id=self._id,
+                producer_id=self.producer_id,
+                producer_epoch=self.producer_epoch,
+                committed=committed,
+            )
+            response = await self._ask(
+                ByVersion(
+                    ApiKey.END_TXN, lambda version: request, at_most=None if self.implicit else END_TXN_EXPLICIT_MAX
+                ),
+                _whole,
+                "commit" if committed else "abort",
+            )
+            if self.implicit and response.producer_id >= 0:
+                self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
+        self._partitions.clear()
+        self._added_groups.clear()
+        self._begun = False
+        self.failure = None
+        if self._needs_new_epoch and (self.producer_id, self.producer_epoch) == former:
+            await self.init()
+        else:
+            self._needs_new_epoch = False
+            await self._learn_version()
+        self.state = State.READY
+        return (self.producer_id, self.producer_epoch) != former
+
+    def batch_failed(self, error: Exception) -> None:
+        """A batch was not delivered: its sequences are missing in the log, so the next ones need another epoch."""
+        self._needs_new_epoch = True
+        self.break_off(error)
+
+    def break_off(self, error: Exception) -> None:
+        """Nothing but `end(committed=False)` is possible now."""
+        if self.state is State.OPEN:
+            self.state = State.BROKEN
+            self.failure = error
+
+    def require(self, *states: State) -> None:
+        """Raises why the state is none of these: what went wrong before, or ValueError for calls out of order."""
+        if self.state in states:
+            return
+        if self.state is State.FATAL and self.failure is not None:
+            raise self.failure
+        if self.state is State.BROKEN:
+            raise TransactionFailed(f"the transaction can only be aborted: {self.failure}") from self.failure
+        wanted = " or ".join(state.name for state in states)
+        raise ValueError(f"the producer is {self.state.name}, it must be {wanted} for this")
+
+    def close(self) -> None:
+        """Closes the connections to coordinators."""
+        self._connection.close()
+        for connection in self._groups.values():
+            connection.close()
+
+    async def _learn_version(self) -> None:
+        """How the cluster does transactions now: that may change while it runs, but not within a transaction."""
+        features = await self._connection.features(self._routing.deadline())
+        self.implicit = features.get(FEATURE, 0) >= IMPLICIT
+
+    async def _ask(
+        self,
+        message: Any,
+        codes_of: Callable[[Any], Iterable[int]],
+        what: str,
+        connection: CoordinatorConnection | None = None,
+    ) -> Any:
+        """An answer without errors. What goes wrong breaks the transaction off, or ends the producer's life."""
+        deadline = self._routing.deadline()
+        attempt = 0
+        while True:
+            try:
+                response = await (connection or self._connection).ask(message, codes_of, deadline)
+            except (KafkaError, ClientError) as error:
+                self.break_off(error)
+                raise
+            codes = {error_code(code) for code in codes_of(response)} - {ErrorCode.NONE}
+            if not codes:
+                return response
+            attempt += 1
+            passing = codes <= _AGAIN | {ErrorCode.OPERATION_NOT_ATTEMPTED}
+            if not passing or not await self._cluster.run(self._routing.pause(attempt, deadline)):
+                raise self._refused(codes, what)
+
+    def _refused(self, codes: Collection[ErrorCode], what: str) -> Exception:
+        fatal = _FENCED.intersection(codes)
+        code = min(fatal or codes)
+        text = f"transactional id '{self._id}' cannot {what}: {code.name}"
+        error: KafkaError
+        if code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH):
+            error = Fenced(code, f"another producer goes by the transactional id '{self._id}' now: this one must stop")
+        elif code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID):
+            error = CommitRefused(code, f"{text}: the consumer is no member of its group any more; abort")
+        else:
+            error = KafkaError(code, text)
+        if fatal:
+            self.state, self.failure = State.FATAL, error
+        else:
+            self.break_off(error)
+        return error
+
+
+def _whole(response: Any) -> tuple[int]:
+    return (response.error_code,)
+
+
+def _added_codes(response: Any) -> Iterator[int]:
+    for topic in response.results_by_topic_v3_and_below:
+        yield from (entry.partition_error_code for entry in topic.results_by_partition)
