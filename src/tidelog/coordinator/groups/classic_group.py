@@ -28,7 +28,7 @@ from tidelog.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     from tidelog.coordinator.deadlines import Deadlines
-    from tidelog.coordinator.groups.offset_events import CommitOffsets
+    from tidelog.coordinator.groups.offset_events import CommitOffsets, OffsetToCommit
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 """Of groups of consumers; others (Connect's workers, schema registries) divide things that are no partitions."""
@@ -336,6 +336,9 @@ class ClassicGroup:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if self.state is State.COMPLETING_REBALANCE and not in_transaction:
             return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def check_offset(self, event: CommitOffsets, offset: OffsetToCommit) -> ErrorCode:
         return ErrorCode.NONE
 
     def committed(self, now_ms: int, event: CommitOffsets) -> None:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from tidelog.coordinator.deadlines import Deadlines
 from tidelog.coordinator.groups.classic_events import DescribeGroup, Heartbeat
 from tidelog.coordinator.groups.classic_groups import ClassicGroups
+from tidelog.coordinator.groups.consumer.events import DescribeConsumerGroup
+from tidelog.coordinator.groups.consumer.groups import ConsumerGroups
 from tidelog.coordinator.groups.events import (
     DeletedGroups,
     DeleteGroups,
@@ -43,7 +45,9 @@ class GroupCoordinator(StateMachine):
     """State of one partition. `handle` decides; of what is in the log, `replay` alone changes anything."""
 
     TOPIC: ClassVar[str] = CONSUMER_OFFSETS
-    READS: ClassVar[frozenset[type]] = frozenset({DescribeGroup, FetchOffsets, Heartbeat, ListGroups})
+    READS: ClassVar[frozenset[type]] = frozenset(
+        {DescribeConsumerGroup, DescribeGroup, FetchOffsets, Heartbeat, ListGroups}
+    )
 
     def __init__(self, settings: GroupSettings | None = None) -> None:
         self.settings = GroupSettings() if settings is None else settings
@@ -55,6 +59,8 @@ class GroupCoordinator(StateMachine):
         """What is known of topics, for server-side assignment; the shell sets it before each event."""
         self.offsets = Offsets(self)
         self.classic = ClassicGroups(self)
+        self.consumers = ConsumerGroups(self)
+        self.classic.guests = self.consumers
         self._handlers: dict[type, EventHandler] = {
             TimePassed: self._time_passed,
             ListGroups: self._list,
@@ -62,7 +68,7 @@ class GroupCoordinator(StateMachine):
         }
         self._replayers: dict[type, Replayer] = {}
         self._deadline_handlers: dict[str, DeadlineHandler] = {}
-        self._parts: list[Part] = [self.offsets, self.classic]
+        self._parts: list[Part] = [self.offsets, self.classic, self.consumers]
         for part in self._parts:
             self._handlers |= part.handlers()
             self._replayers |= part.replayers()

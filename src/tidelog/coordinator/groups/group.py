@@ -14,7 +14,7 @@ from tidelog.coordinator.groups.offset_events import NO_GENERATION
 from tidelog.model.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from tidelog.coordinator.groups.offset_events import CommitOffsets
+    from tidelog.coordinator.groups.offset_events import CommitOffsets, OffsetToCommit
     from tidelog.coordinator.records import CoordinatorRecord
 
 FROM_COMMIT: Final = -1
@@ -48,6 +48,10 @@ class Group(Protocol):
         """Whether whoever asks may commit: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH,
         FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS. `event.producer` tells a transaction's commit.
         """
+        ...
+
+    def check_offset(self, event: CommitOffsets, offset: OffsetToCommit) -> ErrorCode:
+        """The same of one partition, where it depends on that (KIP-1251); asked when `check_commit` says NONE."""
         ...
 
     def committed(self, now_ms: int, event: CommitOffsets) -> None:
@@ -90,6 +94,9 @@ class _OffsetsOnly:
     def check_commit(self, event: CommitOffsets) -> ErrorCode:
         """A generation is that of a member, of whom there is none."""
         return ErrorCode.NONE if event.generation <= NO_GENERATION else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def check_offset(self, event: CommitOffsets, offset: OffsetToCommit) -> ErrorCode:
+        return ErrorCode.NONE
 
     def committed(self, now_ms: int, event: CommitOffsets) -> None:
         """Nobody has a session."""

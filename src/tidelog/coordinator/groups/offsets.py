@@ -62,14 +62,14 @@ class Offsets(Part):
 
     def _commit(self, now_ms: int, event: CommitOffsets, result: GroupResult) -> None:
         group = self._coordinator.group(event.group)
-        refused = _unknown_group_error(event) if group is None else group.check_commit(event)
-        if event.producer is not None and refused is ErrorCode.STALE_MEMBER_EPOCH:
-            refused = ErrorCode.ILLEGAL_GENERATION
+        refused = _told(event, _unknown_group_error(event) if group is None else group.check_commit(event))
         if group is not None and refused is ErrorCode.NONE:
             group.committed(now_ms, event)
         errors: list[tuple[TopicPartition, ErrorCode]] = []
         for wanted in event.offsets:
             error = refused or self._offset_error(wanted)
+            if error is ErrorCode.NONE and group is not None:
+                error = _told(event, group.check_offset(event, wanted))
             errors.append((wanted.topic_partition, error))
             if error is ErrorCode.NONE:
                 result.writes.append(_record(event, wanted))
@@ -186,6 +186,12 @@ def _unknown_group_error(event: CommitOffsets) -> ErrorCode:
     if event.producer is None and event.api_version >= GROUP_NOT_FOUND_FROM:
         return ErrorCode.GROUP_ID_NOT_FOUND
     return ErrorCode.ILLEGAL_GENERATION
+
+
+def _told(event: CommitOffsets, error: ErrorCode) -> ErrorCode:
+    """The error as the client knows it: TxnOffsetCommit has no member epochs."""
+    is_stale = event.producer is not None and error is ErrorCode.STALE_MEMBER_EPOCH
+    return ErrorCode.ILLEGAL_GENERATION if is_stale else error
 
 
 def _record(event: CommitOffsets, wanted: OffsetToCommit) -> OffsetRecord:

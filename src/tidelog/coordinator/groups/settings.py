@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from tidelog.coordinator.groups.consumer.settings import ConsumerSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,3 +19,5 @@ class GroupSettings:
     """Members of a classic group."""
     group_record_max_bytes: int = 1_000_000
     """What members of a classic group say and are assigned, together: it has to fit one batch of the topic."""
+    consumer: ConsumerSettings = field(default_factory=ConsumerSettings)
+    """Those of consumer groups (KIP-848)."""

@@ -1,0 +1,238 @@
+"""The consumer groups (KIP-848) of one coordinator: requests, deadlines and records find their group here.
+
+heartbeat, or a classic request on a consumer group --> decision --> writes, reply, deadlines
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from tidelog.coordinator.groups.classic_events import (
+    Heartbeat,
+    HeartbeatReply,
+    JoinGroup,
+    JoinReply,
+    LeaveGroup,
+    SyncGroup,
+    SyncReply,
+)
+from tidelog.coordinator.groups.consumer import guests
+from tidelog.coordinator.groups.consumer.change import GroupChange
+from tidelog.coordinator.groups.consumer.description import described
+from tidelog.coordinator.groups.consumer.events import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatReply,
+    DescribeConsumerGroup,
+    DescribedConsumerGroup,
+)
+from tidelog.coordinator.groups.consumer.group import ConsumerGroup
+from tidelog.coordinator.groups.consumer.heartbeat import fence, heartbeat
+from tidelog.coordinator.groups.consumer.member import MemberState
+from tidelog.coordinator.groups.consumer.turn import (
+    ASSIGN,
+    KINDS,
+    REBALANCE,
+    SESSION,
+    ConsumerDeadline,
+    ConsumerTurn,
+)
+from tidelog.coordinator.groups.part import Part
+from tidelog.coordinator.groups.topics_view import TopicsView
+from tidelog.coordinator.result import Result
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.protocol import messages
+
+if TYPE_CHECKING:
+    from tidelog.coordinator.groups.coordinator import GroupCoordinator
+    from tidelog.coordinator.groups.part import DeadlineHandler, EventHandler, GroupResult, Replayer
+    from tidelog.protocol.messages import Message
+
+logger = logging.getLogger(__name__)
+
+KEYS: Final = (
+    messages.ConsumerGroupMetadataKey,
+    messages.ConsumerGroupPartitionMetadataKey,
+    messages.ConsumerGroupMemberMetadataKey,
+    messages.ConsumerGroupTargetAssignmentMetadataKey,
+    messages.ConsumerGroupTargetAssignmentMemberKey,
+    messages.ConsumerGroupCurrentMemberAssignmentKey,
+    messages.ConsumerGroupRegularExpressionKey,
+)
+"""Of the records about consumer groups."""
+
+NO_TOPICS: Final = TopicsView()
+"""Before the broker has told any."""
+
+R = TypeVar("R")
+
+
+class ConsumerGroups(Part):
+    """Decides for those of the coordinator's groups that are consumer groups, and makes them."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+        self._groups = coordinator.groups
+
+    def handlers(self) -> Mapping[type, EventHandler]:
+        return {ConsumerHeartbeat: self._heartbeat, DescribeConsumerGroup: self._describe}
+
+    def replayers(self) -> Mapping[type, Replayer]:
+        return dict.fromkeys(KEYS, self._replay)
+
+    def deadlines(self) -> Mapping[str, DeadlineHandler]:
+        return dict.fromkeys((*KINDS, ASSIGN), self._expired)
+
+    def loaded(self, now_ms: int, wall_ms: int, result: GroupResult) -> None:
+        """Sessions and rebalances begin anew."""
+        turn = self._turn(now_ms, wall_ms, result)
+        for group in self._groups.values():
+            if not isinstance(group, ConsumerGroup):
+                continue
+            for member in group.members.values():
+                turn.await_heartbeat(group, member)
+                if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+                    turn.expect(REBALANCE, group, member.member_id, max(member.rebalance_timeout_ms, 0))
+
+    # The newer protocol.
+
+    def _heartbeat(self, now_ms: int, event: ConsumerHeartbeat, result: GroupResult) -> None:
+        def refused(error: KafkaError) -> ConsumerHeartbeatReply:
+            return ConsumerHeartbeatReply(error.code, error.message)
+
+        self._decide(now_ms, event.wall_ms, event.request_id, result, lambda turn: heartbeat(turn, event), refused)
+
+    def _describe(self, now_ms: int, event: DescribeConsumerGroup, result: GroupResult) -> None:
+        group = self._coordinator.group(event.group)
+        if isinstance(group, ConsumerGroup):
+            reply = described(group, self._topics, self._coordinator.settings.consumer.assignors[0])
+        else:
+            what = "not found" if group is None else "is not a consumer group"
+            reply = DescribedConsumerGroup(ErrorCode.GROUP_ID_NOT_FOUND, event.group, f"Group {event.group} {what}.")
+        result.replies.append((event.request_id, reply))
+
+    # The classic protocol, spoken with a consumer group; False: it is none, or is none any more.
+
+    def join(self, now_ms: int, event: JoinGroup, result: GroupResult) -> bool:
+        """An empty group gives way to the classic group that the join makes."""
+        group = self._find(event.group)
+        if group is None:
+            return False
+        if group.is_empty:
+            result.writes.extend(group.tombstones())
+            del self._groups[event.group]
+            return False
+
+        def refused(error: KafkaError) -> JoinReply:
+            return JoinReply(error.code, event.member_id)
+
+        self._decide(
+            now_ms, event.wall_ms, event.request_id, result, lambda turn: guests.join(turn, group, event), refused
+        )
+        return True
+
+    def sync(self, now_ms: int, event: SyncGroup, result: GroupResult) -> bool:
+        group = self._find(event.group)
+        if group is None:
+            return False
+
+        def refused(error: KafkaError) -> SyncReply:
+            return SyncReply(error.code)
+
+        self._decide(
+            now_ms, event.wall_ms, event.request_id, result, lambda turn: guests.sync(turn, group, event), refused
+        )
+        return True
+
+    def classic_heartbeat(self, now_ms: int, event: Heartbeat, result: GroupResult) -> bool:
+        group = self._find(event.group)
+        if group is None:
+            return False
+
+        def refused(error: KafkaError) -> HeartbeatReply:
+            return HeartbeatReply(error.code)
+
+        self._decide(now_ms, 0, event.request_id, result, lambda turn: guests.heartbeat(turn, group, event), refused)
+        return True
+
+    def leave(self, now_ms: int, event: LeaveGroup, result: GroupResult) -> bool:
+        group = self._find(event.group)
+        if group is None:
+            return False
+        turn = self._turn(now_ms, event.wall_ms, result)
+        turn.reply(event.request_id, guests.leave(turn, group, event))
+        return True
+
+    # Time.
+
+    def _expired(self, now_ms: int, wall_ms: int, key: ConsumerDeadline, result: GroupResult) -> None:
+        """One of the deadlines is due."""
+        group = self._groups.get(key.group_id)
+        if not isinstance(group, ConsumerGroup):
+            # It was deleted, or is of the other kind now.
+            return
+        turn = self._turn(now_ms, wall_ms, result)
+        if key.kind == ASSIGN:
+            if group.members:
+                GroupChange(turn, group, None, None).assign()
+            return
+        member = group.members.get(key.member_id)
+        if member is None:
+            return
+        if key.kind == REBALANCE:
+            if member.state is not MemberState.UNREVOKED_PARTITIONS:
+                return
+        elif key.kind != SESSION and member.classic is None:
+            return
+        logger.info("member put out: group=%s member=%s deadline=%s", key.group_id, key.member_id, key.kind)
+        fence(turn, group, [member])
+
+    # The log.
+
+    def _replay(self, key: Any, value: Message | None) -> None:
+        group = self._groups.get(key.group_id)
+        if not isinstance(group, ConsumerGroup):
+            if value is None:
+                # Of a group that is gone, or that became classic: nothing is left to take away.
+                return
+            group = self._groups[key.group_id] = ConsumerGroup(key.group_id)
+        if value is None and isinstance(key, messages.ConsumerGroupMetadataKey):
+            del self._groups[key.group_id]
+        else:
+            group.replay(key, value)
+
+    @property
+    def _topics(self) -> TopicsView:
+        topics: TopicsView | None = self._coordinator.metadata
+        return NO_TOPICS if topics is None else topics
+
+    def _find(self, group_id: str) -> ConsumerGroup | None:
+        group = self._groups.get(group_id)
+        return group if isinstance(group, ConsumerGroup) else None
+
+    def _turn(self, now_ms: int, wall_ms: int, result: GroupResult) -> ConsumerTurn:
+        coordinator = self._coordinator
+        return ConsumerTurn(
+            now_ms, wall_ms, coordinator.settings, self._topics, coordinator.deadlines, self._groups, result
+        )
+
+    def _decide(
+        self,
+        now_ms: int,
+        wall_ms: int,
+        request_id: int,
+        result: GroupResult,
+        decide: Callable[[ConsumerTurn], R],
+        refused: Callable[[KafkaError], R],
+    ) -> None:
+        """Takes a decision over; of one that was refused nothing holds but the refusal."""
+        decided: GroupResult = Result()
+        try:
+            reply = decide(self._turn(now_ms, wall_ms, decided))
+        except KafkaError as error:
+            result.replies.append((request_id, refused(error)))
+            return
+        result.writes.extend(decided.writes)
+        result.replies.extend(decided.replies)
+        result.replies.append((request_id, reply))

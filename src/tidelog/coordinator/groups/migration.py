@@ -1,0 +1,187 @@
+"""From one protocol to the other and back, while a group's members go on consuming.
+
+A classic group of consumers becomes a consumer group when a member joins it by the new protocol: the others stay in it
+as they are, with what they were assigned, and are served by the new coordinator in their own language. When the last
+member of the new protocol leaves, what remains is a classic group again.
+
+In both directions one batch of records takes the group's one form away and writes the other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+from tidelog.coordinator.groups.classic_group import ClassicGroup, State
+from tidelog.coordinator.groups.classic_members import ClassicMember, Protocol
+from tidelog.coordinator.groups.classic_rebalance import fail_waiting, prepare
+from tidelog.coordinator.groups.consumer import records
+from tidelog.coordinator.groups.consumer.group import PROTOCOL_TYPE, ConsumerGroup, target_of
+from tidelog.coordinator.groups.consumer.member import ClassicMembership, ConsumerMember, Partitions, held_at
+from tidelog.coordinator.groups.consumer.turn import ConsumerTurn
+from tidelog.coordinator.groups.embedded_protocol import (
+    by_id,
+    encode_assignment,
+    parse_assignment,
+    parse_subscription,
+    version_of,
+)
+from tidelog.coordinator.groups.topics_view import TopicsView
+from tidelog.coordinator.records import CoordinatorRecord
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.protocol import messages
+from tidelog.protocol.errors import ProtocolError
+
+logger = logging.getLogger(__name__)
+
+
+def upgrade(turn: ConsumerTurn, classic: ClassicGroup) -> ConsumerGroup:
+    """What the group is as a consumer group, and the records of that; the caller calls `end_classic` when it is sure.
+
+    Raises KafkaError GROUP_ID_NOT_FOUND where the group cannot become one.
+    """
+    refusal = _upgrade_refusal(turn, classic)
+    if refusal is not None:
+        logger.info("group stays classic: group=%s reason=%s", classic.group_id, refusal)
+        raise KafkaError(
+            ErrorCode.GROUP_ID_NOT_FOUND, f"Group {classic.group_id} is not a consumer group, and stays so: {refusal}."
+        )
+    try:
+        members = [_consumer(member, classic, turn.topics) for member in classic.members.values()]
+    except ProtocolError as error:
+        logger.warning("group stays classic: group=%s reason=%s", classic.group_id, error)
+        raise KafkaError(
+            ErrorCode.GROUP_ID_NOT_FOUND,
+            f"Group {classic.group_id} cannot become a consumer group: what its members said is malformed.",
+        ) from error
+    group = ConsumerGroup(classic.group_id)
+    end_of_classic = CoordinatorRecord(messages.GroupMetadataKey(group=classic.group_id), None)
+    written = [end_of_classic, *_records(classic.group_id, classic.generation, members, turn.wall_ms)]
+    for record in written[1:]:
+        group.replay(record.key, record.value)
+    if any(
+        group.owner(topic_id, partition) != member.member_id
+        for member in members
+        for topic_id, partitions in member.assigned.items()
+        for partition in partitions
+    ):
+        raise KafkaError(
+            ErrorCode.GROUP_ID_NOT_FOUND,
+            f"Group {classic.group_id} cannot become a consumer group: a partition is assigned to two members.",
+        )
+    for record in written:
+        turn.write(record)
+    for member in members:
+        turn.await_heartbeat(group, member)
+    logger.info("group becomes a consumer group: group=%s members=%d", classic.group_id, len(members))
+    return group
+
+
+def end_classic(turn: ConsumerTurn, classic: ClassicGroup) -> None:
+    """Whoever waits for the classic group's rebalance is to join anew, and the group is no more."""
+    fail_waiting(turn.as_classic(), classic, ErrorCode.REBALANCE_IN_PROGRESS)
+    turn.groups.pop(classic.group_id, None)
+
+
+def _upgrade_refusal(turn: ConsumerTurn, classic: ClassicGroup) -> str | None:
+    if not turn.settings.may_upgrade:
+        return "group.consumer.migration.policy does not allow it"
+    if classic.protocol_type != PROTOCOL_TYPE:
+        return f"its members are of type {classic.protocol_type!r}"
+    if len(classic.members) > turn.settings.group_size_max:
+        return "it has more members than a consumer group may have"
+    return None
+
+
+def _consumer(member: ClassicMember, classic: ClassicGroup, topics: TopicsView) -> ConsumerMember:
+    """The member of the classic group as one of a consumer group; ProtocolError."""
+    protocol = classic.protocol
+    if protocol is None:
+        # No generation was completed yet.
+        protocol = member.protocols[0].name if member.protocols else ""
+    subscription = parse_subscription(member.metadata(protocol))
+    return ConsumerMember(
+        member.member_id,
+        epoch=classic.generation,
+        previous_epoch=classic.generation,
+        instance_id=member.instance_id,
+        rack_id=subscription.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topics=frozenset(subscription.topics),
+        classic=ClassicMembership(member.session_timeout_ms, tuple((name, data) for name, data in member.protocols)),
+        assigned=held_at(by_id(parse_assignment(member.assignment), topics), classic.generation),
+    )
+
+
+def _records(group_id: str, epoch: int, members: Collection[ConsumerMember], wall_ms: int) -> list[CoordinatorRecord]:
+    """A consumer group in which everybody has what it is to have; in Kafka's order."""
+    targets: dict[str, Partitions] = {
+        member.member_id: {topic_id: frozenset(each) for topic_id, each in member.assigned.items()}
+        for member in members
+    }
+    return [
+        *(records.member_metadata(group_id, member) for member in members),
+        records.group_epoch(group_id, epoch, 0),
+        *(records.target(group_id, member_id, target) for member_id, target in targets.items()),
+        # The next target is due at once: whoever joins is the reason for all this.
+        records.target_epoch(group_id, epoch, 0),
+        *(records.current(group_id, member) for member in members),
+    ]
+
+
+def can_downgrade(turn: ConsumerTurn, group: ConsumerGroup, leaving: Collection[str], joining: int = 0) -> bool:
+    """Whether the group, without `leaving` and with that many new classic members, is to be classic."""
+    remaining = len(group.members) - len(leaving) + joining
+    return (
+        turn.settings.may_downgrade
+        and 0 < remaining <= turn.all_settings.group_max_size
+        and group.is_classic_without(leaving)
+    )
+
+
+def downgrade(
+    turn: ConsumerTurn, group: ConsumerGroup, leaving: Collection[str], joining: ConsumerMember | None = None
+) -> ClassicGroup:
+    """Makes the group classic; `joining` takes the place of the one of `leaving` that has its instance id.
+
+    What members are assigned stays theirs. A rebalance follows where somebody left. Raises ProtocolError, and has done
+    nothing then, where what a member said is malformed.
+    """
+    classic = ClassicGroup(group.group_id, turn.deadlines, turn.wall_ms)
+    classic.generation = group.epoch
+    members = [member for member_id, member in group.members.items() if member_id not in leaving]
+    for member in (*members, *([] if joining is None else [joining])):
+        assert member.classic is not None, "only members that speak the classic protocol are left"
+        protocols = [Protocol(name, data) for name, data in member.classic.protocols]
+        target = target_of(group, member.member_id, member.instance_id)
+        assignment = encode_assignment(target, turn.topics, version_of(protocols[0].metadata))
+        classic.add(
+            ClassicMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.classic.session_timeout_ms,
+                member.rebalance_timeout_ms,
+                protocols,
+                assignment,
+            ),
+            PROTOCOL_TYPE,
+        )
+    classic.protocol = classic.elected_protocol()
+    classic.state = State.STABLE
+    for member_id in group.members:
+        turn.forget(group, member_id)
+    for record in group.tombstones():
+        turn.write(record)
+    as_classic = turn.as_classic()
+    as_classic.record(classic)
+    turn.groups[group.group_id] = classic
+    for classic_member in classic.members.values():
+        as_classic.expect_member(classic, classic_member)
+    logger.info("group becomes classic: group=%s members=%d", group.group_id, len(classic.members))
+    if joining is None:
+        prepare(as_classic, classic, "the last member of the newer protocol left")
+    return classic
