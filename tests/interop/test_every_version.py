@@ -594,3 +594,37 @@ def test_describe_groups(connection: BlockingConnection, version: int) -> None:
         ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE,
     )
     assert (known.authorized_operations > 0) == (version >= 3)
+
+
+@pytest.mark.parametrize("version", range(1, 3))
+def test_write_txn_markers(connection: BlockingConnection, version: int) -> None:
+    """A marker without a transaction ends nothing; of a partition that is not there UNKNOWN_TOPIC_OR_PARTITION."""
+    name, _ = created(connection)
+    kind = messages.WriteTxnMarkersRequest
+    marker = kind.WritableTxnMarker(
+        producer_id=7,
+        producer_epoch=0,
+        transaction_result=False,
+        topics=[kind.WritableTxnMarkerTopic(name=name, partition_indexes=[0, 99])],
+        coordinator_epoch=0,
+        transaction_version=2 if version >= 2 else 0,
+    )
+    (answer,) = connection.request(kind(markers=[marker]), version).markers
+    (topic,) = answer.topics
+    assert (answer.producer_id, topic.name) == (7, name)
+    assert [(found.partition_index, found.error_code) for found in topic.partitions] == [
+        (0, ErrorCode.NONE),
+        (99, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+
+
+def test_describe_producers(connection: BlockingConnection) -> None:
+    """None have written; of a partition that is not there UNKNOWN_TOPIC_OR_PARTITION."""
+    name, _ = created(connection)
+    kind = messages.DescribeProducersRequest
+    request = kind(topics=[kind.TopicRequest(name=name, partition_indexes=[0, 99])])
+    (topic,) = connection.request(request, 0).topics
+    assert [(found.partition_index, found.error_code, found.active_producers) for found in topic.partitions] == [
+        (0, ErrorCode.NONE, []),
+        (99, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []),
+    ]

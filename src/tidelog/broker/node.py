@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tidelog.broker.coordinators.groups import Groups
     from tidelog.broker.handlers import Handler
     from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.broker.replicas.transactional_appends import TransactionalAppends
     from tidelog.broker.shell import Shell, Timer
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.model.identifiers import BrokerId, ControllerEpoch, TopicPartition
@@ -159,6 +160,7 @@ class Node:
         self.fetch_sessions = FetchSessions(random=random, slots_max=config.max_incremental_fetch_session_cache_slots)
         self.replica_sessions = ReplicaSessions(random=random, is_live=self._is_live)
         """What followers of this broker's partitions fetch."""
+        self._transactional_appends: TransactionalAppends | None = None
         self._groups: Groups | None = None
         self._producer_ids: ProducerIds | None = None
         self._disk_timer: Timer | None = None
@@ -178,6 +180,15 @@ class Node:
             self._groups = Groups(self)
             self._groups.start()
         return self._groups
+
+    @property
+    def transactional_appends(self) -> TransactionalAppends:
+        """The way of transactional batches into the partitions led here; loaded on first use."""
+        if self._transactional_appends is None:
+            from tidelog.broker.replicas.transactional_appends import TransactionalAppends
+
+            self._transactional_appends = TransactionalAppends(self)
+        return self._transactional_appends
 
     @property
     def producer_ids(self) -> ProducerIds:

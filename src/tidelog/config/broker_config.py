@@ -55,6 +55,8 @@ class _Setting(Generic[T]):
 class BrokerConfig:
     """The settings of one broker. Attributes are named after their settings; `get` knows all of them."""
 
+    add_partitions_to_txn_retry_backoff_max_ms = _Setting[int]("add.partitions.to.txn.retry.backoff.max.ms")
+    add_partitions_to_txn_retry_backoff_ms = _Setting[int]("add.partitions.to.txn.retry.backoff.ms")
     advertised_listeners_set = _Setting[tuple[str, ...] | None]("advertised.listeners")
     auto_create_topics_enable = _Setting[bool]("auto.create.topics.enable")
     auto_leader_rebalance_enable = _Setting[bool]("auto.leader.rebalance.enable")
@@ -101,6 +103,7 @@ class BrokerConfig:
     request_timeout_ms = _Setting[int]("request.timeout.ms")
     socket_request_max_bytes = _Setting[int]("socket.request.max.bytes")
     socket_send_buffer_bytes = _Setting[int]("socket.send.buffer.bytes")
+    transaction_partition_verification_enable = _Setting[bool]("transaction.partition.verification.enable")
     unclean_leader_election_enable = _Setting[bool]("unclean.leader.election.enable")
     zookeeper_connect = _Setting[str | None]("zookeeper.connect")
     zookeeper_session_timeout_ms = _Setting[int]("zookeeper.session.timeout.ms")

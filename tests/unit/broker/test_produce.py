@@ -126,7 +126,7 @@ def corrupted(batch: bytes) -> bytes:
         (
             make_batch([b"v"], transactional=True, producer_id=1, producer_epoch=0, base_sequence=0),
             9,
-            ErrorCode.INVALID_TXN_STATE,
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ),
         (make_batch([b"value"], timestamp=1_800_000_000_000), 9, ErrorCode.INVALID_TIMESTAMP),
     ],

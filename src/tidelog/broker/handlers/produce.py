@@ -2,11 +2,12 @@
 
 Versions 0-13 are advertised, 3-13 served: librdkafka before 2.11.1 takes a higher minimum for "no compression".
 v3: batches of magic 2 only, one a partition. v5: log start offset. v7: zstd. v8: errors of single records. v9:
-flexible. v10: the current leader beside NOT_LEADER_OR_FOLLOWER (KIP-951). v13: topics by id.
+flexible. v10: the current leader beside NOT_LEADER_OR_FOLLOWER (KIP-951). v11: TRANSACTION_ABORTABLE. v12: partitions
+are added to transactions by the way (KIP-890). v13: topics by id.
 
 acks=0 has no answer; an error closes the connection, so that the producer asks for the leaders anew. acks=1 waits for
 the flush where flush.messages is 1; acks=-1 waits for the high watermark, and is told NOT_ENOUGH_REPLICAS_AFTER_APPEND
-where too few were in sync by then (`_Waiting.outcome`).
+where too few were in sync by then (`Acknowledgements.outcome`).
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.connections.dispatch import CloseConnection
 from tidelog.broker.context import authorize
-from tidelog.broker.deferred import Deferred
+from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.handlers import Versions
-from tidelog.broker.replicas.acks import ACKS_ALL
+from tidelog.broker.replicas.acknowledgements import Acknowledgements
 from tidelog.broker.replicas.refusals import note_refusal
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.node import Node
     from tidelog.broker.replicas.replica_manager import Replica
-    from tidelog.broker.shell import Timer
+    from tidelog.ports.disk import Bytes
     from tidelog.storage.log import AppendInfo
 
 KEY: Final = ApiKey.PRODUCE
@@ -53,6 +54,9 @@ _CURRENT_LEADER_SINCE: Final = 10
 _TOPIC_IDS_SINCE: Final = 13
 _ZSTD_SINCE: Final = 7
 _TRANSACTIONAL: Final = 0x10
+_PRODUCER: Final = struct.Struct(">qh")
+"""Producer id and epoch, where they stand in a batch."""
+_PRODUCER_AT: Final = 43
 _NO_OFFSET: Final = -1
 
 _BATCH_PREFIX: Final = struct.Struct(">qiiBIh")
@@ -140,7 +144,7 @@ def handle_body(node: Node, context: RequestContext, body: memoryview) -> Any:
         return None
     if node.replicas.acknowledged(replica, info.last_offset, acks):
         return _quick_answer(replica, version, context.correlation_id, info)
-    waiting = _Waiting(node, acks, [(replica, info)])
+    waiting = Acknowledgements(node, acks, [(replica, info)])
     answer = waiting.done.then(lambda errors: _late_answer(node, context, replica, info, errors[0]))
     _wait(waiting, timeout_ms, answer)
     return answer
@@ -200,95 +204,36 @@ def _late_answer(node: Node, context: RequestContext, replica: Replica, info: Ap
     return b"".join(chunks)  # type: ignore[arg-type]
 
 
-class _Waiting:
-    """Appends of one request that wait for their flush or for the high watermark."""
+class _Outcome:
+    """What becomes of the batch for one partition."""
 
-    __slots__ = ("_acks", "_errors", "_node", "_pending", "_timer", "_waits", "done")
+    __slots__ = ("answer", "error", "index", "info", "late", "replica", "topic")
 
-    def __init__(self, node: Node, acks: int, appends: list[tuple[Replica, AppendInfo]]) -> None:
-        self._node = node
-        self._acks = acks
-        self._errors: list[ErrorCode] = [ErrorCode.REQUEST_TIMED_OUT] * len(appends)
-        self._pending = len(appends)
-        self._timer: Timer | None = None
-        self._waits = [_Wait(self, position, *append) for position, append in enumerate(appends)]
-        self.done: Deferred[list[ErrorCode]] = Deferred()
-        """An error for each append, once all are settled."""
+    def __init__(self, answer: messages.ProduceResponse.TopicProduceResponse, topic: str, index: int) -> None:
+        self.answer = answer
+        """Where its own is to stand; the partitions of a topic are in the request's order."""
+        self.topic = topic
+        self.index = index
+        self.replica: Replica | None = None
+        self.info: AppendInfo | None = None
+        self.error: KafkaError | None = None
+        self.late: Deferred[AppendInfo] | None = None
+        """What it waits for before it is appended: its transaction is not known here yet."""
 
-    def begin(self, timeout_ms: int) -> None:
-        """Waits for `timeout_ms` at most."""
-        if timeout_ms <= 0:
-            self.done.complete(self._errors)
-            return
-        for wait in self._waits:
-            self._node.replicas.wait(wait.replica, wait, self._acks)
-        self._timer = self._node.shell.after(timeout_ms, self._expire)
-
-    def leave(self) -> None:
-        """Gives up what is not settled: the producer is gone, or its time is up."""
-        if self._timer is not None:
-            self._timer.cancel()
-        for wait in self._waits:
-            if not wait.is_settled and wait.replica.waits is not None:
-                wait.replica.waits.remove(wait)
-
-    def settled(self, wait: _Wait, error: ErrorCode) -> None:
-        wait.is_settled = True
-        self._errors[wait.position] = error
-        self._pending -= 1
-        if not self._pending:
-            assert self._timer is not None
-            self._timer.cancel()
-            self.done.complete(self._errors)
-
-    def outcome(self, replica: Replica, info: AppendInfo) -> ErrorCode | None:
-        """What became of an append; None while that is open."""
-        if replica.log.is_offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        leader = replica.leader
-        if leader is None:
-            # One that others have now may have taken the batch with it; of a topic that is gone nothing is left.
-            is_gone = replica.removed and self._node.metadata.image.partition(replica.topic_partition) is None
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_gone else ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if not self._node.replicas.acknowledged(replica, info.last_offset, self._acks):
-            return None
-        if self._acks == ACKS_ALL and len(leader.maximal_isr) < leader.effective_min_isr:
-            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        return ErrorCode.NONE
-
-    def _expire(self) -> None:
-        self.leave()
-        self.done.complete(self._errors)
-
-
-class _Wait:
-    """One of them."""
-
-    __slots__ = ("_info", "_request", "is_settled", "last_offset", "position", "replica")
-
-    def __init__(self, request: _Waiting, position: int, replica: Replica, info: AppendInfo) -> None:
-        self._request = request
-        self.position = position
-        self.replica = replica
-        self._info = info
-        self.last_offset = info.last_offset
-        self.is_settled = False
-
-    def look(self) -> bool:
-        error = self._request.outcome(self.replica, self._info)
-        if error is None:
-            return False
-        self._request.settled(self, error)
-        return True
+    def settle(self, late: Deferred[AppendInfo]) -> None:
+        try:
+            self.info = late.result()
+        except KafkaError as error:
+            self.error = error
 
 
 def handle(
     node: Node, context: RequestContext, request: messages.ProduceRequest
 ) -> messages.ProduceResponse | Deferred[messages.ProduceResponse] | None:
-    acks = request.acks
+    if any(_is_transactional(data.records) for topic in request.topic_data for data in topic.partition_data):
+        _check_transaction(context, request)
     response = messages.ProduceResponse()
-    pending: list[tuple[Replica, AppendInfo]] = []
-    places: list[messages.ProduceResponse.PartitionProduceResponse] = []
+    outcomes: list[_Outcome] = []
     for topic in request.topic_data:
         answer = messages.ProduceResponse.TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
         response.responses.append(answer)
@@ -296,28 +241,67 @@ def handle(
         if context.api_version >= _TOPIC_IDS_SINCE:
             name = node.metadata.topic_name(topic.topic_id) or ""
         for data in topic.partition_data:
+            outcome = _Outcome(answer, name, data.index)
+            outcomes.append(outcome)
             try:
-                if not -1 <= acks <= 1:
-                    raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is none of -1, 0 and 1.")
-                replica, info = _append(node, context, name, request, data)
+                if not -1 <= request.acks <= 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks} is none of -1, 0 and 1.")
+                _append(node, context, request, data, outcome)
             except KafkaError as error:
+                outcome.error = error
                 if data.records is not None:
                     refused, now_ms = TopicPartition(name, data.index), node.clock.monotonic_ms()
                     note_refusal(node.replicas, refused, data.records, error.code, now_ms)
-                answer.partition_responses.append(_failed(node, context.api_version, data.index, name, error))
-                continue
-            stamped = replica.log.config.message_timestamp_type
-            partition = messages.ProduceResponse.PartitionProduceResponse(
-                index=data.index,
-                base_offset=info.first_offset,
-                log_append_time_ms=info.log_append_time_ms if stamped else -1,
-                log_start_offset=info.log_start_offset,
-            )
-            answer.partition_responses.append(partition)
-            if not node.replicas.acknowledged(replica, info.last_offset, acks):
-                pending.append((replica, info))
-                places.append(partition)
-    if acks == 0:
+    late = [outcome.late for outcome in outcomes if outcome.late is not None]
+    if not late:
+        return _answer(node, context, request, response, outcomes)
+
+    def appended(_: list[None]) -> Deferred[Any]:
+        answer = _answer(node, context, request, response, outcomes)
+        return answer if isinstance(answer, Deferred) else Deferred.of(answer)
+
+    for outcome in outcomes:
+        if outcome.late is not None:
+            outcome.late.on_complete(outcome.settle)
+    return gather([_settled(each) for each in late]).and_then(appended)
+
+
+def _settled(late: Deferred[AppendInfo]) -> Deferred[None]:
+    """Complete when `late` is, whatever became of it."""
+    settled: Deferred[None] = Deferred()
+    late.on_complete(lambda _: settled.complete(None))
+    return settled
+
+
+def _answer(
+    node: Node,
+    context: RequestContext,
+    request: messages.ProduceRequest,
+    response: messages.ProduceResponse,
+    outcomes: list[_Outcome],
+) -> messages.ProduceResponse | Deferred[messages.ProduceResponse] | None:
+    """What is said when all has been appended, or refused: at once, or when the rest is acknowledged."""
+    pending: list[tuple[Replica, AppendInfo]] = []
+    places: list[messages.ProduceResponse.PartitionProduceResponse] = []
+    for outcome in outcomes:
+        replica, info = outcome.replica, outcome.info
+        if replica is None or info is None:
+            error = outcome.error or KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            failed = _failed(node, context.api_version, outcome.index, outcome.topic, error)
+            outcome.answer.partition_responses.append(failed)
+            continue
+        stamped = replica.log.config.message_timestamp_type
+        partition = messages.ProduceResponse.PartitionProduceResponse(
+            index=outcome.index,
+            base_offset=info.first_offset,
+            log_append_time_ms=info.log_append_time_ms if stamped else -1,
+            log_start_offset=info.log_start_offset,
+        )
+        outcome.answer.partition_responses.append(partition)
+        if not node.replicas.acknowledged(replica, info.last_offset, request.acks):
+            pending.append((replica, info))
+            places.append(partition)
+    if request.acks == 0:
         _close_on_error(response)
         return None
     _name_leaders(node, context, response)
@@ -326,14 +310,43 @@ def handle(
     return _when_acknowledged(node, request, response, pending, places)
 
 
+def _is_transactional(records: Bytes | None) -> bool:
+    return (
+        records is not None
+        and len(records) >= _BATCH_PREFIX.size
+        and bool(_BATCH_PREFIX.unpack_from(records)[-1] & _TRANSACTIONAL)
+    )
+
+
+def _check_transaction(context: RequestContext, request: messages.ProduceRequest) -> None:
+    """Whether the transaction's batches may be written at all; KafkaError is the answer for all partitions."""
+    name = request.transactional_id
+    if name is None or not authorize(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+        raise KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "Transactional batches need a transactional id by which their producer may write.",
+        )
+    producers = {
+        _PRODUCER.unpack_from(data.records, _PRODUCER_AT)
+        for topic in request.topic_data
+        for data in topic.partition_data
+        if data.records is not None and len(data.records) >= HEADER_SIZE and _is_transactional(data.records)
+    }
+    if len(producers) > 1:
+        raise KafkaError(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
+        )
+
+
 def _append(
     node: Node,
     context: RequestContext,
-    topic: str,
     request: messages.ProduceRequest,
     data: messages.ProduceRequest.PartitionProduceData,
-) -> tuple[Replica, AppendInfo]:
-    version = context.api_version
+    outcome: _Outcome,
+) -> None:
+    """Appends a partition's batch, or has it appended when its transaction is known."""
+    version, topic = context.api_version, outcome.topic
     if not topic:
         if version >= _TOPIC_IDS_SINCE:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -349,8 +362,18 @@ def _append(
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if topic in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
-    replica = node.replicas.leader(topic_partition)
-    return replica, node.replicas.append(replica, records, required_acks=request.acks)
+    replica = outcome.replica = node.replicas.leader(topic_partition)
+    acks, transactional_id = request.acks, request.transactional_id
+    if transactional_id is None or not _is_transactional(records) or len(records) < HEADER_SIZE:
+        outcome.info = node.replicas.append(replica, records, required_acks=acks)
+        return
+    appended = node.transactional_appends.append(
+        replica, records, required_acks=acks, transactional_id=transactional_id, version=version
+    )
+    if isinstance(appended, Deferred):
+        outcome.late = appended
+    else:
+        outcome.info = appended
 
 
 def _check_batch(version: int, records: memoryview) -> None:
@@ -369,10 +392,6 @@ def _check_batch(version: int, records: memoryview) -> None:
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"Produce requests with version {version} are not allowed to use ZStandard compression",
         )
-    if attributes & _TRANSACTIONAL:
-        raise KafkaError(
-            ErrorCode.INVALID_TXN_STATE, "The partition is not part of a transaction that this broker knows."
-        )
 
 
 def _invalid(version: int, words: str) -> KafkaError:
@@ -387,7 +406,7 @@ def _when_acknowledged(
     places: list[messages.ProduceResponse.PartitionProduceResponse],
 ) -> Deferred[messages.ProduceResponse]:
     """The answer, once every append is acknowledged or has failed, or timed out."""
-    waiting = _Waiting(node, request.acks, pending)
+    waiting = Acknowledgements(node, request.acks, pending)
 
     def complete(errors: list[ErrorCode]) -> messages.ProduceResponse:
         for place, error in zip(places, errors, strict=True):
@@ -401,7 +420,7 @@ def _when_acknowledged(
     return answer
 
 
-def _wait(waiting: _Waiting, timeout_ms: int, answer: Deferred[Any]) -> None:
+def _wait(waiting: Acknowledgements, timeout_ms: int, answer: Deferred[Any]) -> None:
     """Waits, and leaves early when the producer goes."""
     waiting.begin(timeout_ms)
     answer.on_abandoned = waiting.leave

@@ -32,7 +32,11 @@ PARTITIONS_BEFORE_MAX: Final = 100
 """Whose replicas are not there: remembered, the newest. Those are few at a time, and anybody can name more."""
 PRODUCERS_BEFORE_MAX: Final = 100
 """Remembered for one of these, the newest."""
-RETRIABLE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS)
+RETRIABLE: Final = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+)
 """Refusals after which a producer sends the very batch again."""
 
 _PRODUCER: Final = struct.Struct(">qhi")

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from tidelog.ports.clock import Clock
     from tidelog.ports.disk import Bytes
     from tidelog.storage.log import AppendInfo, Log
+    from tidelog.storage.verification import VerificationGuard
 
 logger: Final = logging.getLogger(__name__)
 
@@ -380,9 +381,18 @@ class ReplicaManager:
     # Records.
 
     def append(
-        self, replica: Replica, data: Bytes, *, required_acks: int, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        replica: Replica,
+        data: Bytes,
+        *,
+        required_acks: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        guard: VerificationGuard | None = None,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """Appends batches to a partition that this broker leads; `data` is not kept.
+
+        `guard` and `transaction_version` are those of `Log.append`.
 
         With `required_acks` -1 it is refused (NOT_ENOUGH_REPLICAS) while fewer than min.insync.replicas are in sync;
         behind a batch that was refused lately (`Refusals`) it is refused like that one.
@@ -400,7 +410,14 @@ class ReplicaManager:
             )
         if replica.refusals is not None:
             check_refusals(replica, data, self._clock.monotonic_ms())
-        info = log.append(data, leader_epoch=leader.leader_epoch, now_ms=self._clock.wall_ms(), origin=origin)
+        info = log.append(
+            data,
+            leader_epoch=leader.leader_epoch,
+            now_ms=self._clock.wall_ms(),
+            origin=origin,
+            guard=guard,
+            transaction_version=transaction_version,
+        )
         if not info.duplicate:
             effects = leader.step(self._clock.monotonic_ms(), Appended(Offset(log.log_end_offset)))
             if effects:
@@ -420,8 +437,16 @@ class ReplicaManager:
             return leader.high_watermark > last_offset
         return not leader.flush_before_acknowledge or leader.flushed_end > last_offset
 
-    def append_and_wait(self, topic_partition: TopicPartition, data: Bytes, timeout_ms: int) -> Deferred[AppendInfo]:
-        """Appends a coordinator's batch; completes when it is committed.
+    def append_and_wait(
+        self,
+        topic_partition: TopicPartition,
+        data: Bytes,
+        timeout_ms: int,
+        *,
+        guard: VerificationGuard | None = None,
+        transaction_version: int = 0,
+    ) -> Deferred[AppendInfo]:
+        """Appends a coordinator's batch; completes when it is committed. `guard` and so on: of `append`.
 
         Fails with KafkaError: those of `leader` and `append`, NOT_LEADER_OR_FOLLOWER when leadership is lost
         meanwhile, REQUEST_TIMED_OUT.
@@ -429,7 +454,14 @@ class ReplicaManager:
         outcome: Deferred[AppendInfo] = Deferred()
         try:
             replica = self.leader(topic_partition)
-            info = self.append(replica, data, required_acks=ACKS_ALL, origin=AppendOrigin.COORDINATOR)
+            info = self.append(
+                replica,
+                data,
+                required_acks=ACKS_ALL,
+                origin=AppendOrigin.COORDINATOR,
+                guard=guard,
+                transaction_version=transaction_version,
+            )
         except KafkaError as error:
             outcome.fail(error)
             return outcome

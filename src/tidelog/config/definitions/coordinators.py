@@ -238,10 +238,9 @@ SETTINGS: Final = (
         "transaction.partition.verification.enable",
         BOOLEAN,
         True,
-        "Whether a partition is checked to be part of its transaction (KIP-890).",
+        "Whether a partition is checked to be part of its transaction before it is written to (KIP-890).",
         importance=LOW,
         mode=CLUSTER_WIDE,
-        effect=ACCEPTED,
     ),
     Setting(
         "transaction.two.phase.commit.enable",
@@ -255,10 +254,9 @@ SETTINGS: Final = (
         "add.partitions.to.txn.retry.backoff.ms",
         INT,
         20,
-        "Time between the broker's own tries to add a partition to a transaction.",
+        "The longest pause between the broker's own tries to add a partition to a transaction; it begins with 1 ms.",
         valid=Range(1),
         importance=HIGH,
-        effect=ACCEPTED,
     ),
     Setting(
         "add.partitions.to.txn.retry.backoff.max.ms",
@@ -267,6 +265,5 @@ SETTINGS: Final = (
         "How long those tries go on.",
         valid=Range(0),
         importance=HIGH,
-        effect=ACCEPTED,
     ),
 )

@@ -1,0 +1,165 @@
+"""Transactional batches on their way into partitions led here: in order, and not before their transaction is known.
+
+    append --> transaction open here --------------------------------------> ReplicaManager.append
+          '--> first batch: the coordinator is asked (verification) --guard-'
+          '--> behind such a one: waits in its line -----------------'
+
+The first batch of a transaction waits for the coordinator's word, and those that the producer has sent behind it wait
+in line, since sequence numbers must not get out of order. If the word is no, all of the line get the same error.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.replicas.refusals import check_refusals, note_refusal
+from tidelog.broker.replicas.verification import Asked, Verifications
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.storage.verification import ONGOING, VerificationGuard
+
+if TYPE_CHECKING:
+    from tidelog.broker.node import Node
+    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.ports.disk import Bytes
+    from tidelog.storage.log import AppendInfo
+
+_PRODUCER: Final = struct.Struct(">qhi")
+"""Producer id, epoch, first sequence."""
+_PRODUCER_AT: Final = 43
+
+ABORTABLE_SINCE: Final = 11
+"""The version of Produce whose producers know TRANSACTION_ABORTABLE."""
+ADDS_SINCE: Final = 12
+"""The version of Produce that adds partitions to transactions by itself, with transaction.version 2 (KIP-890)."""
+
+_TRY_AGAIN: Final = (
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+"""Which producers do not expect in answer to their records: they are told NOT_ENOUGH_REPLICAS, and send them again."""
+
+
+class _Waiting:
+    """A batch in line."""
+
+    __slots__ = ("data", "outcome", "required_acks", "version")
+
+    def __init__(self, data: bytearray, required_acks: int, version: int) -> None:
+        self.data = data
+        self.required_acks = required_acks
+        self.version = version
+        self.outcome: Deferred[AppendInfo] = Deferred()
+
+
+class TransactionalAppends:
+    """The lines of all partitions led here."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._verifications = Verifications(node)
+        self._lines: dict[tuple[Replica, int, int], deque[_Waiting]] = {}
+        """[partition, producer id and epoch] -> what waits for the coordinator, the first batch of it first"""
+
+    def append(
+        self, replica: Replica, data: Bytes, *, required_acks: int, transactional_id: str, version: int
+    ) -> AppendInfo | Deferred[AppendInfo]:
+        """Appends one transactional batch, now, or when its transaction is confirmed; `version` is that of Produce.
+
+        `data` is not kept. Raises, or fails with, what `ReplicaManager.append` refuses, and what is wrong with the
+        transaction: INVALID_TXN_STATE, TRANSACTION_ABORTABLE, INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING,
+        NOT_ENOUGH_REPLICAS where nobody could say, CONCURRENT_TRANSACTIONS.
+        """
+        producer_id, producer_epoch, sequence = _PRODUCER.unpack_from(data, _PRODUCER_AT)
+        adds = version >= ADDS_SINCE
+        key = (replica, producer_id, producer_epoch)
+        line = self._lines.get(key)
+        if line is None:
+            check_refusals(replica, data, self._node.clock.monotonic_ms())
+        # Also for one that joins a line: the guard is to know the earliest sequence, whichever comes first.
+        guard = self._guard(replica, producer_id, producer_epoch, sequence, adds=adds)
+        if line is None and (guard is None or guard is ONGOING):
+            return self._node.replicas.append(replica, data, required_acks=required_acks, guard=guard)
+        waiting = _Waiting(bytearray(data), required_acks, version)
+        if line is not None:
+            line.append(waiting)
+            return waiting.outcome
+        assert guard is not None
+        self._lines[key] = deque([waiting])
+        answer = self._verifications.verify(
+            Asked(transactional_id, producer_id, producer_epoch, adds), replica.topic_partition
+        )
+        answer.on_complete(lambda settled: self._go_on(key, guard, settled.result()))
+        return waiting.outcome
+
+    def verify(
+        self,
+        replica: Replica,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        sequence: int = -1,
+        adds: bool = False,
+    ) -> Deferred[VerificationGuard | None]:
+        """The guard for a coordinator's own transactional append (TxnOffsetCommit); None where none is needed.
+
+        Fails with KafkaError of what `Verifications.verify` names.
+        """
+        guard = self._guard(replica, producer_id, producer_epoch, sequence, adds=adds)
+        if guard is None or guard is ONGOING:
+            return Deferred.of(guard)
+
+        def judge(error: ErrorCode) -> VerificationGuard | None:
+            if error is not ErrorCode.NONE:
+                raise KafkaError(error)
+            return guard
+
+        asked = Asked(transactional_id, producer_id, producer_epoch, adds)
+        return self._verifications.verify(asked, replica.topic_partition).then(judge)
+
+    def _guard(
+        self, replica: Replica, producer_id: int, producer_epoch: int, sequence: int, *, adds: bool
+    ) -> VerificationGuard | None:
+        """None where nothing is verified, by transaction.partition.verification.enable."""
+        node = self._node
+        if not node.config.transaction_partition_verification_enable and not adds:
+            return None
+        producers = replica.log.producers
+        return producers.begin_verification(
+            producer_id, producer_epoch, sequence, node.clock.wall_ms(), bumps_epochs=adds
+        )
+
+    def _go_on(self, key: tuple[Replica, int, int], guard: VerificationGuard, error: ErrorCode) -> None:
+        """The coordinator has said its word: the line moves, or is sent home."""
+        replicas, replica = self._node.replicas, key[0]
+        for waiting in self._lines.pop(key):
+            try:
+                if error is not ErrorCode.NONE:
+                    raise _refusal(error, waiting.version)
+                info = replicas.append(replica, waiting.data, required_acks=waiting.required_acks, guard=guard)
+            except KafkaError as refused:
+                # Those behind it, in this line or still on their way, must not be appended without it.
+                now_ms = self._node.clock.monotonic_ms()
+                note_refusal(replicas, replica.topic_partition, waiting.data, refused.code, now_ms)
+                waiting.outcome.fail(refused)
+            else:
+                waiting.outcome.complete(info)
+
+
+def _refusal(error: ErrorCode, version: int) -> KafkaError:
+    """What a producer is told that speaks `version` of Produce."""
+    if error in _TRY_AGAIN or (error is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_SINCE):
+        return KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"Unable to verify the partition has been added to the transaction. Underlying error: {error.name}",
+        )
+    if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
+        error = ErrorCode.INVALID_TXN_STATE
+    if error is ErrorCode.INVALID_TXN_STATE:
+        return KafkaError(error, "Partition was not added to the transaction")
+    return KafkaError(error)
