@@ -8,12 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.broker.coordinators.shards import InternalTopic, Shards
+from tidelog.assignors import BROKERS
+from tidelog.broker.coordinators.internal_topic import InternalTopic
+from tidelog.broker.coordinators.shards import Shards
 from tidelog.broker.deferred import Deferred, gather
+from tidelog.coordinator.groups.consumer.settings import ConsumerSettings
 from tidelog.coordinator.groups.coordinator import GroupCoordinator
-from tidelog.coordinator.groups.events import DeletedGroups, DeleteGroups, GroupListing, ListedGroup, ListGroups
-from tidelog.coordinator.groups.offset_events import ExpireOffsets, ForgetPartitions
+from tidelog.coordinator.groups.events import (
+    NOBODY,
+    DeletedGroups,
+    DeleteGroups,
+    GroupListing,
+    ListedGroup,
+    ListGroups,
+)
+from tidelog.coordinator.groups.offset_events import CommitOffsets, ExpireOffsets, ForgetPartitions
 from tidelog.coordinator.groups.settings import GroupSettings
+from tidelog.coordinator.groups.topics_view import TopicsView, topics_view
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC
@@ -32,12 +43,31 @@ class Groups:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        settings = _settings(node.config)
-        self.shards: Shards[GroupCoordinator] = Shards(node, _topic(node.config), lambda: GroupCoordinator(settings))
+        self._settings = _settings(node.config)
+        self._topics = TopicsView()
+        self._layout_changes = -1
+        """Of the metadata when that view was made."""
+        self.shards: Shards[GroupCoordinator] = Shards(
+            node, _topic(node.config), lambda: GroupCoordinator(self._settings)
+        )
+        self.shards.prepare = self._prepare
 
     def start(self) -> None:
         """Begins to look for expired offsets, every offsets.retention.check.interval.ms."""
         self._node.shell.after(self._node.config.offsets_retention_check_interval_ms, self._expire)
+
+    def settings_changed(self) -> None:
+        """The broker's settings changed: the next event goes by the new ones."""
+        self._settings = _settings(self._node.config)
+
+    def _prepare(self, machine: GroupCoordinator) -> None:
+        """What a coordinator is to know before each event: settings and topics as they are now."""
+        metadata = self._node.metadata
+        if metadata.layout_changes != self._layout_changes:
+            self._layout_changes = metadata.layout_changes
+            self._topics = topics_view(metadata.image, self._topics)
+        machine.settings = self._settings
+        machine.metadata = self._topics
 
     def ensure_topic(self) -> Deferred[None]:
         """Creates `__consumer_offsets` when it does not exist yet; fails with KafkaError COORDINATOR_NOT_AVAILABLE."""
@@ -50,6 +80,25 @@ class Groups:
     def ask(self, group: str, make: Callable[[int], Any]) -> Deferred[Any]:
         """The reply of the group's coordinator to the event `make(request_id)`; fails as `Shards.ask` does."""
         return self.shards.ask(group, make)
+
+    def ask_in_transaction(
+        self, group: str, transactional_id: str, make: Callable[[int], CommitOffsets], *, adds: bool
+    ) -> Deferred[Any]:
+        """As `ask`, for offsets that are part of a transaction, once its coordinator has confirmed it.
+
+        `adds`: the group's partition joins the transaction by this, rather than having been added before.
+        """
+        partition = self.shards.partition_of(group)
+        try:
+            replica = self.shards.ready(partition).replica
+        except KafkaError as error:
+            refused: Deferred[Any] = Deferred()
+            refused.fail(error)
+            return refused
+        producer = make(NOBODY).producer
+        assert producer is not None
+        verified = self._node.transactional_appends.verify(replica, transactional_id, *producer, adds=adds)
+        return verified.and_then(lambda guard: self.shards.ask_partition(partition, make, guard))
 
     def list_groups(self) -> Deferred[list[ListedGroup]]:
         """Groups of all coordinators here; fails with COORDINATOR_LOAD_IN_PROGRESS while one is loading."""
@@ -120,4 +169,25 @@ def _topic(config: BrokerConfig) -> InternalTopic:
 
 
 def _settings(config: BrokerConfig) -> GroupSettings:
-    return GroupSettings(offset_metadata_max_bytes=config.offset_metadata_max_bytes)
+    return GroupSettings(
+        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+        group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        group_max_size=config.group_max_size,
+        consumer=_consumer_settings(config),
+    )
+
+
+def _consumer_settings(config: BrokerConfig) -> ConsumerSettings:
+    policy = config.group_consumer_migration_policy.lower()
+    known = ConsumerSettings()
+    return ConsumerSettings(
+        session_timeout_ms=config.group_consumer_session_timeout_ms,
+        heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        group_size_max=config.group_consumer_max_size,
+        # There are no others than Kafka's own: classes named by an old server.properties are not to be had.
+        assignors=tuple(name for name in config.group_consumer_assignors if name in BROKERS) or known.assignors,
+        assignment_interval_ms=config.group_consumer_assignment_interval_ms,
+        pattern_refresh_ms=config.group_consumer_regex_refresh_interval_ms,
+        may_upgrade=policy in ("upgrade", "bidirectional"),
+        may_downgrade=policy in ("downgrade", "bidirectional"),
+    )

@@ -1,6 +1,7 @@
-"""DescribeGroups: members and state of groups, of which there is only one kind here: Empty.
+"""DescribeGroups: members and state of classic groups.
 
-Versions 0-6. v3: authorized operations; v6: an unknown group is GROUP_ID_NOT_FOUND, before it was Dead.
+Versions 0-6. v3: authorized operations; v4: static members; v6: an unknown group is GROUP_ID_NOT_FOUND, before it was
+Dead. Groups of the consumer protocol (KIP-848) are described by ConsumerGroupDescribe alone: here they are unknown.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.handlers import Versions
-from tidelog.coordinator.groups.offset_events import FetchedOffsets, FetchOffsets
+from tidelog.coordinator.groups.classic.events import DescribedGroup, DescribeGroup
+from tidelog.coordinator.groups.classic.group import State
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -25,8 +27,6 @@ VERSIONS: Final = Versions(0, 6)
 
 OPERATIONS_FROM: Final = 3
 NOT_FOUND_FROM: Final = 6
-EMPTY: Final = "Empty"
-DEAD: Final = "Dead"
 
 
 def handle(
@@ -47,27 +47,44 @@ def _describe(
         answer.complete(_failed(group, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return answer
 
-    def settle(outcome: Deferred[object]) -> None:
+    def settle(outcome: Deferred[DescribedGroup]) -> None:
         try:
-            reply = outcome.result()
+            found = outcome.result()
         except KafkaError as error:
             answer.complete(_failed(group, error.code))
             return
-        assert isinstance(reply, FetchedOffsets)
-        described = _described(context.api_version, group, bool(reply.offsets))
+        described = _described(context.api_version, group, found)
         if with_operations:
             described.authorized_operations = operation_bits(GROUP_OPERATIONS)
         answer.complete(described)
 
-    node.groups.ask(group, lambda request_id: FetchOffsets(request_id, group)).on_complete(settle)
+    node.groups.ask(group, lambda request_id: DescribeGroup(request_id, group)).on_complete(settle)
     return answer
 
 
-def _described(version: int, group: str, exists: bool) -> messages.DescribeGroupsResponse.DescribedGroup:
-    described = messages.DescribeGroupsResponse.DescribedGroup(group_id=group, group_state=EMPTY if exists else DEAD)
-    if not exists and version >= NOT_FOUND_FROM:
+def _described(version: int, group: str, found: DescribedGroup) -> messages.DescribeGroupsResponse.DescribedGroup:
+    described = messages.DescribeGroupsResponse.DescribedGroup(
+        group_id=group,
+        group_state=found.state,
+        protocol_type=found.protocol_type,
+        protocol_data=found.protocol,
+        members=[
+            messages.DescribeGroupsResponse.DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in found.members
+        ],
+    )
+    if found.state == State.DEAD and version >= NOT_FOUND_FROM:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        described.error_message = f"Group {group} not found."
+        described.error_message = (
+            f"Group {group} {'is not a classic group' if found.is_of_other_kind else 'not found'}."
+        )
     return described
 
 

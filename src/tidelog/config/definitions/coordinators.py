@@ -101,14 +101,12 @@ SETTINGS: Final = (
         "group.initial.rebalance.delay.ms",
         INT,
         0,
-        "How long a new group waits for further members. Kafka's default is 3000.",
-        effect=ACCEPTED,
+        "How long a new group waits for further members, and again while they keep coming; 50 at least. Kafka's "
+        "default is 3000.",
     ),
-    Setting("group.min.session.timeout.ms", INT, 6000, "The shortest session a member may ask for.", effect=ACCEPTED),
-    Setting(
-        "group.max.session.timeout.ms", INT, 1_800_000, "The longest session a member may ask for.", effect=ACCEPTED
-    ),
-    Setting("group.max.size", INT, INT_MAX, "Members a group.", valid=Range(1), effect=ACCEPTED),
+    Setting("group.min.session.timeout.ms", INT, 6000, "The shortest session a member may ask for."),
+    Setting("group.max.session.timeout.ms", INT, 1_800_000, "The longest session a member may ask for."),
+    Setting("group.max.size", INT, INT_MAX, "Members a group.", valid=Range(1)),
     Setting("group.coordinator.new.enable", BOOLEAN, False, "Kafka 3: which coordinator serves.", effect=ACCEPTED),
     Setting(
         "group.coordinator.rebalance.protocols",

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from tidelog.coordinator.deadlines import Deadlines
-from tidelog.coordinator.groups.classic_events import DescribeGroup, Heartbeat
-from tidelog.coordinator.groups.classic_groups import ClassicGroups
+from tidelog.coordinator.groups.classic.events import DescribeGroup, Heartbeat
+from tidelog.coordinator.groups.classic.groups import ClassicGroups
 from tidelog.coordinator.groups.consumer.events import DescribeConsumerGroup
 from tidelog.coordinator.groups.consumer.groups import ConsumerGroups
 from tidelog.coordinator.groups.events import (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.coordinator.groups.classic_events import Heartbeat, HeartbeatReply, SyncGroup, SyncReply
-from tidelog.coordinator.groups.classic_group import ClassicGroup, State
-from tidelog.coordinator.groups.classic_members import ClassicMember
-from tidelog.coordinator.groups.classic_rebalance import hand_out, prepare, synced
-from tidelog.coordinator.groups.classic_turn import Turn
+from tidelog.coordinator.groups.classic.events import Heartbeat, HeartbeatReply, SyncGroup, SyncReply
+from tidelog.coordinator.groups.classic.group import ClassicGroup, State
+from tidelog.coordinator.groups.classic.members import ClassicMember
+from tidelog.coordinator.groups.classic.rebalance import hand_out, prepare, synced
+from tidelog.coordinator.groups.classic.turn import Turn
 from tidelog.model.errors import ErrorCode
 
 if TYPE_CHECKING:

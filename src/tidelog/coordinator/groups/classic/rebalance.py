@@ -12,14 +12,18 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from tidelog.coordinator.groups.classic_events import UNKNOWN_MEMBER, JoinedMember, JoinReply, SyncReply
-from tidelog.coordinator.groups.classic_group import ClassicGroup, State
-from tidelog.coordinator.groups.classic_members import ClassicMember
-from tidelog.coordinator.groups.classic_turn import Turn
+from tidelog.coordinator.groups.classic.events import UNKNOWN_MEMBER, JoinedMember, JoinReply, SyncReply
+from tidelog.coordinator.groups.classic.group import ClassicGroup, State
+from tidelog.coordinator.groups.classic.members import ClassicMember
+from tidelog.coordinator.groups.classic.turn import Turn
 from tidelog.model.errors import ErrorCode
 
 log = logging.getLogger(__name__)
 
+GATHER_MS: Final = 50
+"""Least wait of a new group for further members, whatever group.initial.rebalance.delay.ms says. Members that start
+together come some milliseconds apart; one of which the first generation knows nothing waits until the others' next
+heartbeats, three seconds as a rule."""
 RETRY_MS_MIN: Final = 500
 """Least wait for static members of which none has joined again. They say how long a rebalance may take, and a timeout
 of 0 must not keep the coordinator busy until their sessions end."""
@@ -49,13 +53,18 @@ def prepare(turn: Turn, group: ClassicGroup, reason: str) -> None:
     )
     group.enter(State.PREPARING_REBALANCE, turn.wall_ms)
     if initial:
-        group.joined_during_delay = False
-        group.delay_left_ms = max(group.rebalance_timeout_ms - turn.settings.group_initial_rebalance_delay_ms, 0)
-        turn.await_joins(group, turn.settings.group_initial_rebalance_delay_ms)
+        group.came_during_delay = False
+        delay_ms = _initial_delay_ms(turn)
+        group.delay_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+        turn.await_joins(group, delay_ms)
     elif group.all_joined:
         complete_join(turn, group)
     else:
         turn.await_joins(group, group.rebalance_timeout_ms)
+
+
+def _initial_delay_ms(turn: Turn) -> int:
+    return max(turn.settings.group_initial_rebalance_delay_ms, GATHER_MS)
 
 
 def complete_join_if_all_joined(turn: Turn, group: ClassicGroup) -> None:
@@ -68,9 +77,9 @@ def joins_due(turn: Turn, group: ClassicGroup) -> None:
     """The rebalance has waited long enough for members; an initial one begins again while members keep coming."""
     if group.state is not State.PREPARING_REBALANCE:
         return
-    if group.is_initial and group.joined_during_delay and group.delay_left_ms:
-        group.joined_during_delay = False
-        delay_ms = min(turn.settings.group_initial_rebalance_delay_ms, group.delay_left_ms)
+    if group.is_initial and group.came_during_delay and group.delay_left_ms:
+        group.came_during_delay = False
+        delay_ms = min(_initial_delay_ms(turn), group.delay_left_ms)
         group.delay_left_ms = max(group.delay_left_ms - delay_ms, 0)
         turn.await_joins(group, delay_ms)
     else:

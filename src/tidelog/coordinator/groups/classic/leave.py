@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from tidelog.coordinator.groups.classic_events import UNKNOWN_MEMBER, LeaveGroup, LeaveReply, LeavingMember
-from tidelog.coordinator.groups.classic_group import ClassicGroup
-from tidelog.coordinator.groups.classic_rebalance import complete_join_if_all_joined, rebalance, remove
-from tidelog.coordinator.groups.classic_turn import Turn
+from tidelog.coordinator.groups.classic.events import UNKNOWN_MEMBER, LeaveGroup, LeaveReply, LeavingMember
+from tidelog.coordinator.groups.classic.group import ClassicGroup
+from tidelog.coordinator.groups.classic.rebalance import complete_join_if_all_joined, rebalance, remove
+from tidelog.coordinator.groups.classic.turn import Turn
 from tidelog.model.errors import ErrorCode
 
 log = logging.getLogger(__name__)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.coordinator.groups.classic_cluster import RANGE, REBALANCE_MS, SESSION_MS, Coordinator
+from tests.unit.coordinator.groups.classic.cluster import RANGE, REBALANCE_MS, SESSION_MS, Coordinator
 
-from tidelog.coordinator.groups.classic_group import State
-from tidelog.coordinator.groups.classic_join import NEW_MEMBER_TIMEOUT_MS
-from tidelog.coordinator.groups.classic_members import Protocol
+from tidelog.coordinator.groups.classic.group import State
+from tidelog.coordinator.groups.classic.join import NEW_MEMBER_TIMEOUT_MS
+from tidelog.coordinator.groups.classic.members import Protocol
 from tidelog.coordinator.groups.settings import GroupSettings
 from tidelog.model.errors import ErrorCode
 
@@ -22,7 +22,7 @@ def test_a_new_member_is_told_its_id_first() -> None:
     assert coordinator.state is State.EMPTY
     request = coordinator.join("c-1")
     assert coordinator.state is State.PREPARING_REBALANCE
-    coordinator.tick()
+    coordinator.gather()
     joined = coordinator.joined(request)
     assert (joined.generation, joined.leader, joined.member_id, joined.protocol) == (1, "c-1", "c-1", "range")
     assert [tuple(member) for member in joined.members] == [("c-1", None, RANGE[0].metadata)]
@@ -33,7 +33,7 @@ def test_an_old_client_becomes_a_member_at_once() -> None:
     """Before version 4 there was no second round."""
     coordinator = Coordinator()
     request = coordinator.join(known=False)
-    coordinator.tick()
+    coordinator.gather()
     assert coordinator.joined(request).member_id == "client-1"
 
 
@@ -118,7 +118,7 @@ def test_the_protocol_is_voted_for() -> None:
         coordinator.join(member_id, protocols=tuple(Protocol(name, b"") for name in like.split()))
         for member_id, like in zip(ids, likes, strict=True)
     ]
-    coordinator.tick()
+    coordinator.gather()
     assert {coordinator.joined(request).protocol for request in requests} == {"sticky"}
 
 
@@ -128,7 +128,7 @@ def test_a_protocol_named_twice_counts_once() -> None:
     twice = (Protocol("range", b"1"), Protocol("range", b"2"))
     first, second = coordinator.new_id(), coordinator.new_id()
     requests = [coordinator.join(first, protocols=twice), coordinator.join(second)]
-    coordinator.tick()
+    coordinator.gather()
     assert coordinator.joined(requests[0]).protocol == "range"
     coordinator.leave(first)
     coordinator.join(second)
@@ -173,7 +173,7 @@ def test_a_join_may_be_asked_again_before_the_sync() -> None:
     coordinator = Coordinator()
     ids = [coordinator.new_id(), coordinator.new_id()]
     requests = [coordinator.join(member_id) for member_id in ids]
-    coordinator.tick()
+    coordinator.gather()
     for member_id, request in zip(ids, requests, strict=True):
         assert coordinator.joined(coordinator.join(member_id)) == coordinator.joined(request)
     assert coordinator.state is State.COMPLETING_REBALANCE
@@ -185,7 +185,7 @@ def test_changed_metadata_before_the_sync_begins_again() -> None:
     ids = [coordinator.new_id(), coordinator.new_id()]
     for member_id in ids:
         coordinator.join(member_id)
-    coordinator.tick()
+    coordinator.gather()
     waiting = coordinator.sync(ids[1], 1)
     assert coordinator.reply(waiting) is None
     coordinator.join(ids[0], protocols=OTHER)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidelog.coordinator.groups.classic_events import (
+from tidelog.coordinator.groups.classic.events import (
     Heartbeat,
     HeartbeatReply,
     JoinGroup,
@@ -16,8 +16,9 @@ from tidelog.coordinator.groups.classic_events import (
     SyncGroup,
     SyncReply,
 )
-from tidelog.coordinator.groups.classic_group import ClassicGroup, State
-from tidelog.coordinator.groups.classic_members import Protocol
+from tidelog.coordinator.groups.classic.group import ClassicGroup, State
+from tidelog.coordinator.groups.classic.members import Protocol
+from tidelog.coordinator.groups.classic.rebalance import GATHER_MS
 from tidelog.coordinator.groups.coordinator import GroupCoordinator
 from tidelog.coordinator.groups.settings import GroupSettings
 from tidelog.coordinator.records import CoordinatorRecord, decode_record
@@ -156,9 +157,15 @@ class Coordinator:
         self.now_ms = end
 
     def tick(self) -> None:
-        """What is due by now; with no initial delay, a new group's first generation."""
+        """What is due by now."""
         while (due_ms := self.machine.next_due_ms) is not None and due_ms <= self.now_ms:
             self.handle(TimePassed(self.wall_ms))
+
+    def gather(self) -> None:
+        """Until new groups wait no longer for further members."""
+        self.tick()
+        while any(group.is_initial for group in self.machine.groups.values() if isinstance(group, ClassicGroup)):
+            self.pass_time(GATHER_MS)
 
     def reply(self, request_id: int) -> Any:
         return self.replies.get(request_id)
@@ -192,7 +199,7 @@ class Coordinator:
         """A stable group of that many dynamic members; their ids, the leader's first."""
         ids = [self.new_id(client=f"c{index}", **options) for index in range(count)]
         requests = [self.join(member_id, client=f"c{index}", **options) for index, member_id in enumerate(ids)]
-        self.tick()
+        self.gather()
         self.sync_all([self.joined(request) for request in requests])
         return ids
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tidelog.coordinator.groups.classic_deadlines import JOIN, SESSION, SYNC, ClassicDeadline
-from tidelog.coordinator.groups.classic_events import HeartbeatReply, JoinReply, LeaveReply, SyncReply
-from tidelog.coordinator.groups.classic_group import ClassicGroup
-from tidelog.coordinator.groups.classic_members import ClassicMember
+from tidelog.coordinator.groups.classic.deadlines import JOIN, SESSION, SYNC, ClassicDeadline
+from tidelog.coordinator.groups.classic.events import HeartbeatReply, JoinReply, LeaveReply, SyncReply
+from tidelog.coordinator.groups.classic.group import ClassicGroup
+from tidelog.coordinator.groups.classic.members import ClassicMember
 from tidelog.coordinator.groups.settings import GroupSettings
 from tidelog.coordinator.records import CoordinatorRecord
 from tidelog.model.errors import ErrorCode

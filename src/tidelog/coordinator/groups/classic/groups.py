@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from tidelog.coordinator.groups.classic_deadlines import JOIN, SESSION, SYNC, ClassicDeadline
-from tidelog.coordinator.groups.classic_events import (
+from tidelog.coordinator.groups.classic.deadlines import JOIN, SESSION, SYNC, ClassicDeadline
+from tidelog.coordinator.groups.classic.events import (
     UNKNOWN_MEMBER,
     DescribedGroup,
     DescribedMember,
@@ -22,12 +22,12 @@ from tidelog.coordinator.groups.classic_events import (
     SyncGroup,
     SyncReply,
 )
-from tidelog.coordinator.groups.classic_group import ClassicGroup, State
-from tidelog.coordinator.groups.classic_join import join
-from tidelog.coordinator.groups.classic_leave import leave, not_members
-from tidelog.coordinator.groups.classic_rebalance import joins_due, member_due, prepare, syncs_due
-from tidelog.coordinator.groups.classic_sync import heartbeat, sync
-from tidelog.coordinator.groups.classic_turn import Turn
+from tidelog.coordinator.groups.classic.group import ClassicGroup, State
+from tidelog.coordinator.groups.classic.join import join
+from tidelog.coordinator.groups.classic.leave import leave, not_members
+from tidelog.coordinator.groups.classic.rebalance import joins_due, member_due, prepare, syncs_due
+from tidelog.coordinator.groups.classic.sync import heartbeat, sync
+from tidelog.coordinator.groups.classic.turn import Turn
 from tidelog.coordinator.groups.events import CONSUMER
 from tidelog.coordinator.groups.group import OFFSETS_ONLY
 from tidelog.coordinator.groups.part import Part
@@ -143,7 +143,7 @@ class ClassicGroups(Part):
             described = described_group(group)
         else:
             state = State.EMPTY if group is OFFSETS_ONLY else State.DEAD
-            described = DescribedGroup(state, "", "", ())
+            described = DescribedGroup(state, "", "", (), is_of_other_kind=group is not None)
         result.replies.append((event.request_id, described))
 
     # Time, and the log.

@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from tidelog.coordinator.groups.classic_events import UNKNOWN_MEMBER, JoinGroup, JoinReply, SyncReply
-from tidelog.coordinator.groups.classic_group import ClassicGroup, State
-from tidelog.coordinator.groups.classic_members import ClassicMember
-from tidelog.coordinator.groups.classic_rebalance import (
+from tidelog.coordinator.groups.classic.events import UNKNOWN_MEMBER, JoinGroup, JoinReply, SyncReply
+from tidelog.coordinator.groups.classic.group import ClassicGroup, State
+from tidelog.coordinator.groups.classic.members import ClassicMember
+from tidelog.coordinator.groups.classic.rebalance import (
     complete_join_if_all_joined,
     joined,
     joined_members,
     prepare,
     rebalance,
 )
-from tidelog.coordinator.groups.classic_turn import Turn
+from tidelog.coordinator.groups.classic.turn import Turn
 from tidelog.model.errors import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -40,6 +40,7 @@ def join(turn: Turn, group: ClassicGroup, event: JoinGroup) -> None:
         _join_as_static_member(turn, group, event, event.instance_id)
     elif event.needs_known_id:
         group.pending[event.new_member_id] = None
+        group.came_during_delay = group.is_initial
         group.expect(turn.now_ms, event.new_member_id, event.session_timeout_ms)
         turn.reply(event.request_id, JoinReply(ErrorCode.MEMBER_ID_REQUIRED, event.new_member_id))
     else:
@@ -97,7 +98,7 @@ def _add(turn: Turn, group: ClassicGroup, event: JoinGroup, member_id: str) -> N
         event.protocols,
         is_new=True,
     )
-    group.joined_during_delay = group.is_initial
+    group.came_during_delay = group.is_initial
     group.add(member, event.protocol_type)
     group.wait_for_join(member, event.request_id)
     group.expect(turn.now_ms, member_id, NEW_MEMBER_TIMEOUT_MS)

@@ -7,7 +7,7 @@
 Who is a member, what it was assigned in the last stable generation and which one that was stands in a record of the
 log (`recorded`); everything else is the coordinator's memory of a rebalance, which members begin anew when the
 coordinator moves. This module keeps the members and what counts them consistent; when the states change is decided in
-`classic_rebalance`.
+`rebalance`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from tidelog.coordinator.groups.classic_deadlines import SESSION, ClassicDeadline
-from tidelog.coordinator.groups.classic_members import ClassicMember, Protocol, names
+from tidelog.coordinator.groups.classic.deadlines import SESSION, ClassicDeadline
+from tidelog.coordinator.groups.classic.members import ClassicMember, Protocol, names
 from tidelog.coordinator.groups.events import CLASSIC
 from tidelog.coordinator.groups.group import FROM_COMMIT
 from tidelog.coordinator.records import CoordinatorRecord
@@ -64,11 +64,11 @@ class ClassicGroup:
         "_supporters",
         "_topics",
         "_waiting_joins",
+        "came_during_delay",
         "deadlines",
         "delay_left_ms",
         "generation",
         "group_id",
-        "joined_during_delay",
         "leader",
         "members",
         "pending",
@@ -106,8 +106,8 @@ class ClassicGroup:
         """Ids that were given out and have not joined yet (a set, in order)."""
         self.pending_sync: dict[str, None] = {}
         """Members of which SyncGroup is still awaited in this generation (a set, in order)."""
-        self.joined_during_delay = False
-        """Whether somebody joined while a new group waits for further members: then it waits once more."""
+        self.came_during_delay = False
+        """Whether somebody came while a new group waits for further members: then it waits once more."""
         self.delay_left_ms = 0
         """How much longer it may wait so."""
         self.recorded: messages.GroupMetadataValue | None = None

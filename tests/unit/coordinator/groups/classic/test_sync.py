@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.unit.coordinator.groups.classic_cluster import REBALANCE_MS, SESSION_MS, Coordinator
+from tests.unit.coordinator.groups.classic.cluster import REBALANCE_MS, SESSION_MS, Coordinator
 
-from tidelog.coordinator.groups.classic_events import JoinReply
-from tidelog.coordinator.groups.classic_group import State
-from tidelog.coordinator.groups.classic_members import Protocol
+from tidelog.coordinator.groups.classic.events import JoinReply
+from tidelog.coordinator.groups.classic.group import State
+from tidelog.coordinator.groups.classic.members import Protocol
 from tidelog.coordinator.groups.settings import GroupSettings
 from tidelog.model.errors import ErrorCode
 
@@ -15,7 +15,7 @@ def joined(coordinator: Coordinator, count: int = 2) -> list[JoinReply]:
     """A generation whose leader has not spoken yet; its members' answers, the leader's first."""
     ids = [coordinator.new_id(client=f"c{index}") for index in range(count)]
     requests = [coordinator.join(member_id) for member_id in ids]
-    coordinator.tick()
+    coordinator.gather()
     return [coordinator.joined(request) for request in requests]
 
 
@@ -196,7 +196,7 @@ def test_opaque_bytes_are_passed_on() -> None:
     hostile = bytes(range(256)) * 3
     member_id = coordinator.new_id()
     request = coordinator.join(member_id, protocols=(Protocol("", hostile),))
-    coordinator.tick()
+    coordinator.gather()
     assert coordinator.joined(request).members[0].metadata == hostile
     assert coordinator.synced(coordinator.sync(member_id, 1, {member_id: hostile})).assignment == hostile
     assert coordinator.group().subscribed_topics is None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tidelog.coordinator.groups.classic_members import Protocol
+from tidelog.coordinator.groups.classic.members import Protocol
 from tidelog.coordinator.groups.offset_events import NO_GENERATION
 from tidelog.model.errors import ErrorCode
 
@@ -172,3 +172,5 @@ class DescribedGroup:
     protocol: str
     """The protocol in force; empty while the group rebalances."""
     members: Sequence[DescribedMember]
+    is_of_other_kind: bool = False
+    """Whether there is a group of that id that is not classic."""

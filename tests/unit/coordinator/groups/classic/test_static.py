@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.coordinator.groups.classic_cluster import RANGE, REBALANCE_MS, SESSION_MS, Coordinator
+from tests.unit.coordinator.groups.classic.cluster import RANGE, REBALANCE_MS, SESSION_MS, Coordinator
 
-from tidelog.coordinator.groups.classic_group import State
-from tidelog.coordinator.groups.classic_members import Protocol
-from tidelog.coordinator.groups.classic_rebalance import RETRY_MS_MIN
+from tidelog.coordinator.groups.classic.group import State
+from tidelog.coordinator.groups.classic.members import Protocol
+from tidelog.coordinator.groups.classic.rebalance import RETRY_MS_MIN
 from tidelog.model.errors import ErrorCode
 
 
 def stable(coordinator: Coordinator, *instances: str, **options: int) -> list[str]:
     """A stable group of static members; their ids, the leader's first."""
     requests = [coordinator.join(instance=instance, **options) for instance in instances]  # type: ignore[arg-type]
-    coordinator.tick()
+    coordinator.gather()
     joined = [coordinator.joined(request) for request in requests]
     coordinator.sync_all(joined)
     return [reply.member_id for reply in joined]
@@ -109,7 +109,7 @@ def test_coming_back_before_the_sync_rebalances() -> None:
     coordinator = Coordinator()
     first = coordinator.join(instance="a")
     coordinator.join(instance="b")
-    coordinator.tick()
+    coordinator.gather()
     leader = coordinator.joined(first).member_id
     again = coordinator.join(instance="b")
     assert coordinator.state is State.PREPARING_REBALANCE
@@ -140,7 +140,7 @@ def test_a_protocol_that_does_not_win_any_more_rebalances() -> None:
     coordinator = Coordinator()
     both = (*RANGE, Protocol("sticky", b""))
     requests = [coordinator.join(instance=instance, protocols=both) for instance in "ab"]
-    coordinator.tick()
+    coordinator.gather()
     coordinator.sync_all([coordinator.joined(request) for request in requests])
     again = coordinator.join(instance="b", protocols=(Protocol("sticky", b""),))
     assert coordinator.state is State.PREPARING_REBALANCE
@@ -177,7 +177,7 @@ def test_static_members_that_are_all_away_are_waited_for_in_peace() -> None:
     coordinator.join(a, instance="a")
     coordinator.leave((a, "a"))
     coordinator.group().members[b].rebalance_timeout_ms = 0
-    coordinator.tick()
+    coordinator.gather()
     before = coordinator.now_ms
     ticks = 0
     while coordinator.state is not State.EMPTY:
