@@ -9,34 +9,26 @@ import dataclasses
 import datetime
 import enum
 import re
-import signal
 import sys
-import time
-from collections.abc import Callable, Coroutine, Mapping
-from itertools import islice
-from typing import Annotated, Any, Final
+from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
+from tidelog.assignors import CONSUMERS
+from tidelog.assignors.assignor import Assignor
+from tidelog.cli.consumption import COMMIT_INTERVAL_S, Consumption, GroupConsumption, Plan, Start, fetch_settings
 from tidelog.cli.errors import WrongUsage
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
-from tidelog.cli.output import warn
+from tidelog.cli.plugins import load
 from tidelog.cli.records import json_line
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
-from tidelog.client.cluster import Cluster
-from tidelog.client.consumed import ConsumedRecord, consumed_records
-from tidelog.client.errors import OffsetOutOfRange
-from tidelog.client.fetcher import Fetcher
-from tidelog.client.fetching import READ_COMMITTED, READ_UNCOMMITTED, FetchSettings
-from tidelog.client.offsets import CommittedOffset, OffsetFound, commit_offsets, committed_offsets, list_offsets
-from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from tidelog.client.consumed import ConsumedRecord
+from tidelog.client.consumer import AutoOffsetReset, ConsumerSettings, GroupProtocol
+from tidelog.client.fetching import READ_COMMITTED, READ_UNCOMMITTED
 from tidelog.records.columns import ALL, Column
 
 app = typer.Typer(add_completion=False)
-
-COMMIT_INTERVAL_S: Final = 5.0
-"""How often a group's progress is committed while records flow (auto.commit.interval.ms)."""
 
 
 class OutputFormat(enum.StrEnum):
@@ -45,29 +37,6 @@ class OutputFormat(enum.StrEnum):
     VALUE = "value"
     KEY_VALUE = "key-value"
     JSON = "json"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Start:
-    """Where to begin: a question of ListOffsets, a timestamp, an offset, so many before the end, a commit."""
-
-    kind: str
-    number: int = 0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Plan:
-    """What to read and how to print it."""
-
-    topics: tuple[str, ...]
-    partitions: frozenset[int] | None
-    start: Start
-    follow: bool
-    count_max: int | None
-    isolation: int
-    group: str | None
-    columns: Column
-    line: Callable[[ConsumedRecord], bytes]
 
 
 @app.command()
@@ -108,6 +77,21 @@ def consume(
     group: Annotated[
         str | None, typer.Option("--group", "-g", metavar="NAME", help="Go on where it stopped, and commit.")
     ] = None,
+    assignor: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--assignor",
+            metavar="NAME",
+            help=f"Who gets what in the group: {', '.join(CONSUMERS)}, or MODULE:NAME of your own; may be repeated.",
+        ),
+    ] = None,
+    instance_id: Annotated[
+        str | None, typer.Option("--instance-id", metavar="NAME", help="Stay the same member over restarts.")
+    ] = None,
+    protocol: Annotated[
+        GroupProtocol, typer.Option("--group-protocol", help="consumer: the brokers assign (KIP-848).")
+    ] = GroupProtocol.CLASSIC,
+    lag: Annotated[bool, typer.Option("--lag", help="Tell every second how far the end is, on stderr.")] = False,
     output: Output = Form.TABLE,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
@@ -122,20 +106,54 @@ def consume(
         raise WrongUsage("nothing is after the end yet: add --follow, or choose another --from")
     chosen = format or (OutputFormat.JSON if output is Form.JSON else OutputFormat.VALUE)
     line, columns = _line(chosen, key_separator.replace("\\t", "\t").encode(), null.encode(), as_base64)
-    plan = _Plan(
+    isolation = READ_COMMITTED if committed_only else READ_UNCOMMITTED
+    membership = None
+    if group is not None and partition is None:
+        membership = _membership(assignor, instance_id, protocol, isolation)
+    elif assignor or instance_id or lag or protocol is not GroupProtocol.CLASSIC:
+        raise WrongUsage("--assignor, --instance-id, --group-protocol and --lag are for members of a --group")
+    plan = Plan(
         topics=tuple(dict.fromkeys(topics)),
         partitions=None if partition is None else frozenset(partition),
         start=begin,
         follow=follow,
         count_max=count_max,
-        isolation=READ_COMMITTED if committed_only else READ_UNCOMMITTED,
+        isolation=isolation,
         group=group,
+        membership=membership,
+        lag=lag,
         columns=columns,
         line=line,
     )
-    count = asyncio.run(_Consumption(plan).run(bootstrap, timeout))
+    run = Consumption(plan) if membership is None else GroupConsumption(plan, membership)
+    count = asyncio.run(run.run(bootstrap, timeout))
     if output is Form.KAFKA:
         print(f"Processed a total of {count} messages", file=sys.stderr)
+
+
+def _membership(
+    assignors: list[str] | None, instance_id: str | None, protocol: GroupProtocol, isolation: int
+) -> ConsumerSettings:
+    if assignors and protocol is GroupProtocol.CONSUMER:
+        raise WrongUsage("with --group-protocol consumer the brokers assign: no --assignor")
+    names = ", ".join(CONSUMERS)
+    chosen = [name if name in CONSUMERS else _own_assignor(name, names) for name in assignors or ()]
+    settings = ConsumerSettings(
+        protocol=protocol,
+        instance_id=instance_id,
+        auto_commit_interval_s=COMMIT_INTERVAL_S,
+        auto_offset_reset=AutoOffsetReset.EARLIEST,
+        fetch=fetch_settings(isolation),
+    )
+    return dataclasses.replace(settings, assignors=tuple(chosen)) if chosen else settings
+
+
+def _own_assignor(text: str, names: str) -> Assignor:
+    found = load(text, "--assignor", names)
+    if not isinstance(getattr(found, "name", None), str) or not callable(getattr(found, "assign", None)):
+        raise WrongUsage(f"--assignor {text!r} is not an assignor: it needs a name and a method assign")
+    own: Assignor = found
+    return own
 
 
 def parse_start(text: str) -> Start:
@@ -175,169 +193,3 @@ def _line(
             )
         case OutputFormat.VALUE:
             return lambda record: text(record.value) + b"\n", Column.VALUE
-
-
-class _Consumption:
-    """One run: positions found, records printed, progress committed."""
-
-    def __init__(self, plan: _Plan) -> None:
-        self._plan = plan
-        self._count = 0
-        self._next: dict[TopicPartition, int] = {}
-        self._committed: dict[TopicPartition, int] = {}
-        self._commit_at = time.monotonic() + COMMIT_INTERVAL_S
-
-    async def run(self, bootstrap: str, timeout_s: float) -> int:
-        """Prints until the end, the count or, where it follows, until told to end; how many records it printed."""
-        async with Cluster(
-            bootstrap,
-            client_id="tidelog-consume",
-            operation_timeout_s=timeout_s,
-            call_timeout_s=timeout_s,
-            fail_fast=True,
-        ) as cluster:
-            partitions = await self._partitions(cluster)
-            starts, ends = await self._range(cluster, partitions)
-            cluster.routing.fail_fast = False
-            settings = FetchSettings(partition_max_bytes=1 << 20, isolation=self._plan.isolation)
-            fetcher = Fetcher(cluster, starts, ends=None if self._plan.follow else ends, settings=settings)
-            try:
-                if self._plan.follow:
-                    await _until_told(self._print(cluster, fetcher, {}))
-                else:
-                    await self._print(cluster, fetcher, ends)
-            finally:
-                await fetcher.close()
-                await self._commit(cluster)
-        return self._count
-
-    async def _partitions(self, cluster: Cluster) -> list[TopicPartition]:
-        operation = cluster.routing.require_topics(self._plan.topics, cluster.routing.deadline())
-        views = await cluster.run(operation)
-        wanted = self._plan.partitions
-        for name, view in views.items():
-            missing = (wanted or frozenset()) - view.partitions.keys()
-            if missing:
-                raise KafkaError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{name}' has no partition {min(missing)}"
-                )
-        return [
-            TopicPartition(name, partition)
-            for name, view in views.items()
-            for partition in view.partitions
-            if wanted is None or partition in wanted
-        ]
-
-    async def _range(
-        self, cluster: Cluster, partitions: list[TopicPartition]
-    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """Where each partition begins and, as of now, ends."""
-
-        async def ask(question: int) -> dict[TopicPartition, OffsetFound]:
-            operation = list_offsets(
-                cluster.routing, dict.fromkeys(partitions, question), isolation=self._plan.isolation
-            )
-            return _good(await cluster.run(operation))
-
-        start = self._plan.start
-        ends = {tp: found.offset for tp, found in (await ask(LATEST_TIMESTAMP)).items()}
-        earliest = {tp: found.offset for tp, found in (await ask(EARLIEST_TIMESTAMP)).items()}
-        match start.kind:
-            case "end":
-                starts = ends
-            case "offset":
-                starts = dict.fromkeys(partitions, start.number)
-                for tp in partitions:
-                    if not earliest[tp] <= start.number <= ends[tp]:
-                        raise OffsetOutOfRange(tp, start.number, earliest[tp], ends[tp])
-            case "tail":
-                starts = {tp: max(earliest[tp], ends[tp] - start.number) for tp in partitions}
-            case "timestamp":
-                found = await ask(start.number)
-                starts = {tp: ends[tp] if found[tp].offset < 0 else found[tp].offset for tp in partitions}
-            case "committed":
-                commits = await cluster.run(committed_offsets(cluster.routing, self._plan.group or "", partitions))
-                starts = {tp: commits[tp].offset if tp in commits else earliest[tp] for tp in partitions}
-                for tp in partitions:
-                    if not earliest[tp] <= starts[tp] <= ends[tp]:
-                        warn(
-                            f"{tp} no longer has offset {starts[tp]}, which the group committed: from {earliest[tp]} on"
-                        )
-                        starts[tp] = earliest[tp]
-            case _:
-                starts = earliest
-        return starts, ends
-
-    async def _print(self, cluster: Cluster, fetcher: Fetcher, ends: Mapping[TopicPartition, int]) -> None:
-        plan, out = self._plan, sys.stdout.buffer
-        async for data in fetcher:
-            records = consumed_records(
-                data, ends.get(data.topic_partition), plan.columns, committed_only=plan.isolation == READ_COMMITTED
-            )
-            left = None if plan.count_max is None else plan.count_max - self._count
-            lines: list[bytes] = []
-            try:
-                for record in islice(records, left):
-                    lines.append(plan.line(record))
-                    self._next[data.topic_partition] = record.offset + 1
-            finally:
-                # Also what came before a batch that cannot be read.
-                out.write(b"".join(lines))
-                out.flush()
-                self._count += len(lines)
-            if left is None or len(lines) < left:
-                self._next[data.topic_partition] = data.next_offset
-            if plan.count_max is not None and self._count >= plan.count_max:
-                return
-            if time.monotonic() >= self._commit_at:
-                await self._commit(cluster)
-
-    async def _commit(self, cluster: Cluster) -> None:
-        """Commits what was printed, if there is a group and anything new."""
-        self._commit_at = time.monotonic() + COMMIT_INTERVAL_S
-        news = {tp: offset for tp, offset in self._next.items() if self._committed.get(tp) != offset}
-        if self._plan.group is None or not news:
-            return
-        commits = {tp: CommittedOffset(offset) for tp, offset in news.items()}
-        await cluster.run(commit_offsets(cluster.routing, self._plan.group, commits))
-        self._committed |= news
-
-
-async def _until_told(work: Coroutine[Any, Any, None]) -> None:
-    """Does the work until it ends, or SIGINT or SIGTERM says that it is enough: following has no other end.
-
-    The signals come as callbacks of the loop, never between two lines of whatever runs at the moment, and cancel the
-    work alone: what is left to do after it, a commit, is not cancelled. Each is taken once. A second Ctrl-C ends the
-    program as it ends any other. A SIGINT that was ignored when the program started stays so, which is how shells keep
-    Ctrl-C from what they run in the background; SIGTERM ends that.
-    """
-    loop = asyncio.get_running_loop()
-    task = loop.create_task(work)
-    taken = [signal.SIGTERM]
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        taken.append(signal.SIGINT)
-
-    def enough() -> None:
-        for number in taken:
-            loop.remove_signal_handler(number)
-        task.cancel()
-
-    for number in taken:
-        loop.add_signal_handler(number, enough)
-    try:
-        await asyncio.wait([task])
-    finally:
-        for number in taken:
-            loop.remove_signal_handler(number)
-        task.cancel()
-    if not task.cancelled():
-        task.result()
-
-
-def _good(results: Mapping[TopicPartition, OffsetFound | KafkaError]) -> dict[TopicPartition, OffsetFound]:
-    found: dict[TopicPartition, OffsetFound] = {}
-    for topic_partition, result in results.items():
-        if isinstance(result, KafkaError):
-            raise result
-        found[topic_partition] = result
-    return found

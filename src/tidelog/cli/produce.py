@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-import importlib
 import os
 import stat
 import sys
@@ -19,6 +18,7 @@ import typer
 from tidelog.cli.errors import Refused, WrongUsage
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS, key_values
 from tidelog.cli.output import print_json
+from tidelog.cli.plugins import load
 from tidelog.cli.records import InvalidRecord, RecordToSend, json_parser, line_parser
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.cluster import Cluster
@@ -145,18 +145,7 @@ def _partitioner(text: str) -> str | Own:
     """A name of ours, or what stands in a user's module: a class is called, an object or a function taken as it is."""
     if text in PARTITIONERS:
         return text
-    module_name, colon, attribute = text.partition(":")
-    if not (colon and module_name and attribute):
-        raise WrongUsage(f"--partitioner {text!r} is none of {', '.join(PARTITIONERS)}, nor MODULE:NAME")
-    # An installed command does not look where it was started, `python -m` does.
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        found = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise WrongUsage(f"--partitioner {text!r}: {error}") from error
-    if isinstance(found, type):
-        found = found()
+    found = load(text, "--partitioner", ", ".join(PARTITIONERS))
     if isinstance(found, str) or not callable(getattr(found, "partition", found)):
         raise WrongUsage(f"--partitioner {text!r} is neither a function nor an object with a method partition")
     own: Own = found

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.cli.consume import Start, parse_start
+from tidelog.cli.consume import parse_start
+from tidelog.cli.consumption import Start
 from tidelog.cli.errors import WrongUsage
 from tidelog.cli.options import key_values, replica_lists
 from tidelog.cli.records import InvalidRecord, RecordToSend, json_line, json_parser, line_parser

@@ -8,7 +8,7 @@ async with Cluster("localhost:9092") as cluster, Consumer(cluster, group="billin
 
 consumer          what the caller uses: poll, commit, seek
 ownership         the partitions it has, their positions, what is given up and taken
-classic           membership by JoinGroup and SyncGroup; the leader's part in leading, their bytes in member_data
+classic           membership by JoinGroup and SyncGroup; the leader's part in leading
 next_generation   membership by ConsumerGroupHeartbeat (KIP-848)
 commits           offsets committed and fetched as a member; coordination is the way to the coordinator
 """

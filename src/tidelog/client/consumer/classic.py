@@ -20,17 +20,17 @@ from typing import Any, Final
 from tidelog.assignors.assignor import Subscription, user_data_of
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumer.leading import assign
-from tidelog.client.consumer.member_data import (
-    PROTOCOL_TYPE,
-    InvalidMemberData,
-    decode_assignment,
-    encode_subscription,
-)
 from tidelog.client.consumer.ownership import Ownership
 from tidelog.client.consumer.settings import ConsumerSettings
 from tidelog.client.coordination import CoordinatorConnection
 from tidelog.client.errors import ClientError, Fenced, InvalidResponse
 from tidelog.client.exchange import ByVersion
+from tidelog.client.member_data import (
+    PROTOCOL_TYPE,
+    InvalidMemberData,
+    decode_assignment,
+    encode_subscription,
+)
 from tidelog.client.offsets import GroupMember
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import TopicPartition

@@ -262,8 +262,10 @@ class Consumer:
     # Positions and commits
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Goes on from `offset`; KeyError where the partition is not assigned to this consumer."""
+        """Goes on from `offset`, also within the batch in hand. KeyError where the partition is not assigned."""
         self._ownership.seek(topic_partition, offset)
+        if self._in_hand is not None and self._in_hand[0] == topic_partition:
+            self._in_hand = None
 
     def position(self, topic_partition: TopicPartition) -> int | None:
         """The offset of the next batch; None where that is not known yet. KeyError where it is not assigned."""

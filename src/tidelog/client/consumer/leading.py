@@ -7,8 +7,8 @@ from typing import Any
 
 from tidelog.assignors.assignor import Assignment, Assignor, MemberId, Subscription, TopicLayout
 from tidelog.client.cluster import Cluster
-from tidelog.client.consumer.member_data import InvalidMemberData, decode_subscription, encode_assignment
 from tidelog.client.errors import ClientError, InvalidResponse
+from tidelog.client.member_data import InvalidMemberData, decode_subscription, encode_assignment
 from tidelog.client.routing import Broker, TopicView
 from tidelog.model.identifiers import TopicPartition
 

@@ -109,6 +109,8 @@ class Ownership:
         """Goes on from `offset`; KeyError where the partition is not here."""
         if topic_partition not in self.positions:
             raise KeyError(f"{topic_partition} is not assigned to this consumer")
+        if self.positions[topic_partition] == offset:
+            return  # What was fetched from there on stays good.
         self.positions[topic_partition] = offset
         self.fetcher.seek(topic_partition, offset)
 

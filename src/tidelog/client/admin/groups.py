@@ -1,0 +1,323 @@
+"""Consumer groups: listed, described, deleted; their offsets deleted. Committed offsets: `client.offsets`. No I/O."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from tidelog.client.addresses import Address
+from tidelog.client.admin.answers import error_of
+from tidelog.client.errors import ClientError, UnsupportedByBroker
+from tidelog.client.exchange import ByVersion
+from tidelog.client.member_data import PROTOCOL_TYPE, InvalidMemberData, decode_assignment
+from tidelog.client.offsets import by_topic
+from tidelog.client.routing import COORDINATOR_GROUP, Broker, Call, Deadline, Operation, Routing, partition_error
+from tidelog.model.errors import ErrorCode, KafkaError, error_code
+from tidelog.model.identifiers import TopicPartition
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+
+CLASSIC: Final = "Classic"
+CONSUMER: Final = "Consumer"
+"""Types of groups, as ListGroups names them: by whom partitions are assigned, a member or (KIP-848) the coordinator."""
+DEAD: Final = "Dead"
+"""The state of a group that is not there."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group in a list; `state` and `type` are "" where the broker is too old to tell."""
+
+    group: str
+    protocol_type: str
+    state: str
+    type: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """A member and what it has; `target` is what the coordinator wants it to have, None in classic groups."""
+
+    member_id: str
+    client_id: str
+    host: str
+    partitions: tuple[TopicPartition, ...]
+    instance_id: str | None = None
+    rack: str | None = None
+    epoch: int | None = None
+    target: tuple[TopicPartition, ...] | None = None
+    upgraded: bool | None = None
+    """In a group of KIP-848: whether the member speaks that protocol, or still the classic one; None: not told."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group as its coordinator describes it. Epochs are None in classic groups."""
+
+    group: str
+    type: str
+    protocol_type: str
+    state: str
+    assignor: str
+    coordinator: Broker
+    members: tuple[MemberDescription, ...]
+    epoch: int | None = None
+    target_epoch: int | None = None
+
+
+def list_groups(
+    routing: Routing,
+    *,
+    states: Collection[str] = (),
+    types: Collection[str] = (),
+    timeout_s: float | None = None,
+) -> Operation[list[GroupListing]]:
+    """The groups of every coordinator, by id, of these states and types (none: of all); consumers' groups only.
+
+    KafkaError or ClientError when a broker does not answer: the list would lack groups.
+    """
+    deadline = routing.deadline(timeout_s)
+    kind = messages.ListGroupsRequest
+
+    def build(version: int) -> Any:
+        if (states and version < 4) or (types and version < 5):
+            raise UnsupportedByBroker("the cluster is too old to list groups by state or type")
+        request = kind()
+        if version >= 4:
+            request.states_filter = list(states)
+        if version >= 5:
+            request.types_filter = list(types)
+        return request
+
+    yield from routing.refresh((), deadline)
+    found: dict[str, GroupListing] = {}
+    pending = {broker.broker_id: broker.address for broker in routing.brokers.values()}
+    attempt = 0
+    while pending:
+        request = ByVersion(ApiKey.LIST_GROUPS, build)
+        calls = [
+            Call(address, request, min(routing.call_timeout_s, deadline.remaining_s)) for address in pending.values()
+        ]
+        outcomes = yield calls
+        failure: Exception | None = None
+        for broker_id, outcome in zip(list(pending), outcomes, strict=True):
+            if isinstance(outcome, ClientError):
+                raise outcome
+            error = error_of(outcome.error_code, None, f"broker {broker_id} cannot list its groups now")
+            if error is None:
+                del pending[broker_id]
+                for entry in outcome.groups:
+                    found[entry.group_id] = GroupListing(
+                        entry.group_id, entry.protocol_type, entry.group_state, entry.group_type
+                    )
+            elif error.code.retriable:
+                failure = error
+            else:
+                raise error
+        attempt += 1
+        if failure is not None and not (yield from routing.pause(attempt, deadline)):
+            raise failure
+    return [found[name] for name in sorted(found) if found[name].protocol_type in (PROTOCOL_TYPE, "")]
+
+
+def describe_groups(
+    routing: Routing, groups: Sequence[str], *, timeout_s: float | None = None
+) -> Operation[dict[str, GroupDescription | KafkaError]]:
+    """Groups with their members; KafkaError GROUP_ID_NOT_FOUND for one that is not there."""
+    deadline = routing.deadline(timeout_s)
+    yield from routing.refresh((), deadline)
+    results: dict[str, GroupDescription | KafkaError] = {}
+    for group in dict.fromkeys(groups):
+        try:
+            results[group] = yield from _describe(routing, group, deadline)
+        except KafkaError as error:
+            results[group] = error
+    return results
+
+
+def _describe(routing: Routing, group: str, deadline: Deadline) -> Operation[GroupDescription]:
+    """Asks by KIP-848's request first, which tells what other groups are not, then by the classic one."""
+    request: Any = messages.ConsumerGroupDescribeRequest(group_ids=[group])
+    try:
+        response = yield from routing.ask_coordinator(group, request, deadline, _group_codes)
+    except UnsupportedByBroker:
+        described = None
+    else:
+        described = response.groups[0]
+        if error_code(described.error_code) in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+            described = None
+    if described is not None:
+        _raise_error(described, group)
+        coordinator = yield from _coordinator(routing, group, deadline)
+        return _next_generation(described, coordinator)
+    request = messages.DescribeGroupsRequest(groups=[group])
+    response = yield from routing.ask_coordinator(group, request, deadline, _group_codes)
+    described = response.groups[0]
+    _raise_error(described, group)
+    if described.group_state == DEAD:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group '{group}' does not exist")
+    coordinator = yield from _coordinator(routing, group, deadline)
+    return _classic(described, coordinator)
+
+
+def _group_codes(response: Any) -> Iterator[int]:
+    return (group.error_code for group in response.groups)
+
+
+def _raise_error(described: Any, group: str) -> None:
+    code = error_code(described.error_code)
+    if code is ErrorCode.GROUP_ID_NOT_FOUND:
+        raise KafkaError(code, f"group '{group}' does not exist")
+    error = error_of(described.error_code, getattr(described, "error_message", None), f"group '{group}': {code.name}")
+    if error is not None:
+        raise error
+
+
+def _coordinator(routing: Routing, group: str, deadline: Deadline) -> Operation[Broker]:
+    address = yield from routing.find_coordinator(group, COORDINATOR_GROUP, deadline)
+    if isinstance(address, Address):
+        for broker in routing.brokers.values():
+            if broker.address == address:
+                return broker
+        return Broker(-1, address, None)
+    raise address
+
+
+def _classic(described: Any, coordinator: Broker) -> GroupDescription:
+    return GroupDescription(
+        group=described.group_id,
+        type=CLASSIC,
+        protocol_type=described.protocol_type,
+        state=described.group_state,
+        assignor=described.protocol_data,
+        coordinator=coordinator,
+        members=tuple(
+            MemberDescription(
+                member_id=member.member_id,
+                client_id=member.client_id,
+                host=member.client_host,
+                partitions=_assigned(bytes(member.member_assignment)),
+                instance_id=member.group_instance_id,
+            )
+            for member in described.members
+        ),
+    )
+
+
+def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
+    """What an assignment's bytes say; nothing where they are of other people's making."""
+    try:
+        return tuple(sorted(decode_assignment(data).partitions))
+    except InvalidMemberData:
+        return ()
+
+
+def _next_generation(described: Any, coordinator: Broker) -> GroupDescription:
+    return GroupDescription(
+        group=described.group_id,
+        type=CONSUMER,
+        protocol_type=PROTOCOL_TYPE,
+        state=described.group_state,
+        assignor=described.assignor_name,
+        coordinator=coordinator,
+        members=tuple(
+            MemberDescription(
+                member_id=member.member_id,
+                client_id=member.client_id,
+                host=member.client_host,
+                partitions=_partitions(member.assignment),
+                instance_id=member.instance_id,
+                rack=member.rack_id,
+                epoch=member.member_epoch,
+                target=_partitions(member.target_assignment),
+                upgraded=None if member.member_type < 0 else bool(member.member_type),
+            )
+            for member in described.members
+        ),
+        epoch=described.group_epoch,
+        target_epoch=described.assignment_epoch,
+    )
+
+
+def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
+    return tuple(
+        sorted(
+            TopicPartition(topic.topic_name, partition)
+            for topic in assignment.topic_partitions
+            for partition in topic.partitions
+        )
+    )
+
+
+def delete_groups(
+    routing: Routing, groups: Sequence[str], *, timeout_s: float | None = None
+) -> Operation[dict[str, KafkaError | None]]:
+    """Deletes groups that have no members, with their offsets; each one's error or None."""
+    deadline = routing.deadline(timeout_s)
+    results: dict[str, KafkaError | None] = {}
+    for group in dict.fromkeys(groups):
+        request = messages.DeleteGroupsRequest(groups_names=[group])
+        try:
+            response = yield from routing.ask_coordinator(
+                group, request, deadline, lambda answer: (entry.error_code for entry in answer.results)
+            )
+        except KafkaError as error:
+            results[group] = error
+        else:
+            results[group] = _refusal(response.results[0].error_code, group)
+    return results
+
+
+def delete_offsets(
+    routing: Routing, group: str, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
+) -> Operation[Mapping[TopicPartition, KafkaError | None]]:
+    """Forgets what a group committed for partitions; each one's error or None, KafkaError for the group's.
+
+    GROUP_SUBSCRIBED_TO_TOPIC says that a member reads the topic now.
+    """
+    kind = messages.OffsetDeleteRequest
+    request = kind(
+        group_id=group,
+        topics=[
+            kind.OffsetDeleteRequestTopic(
+                name=name,
+                partitions=[kind.OffsetDeleteRequestPartition(partition_index=tp.partition) for tp in tps],
+            )
+            for name, tps in by_topic(partitions)
+        ],
+    )
+
+    def codes(response: Any) -> Iterator[int]:
+        yield response.error_code
+
+    response = yield from routing.ask_coordinator(group, request, routing.deadline(timeout_s), codes)
+    refused = _refusal(response.error_code, group)
+    if refused is not None:
+        raise refused
+    results: dict[TopicPartition, KafkaError | None] = {}
+    for topic in response.topics:
+        for entry in topic.partitions:
+            topic_partition = TopicPartition(topic.name, entry.partition_index)
+            code = error_code(entry.error_code)
+            if code is ErrorCode.NONE:
+                results[topic_partition] = None
+            elif code is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
+                text = f"group '{group}' is reading topic '{topic.name}' now: stop its members first"
+                results[topic_partition] = KafkaError(code, text)
+            else:
+                results[topic_partition] = partition_error(topic_partition, code, None)
+    return results
+
+
+def _refusal(number: int, group: str) -> KafkaError | None:
+    code = error_code(number)
+    match code:
+        case ErrorCode.NONE:
+            return None
+        case ErrorCode.NON_EMPTY_GROUP:
+            return KafkaError(code, f"group '{group}' has members: stop them first")
+        case ErrorCode.GROUP_ID_NOT_FOUND:
+            return KafkaError(code, f"group '{group}' does not exist")
+        case _:
+            return KafkaError(code, f"group '{group}': {code.name}")
