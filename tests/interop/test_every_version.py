@@ -526,8 +526,71 @@ def fetch(
     return [(partition.committed_offset, partition.metadata) for partition in found.partitions]
 
 
+def test_offset_delete(connection: BlockingConnection) -> None:
+    """Of known partitions, whether something was committed for them or not."""
+    topic, _ = known = created(connection)
+    group = topic_name("g")
+    connection.request(messages.FindCoordinatorRequest(key=group), 3)
+    request = messages.OffsetDeleteRequest
+    partitions = [request.OffsetDeleteRequestPartition(partition_index=index) for index in (0, 9)]
+    message = request(group_id=group, topics=[request.OffsetDeleteRequestTopic(name=topic, partitions=partitions)])
+
+    def refused() -> int | None:
+        error: int = connection.request(message, 0).error_code
+        return None if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
+
+    assert until(refused, "the coordinator is loaded") == ErrorCode.GROUP_ID_NOT_FOUND
+    commit(connection, 9, group, known)
+    answer = connection.request(message, 0)
+    errors = [partition.error_code for partition in answer.topics[0].partitions]
+    assert (answer.error_code, errors) == (0, [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+    assert fetch(connection, 8, group, known, [0, 1]) == [(-1, ""), (6, "note")]
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_delete_groups(connection: BlockingConnection, version: int) -> None:
+    """With all that they committed."""
+    topic = created(connection)
+    group = topic_name("g")
+    connection.request(messages.FindCoordinatorRequest(key=group), 3)
+    commit(connection, 9, group, topic)
+
+    def answered() -> list[tuple[str, int]] | None:
+        results = connection.request(messages.DeleteGroupsRequest(groups_names=["nobody", group]), version).results
+        loading = any(result.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS for result in results)
+        return None if loading else [(result.group_id, result.error_code) for result in results]
+
+    assert until(answered, "the coordinators are loaded") == [("nobody", ErrorCode.GROUP_ID_NOT_FOUND), (group, 0)]
+    assert fetch(connection, 8, group, topic, [0]) == [(-1, "")]
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_txn_offset_commit_of_nobody(connection: BlockingConnection, version: int) -> None:
+    """A transactional id that nobody began is refused, and so are unknown partitions; nothing is committed."""
+    topic, _ = known = created(connection)
+    group = topic_name("g")
+    connection.request(messages.FindCoordinatorRequest(key=group), 3)
+    commit(connection, 9, group, known)
+    request = messages.TxnOffsetCommitRequest
+    partitions = [
+        request.TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=8) for index in (0, 9)
+    ]
+    message = request(
+        transactional_id=topic_name("nobody"),
+        group_id=group,
+        producer_id=1 << 40,
+        producer_epoch=0,
+        topics=[request.TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)],
+    )
+    (answer,) = connection.request(message, version).topics
+    errors = [partition.error_code for partition in answer.partitions]
+    assert errors[0] != ErrorCode.NONE
+    assert errors[1] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert fetch(connection, 8, group, known, [0]) == [(5, "note")]
+
+
 def test_commits_refused(connection: BlockingConnection) -> None:
-    """Members cannot be; unknown topics and ids are told; nothing is committed."""
+    """Members that are not; unknown topics and ids are told; nothing is committed."""
     topic = created(connection)
     group = topic_name("g")
     errors = commit(connection, 9, group, topic, generation_id_or_member_epoch=3, member_id="m")

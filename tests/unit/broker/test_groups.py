@@ -31,7 +31,8 @@ from tidelog.model.identifiers import (
     TopicPartition,
 )
 from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC
-from tidelog.records.batch import Record, build_batch, patch
+from tidelog.records.batch import Record, build_batch, iterate_headers, patch
+from tidelog.records.control import ControlRecordType, EndTxnMarker, build_end_txn_batch
 from tidelog.storage.log import ReadResult
 from tidelog.storage.log_config import LogConfig
 
@@ -130,7 +131,8 @@ class Replicas:
         self.outcomes: list[Deferred[Any]] = []
         self.commit_at_once = True
         self.refuse: KafkaError | None = None
-        self.commits = 0
+        self.guards: list[object] = []
+        """Of each append, accepted or not."""
         self.high_watermark: int | None = None
         self.waits: list[Any] = []
 
@@ -146,9 +148,11 @@ class Replicas:
     def wait(self, replica: Replica, wait: Any, required_acks: int) -> None:
         self.waits.append(wait)
 
-    def append_and_wait(self, topic_partition: TopicPartition, data: bytearray, timeout_ms: int) -> Deferred[Any]:
+    def append_and_wait(
+        self, topic_partition: TopicPartition, data: bytearray, timeout_ms: int, *, guard: object = None
+    ) -> Deferred[Any]:
         outcome: Deferred[Any] = Deferred()
-        self.commits += 1
+        self.guards.append(guard)
         if self.refuse is not None:
             outcome.fail(self.refuse)
             return outcome
@@ -157,6 +161,24 @@ class Replicas:
         if self.commit_at_once:
             outcome.complete(None)
         return outcome
+
+
+class TransactionalAppends:
+    """The coordinators of transactions, who say yes."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int, int, bool]] = []
+        self.refuse: KafkaError | None = None
+
+    def verify(
+        self, replica: Replica, transactional_id: str, producer_id: int, producer_epoch: int, *, adds: bool
+    ) -> Deferred[Any]:
+        self.asked.append((transactional_id, producer_id, producer_epoch, adds))
+        if self.refuse is None:
+            return Deferred.of("guard")
+        refused: Deferred[Any] = Deferred()
+        refused.fail(self.refuse)
+        return refused
 
 
 class Clock:
@@ -182,6 +204,7 @@ class Controller:
 class Metadata:
     def __init__(self) -> None:
         self.image = ClusterImage()
+        self.layout_changes = 0
 
 
 class Node:
@@ -196,6 +219,7 @@ class Node:
         self.shell = Shell()
         self.replicas = Replicas(Replica(Log()))
         self.controller = Controller()
+        self.transactional_appends = TransactionalAppends()
         self.metadata = Metadata()
         if with_topic:
             image = PartitionImage((BrokerId(0),), BrokerId(0), LeaderEpoch(0), (BrokerId(0),), PartitionEpoch(0))
@@ -401,7 +425,7 @@ def test_commits_of_one_turn_share_an_append(node: Node) -> None:
     assert not any(outcome.done for outcome in outcomes)
     node.shell.settle()
     assert all(outcome.done for outcome in outcomes)
-    assert (node.replicas.commits, node.replicas.replica.log.log_end_offset) == (1, 10)
+    assert (len(node.replicas.guards), node.replicas.replica.log.log_end_offset) == (1, 10)
 
 
 def test_a_commit_that_fits_no_batch_is_refused_alone(node: Node) -> None:
@@ -493,6 +517,70 @@ def test_offsets_of_deleted_topics_go(node: Node) -> None:
     groups.partitions_deleted([PARTITION])
     node.shell.settle()
     assert committed(groups) is None
+
+
+def commit_in_transaction(groups: Groups, offset: int) -> Deferred[Any]:
+    def make(request: int) -> CommitOffsets:
+        return CommitOffsets(request, "g", [OffsetToCommit(PARTITION, Offset(offset))], 1, producer=(7, 0))
+
+    return groups.ask_in_transaction("g", "tx", make, adds=True)
+
+
+def test_offsets_of_a_transaction_are_a_batch_of_its_producer(node: Node) -> None:
+    """Appended with the word of the transaction's coordinator, after what this turn has written before."""
+    groups = groups_of(node)
+    plain = commit(groups, 1)
+    pending = commit_in_transaction(groups, 2)
+    assert pending.result() == CommitOutcome([(PARTITION, ErrorCode.NONE)])
+    assert plain.done
+    assert (node.transactional_appends.asked, node.replicas.guards) == ([("tx", 7, 0, True)], [None, "guard"])
+    first, second = (next(iterate_headers(data))[1] for _, _, data in node.replicas.replica.log.batches)
+    assert not first.is_transactional
+    assert (second.producer_id, second.producer_epoch, second.base_sequence) == (7, 0, -1)
+    assert second.is_transactional
+    assert committed(groups) == 1
+    groups.transaction_ended(0, 7, 0, committed=True)
+    assert committed(groups) == 2
+
+
+def test_a_refused_transaction_fails_alone(node: Node) -> None:
+    """By its coordinator, or by the log, which knows of a newer producer: nothing has to be loaded anew."""
+    groups = groups_of(node)
+    commit(groups, 1)
+    node.shell.settle()
+    node.replicas.refuse = KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
+    assert error_of(commit_in_transaction(groups, 2)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    node.replicas.refuse = None
+    node.transactional_appends.refuse = KafkaError(ErrorCode.TRANSACTION_ABORTABLE)
+    assert error_of(commit_in_transaction(groups, 2)) is ErrorCode.TRANSACTION_ABORTABLE
+    groups.transaction_ended(0, 7, 0, committed=True)
+    assert committed(groups) == 1
+
+
+def test_pending_offsets_and_markers_are_loaded(node: Node) -> None:
+    """What was pending is pending, and what was committed or aborted holds or is void; a marker that comes while the
+    partition is loaded is not lost.
+    """
+    groups = groups_of(node)
+    log = node.replicas.replica.log
+    for offset, kind in ((1, ControlRecordType.COMMIT), (2, ControlRecordType.ABORT), (3, None)):
+        commit_in_transaction(groups, offset)
+        if kind is not None:
+            marker = build_end_txn_batch(EndTxnMarker(kind, 0), timestamp=1, producer_id=7, producer_epoch=0)
+            log.append(bytearray(marker), 1)
+            groups.transaction_ended(0, 7, 0, committed=kind is ControlRecordType.COMMIT)
+    assert committed(groups) == 1
+    fresh = groups_of(node)
+    fresh.leadership_changed(0)
+    node.shell.settle()
+    assert committed(fresh) == 1
+    fresh.transaction_ended(0, 7, 0, committed=True)
+    assert committed(fresh) == 3
+    late = groups_of(node)
+    late.leadership_changed(0)
+    late.transaction_ended(0, 7, 0, committed=True)
+    node.shell.settle()
+    assert committed(late) == 3
 
 
 def test_the_topic_is_created_once(node: Node) -> None:

@@ -20,7 +20,7 @@ from tidelog.records.control import ControlRecordType, control_type
 from tidelog.records.errors import InvalidBatch
 
 if TYPE_CHECKING:
-    from tidelog.broker.coordinators.shards import Shard
+    from tidelog.broker.coordinators.shard import Shard
     from tidelog.broker.deferred import Deferred
     from tidelog.broker.node import Node
     from tidelog.records.batch import BatchHeader, Record

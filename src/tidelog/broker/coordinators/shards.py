@@ -13,26 +13,27 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from tidelog.broker.coordinators.internal_topic import InternalTopic, TopicCreation
 from tidelog.broker.coordinators.loading import Loading, Marker
+from tidelog.broker.coordinators.shard import BATCH_OVERHEAD, Batch, Shard
 from tidelog.broker.deferred import Deferred, gather
-from tidelog.controller.events import CreatedTopic, CreateTopics, NewTopic
 from tidelog.coordinator.partitions import partition_for
 from tidelog.coordinator.state_machine import StateMachine, TimePassed
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol.errors import ProtocolError
-from tidelog.records.batch import Codec, Record, build_batch
+from tidelog.records.batch import Record, build_batch
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
     from tidelog.broker.replicas.replica_manager import Replica
-    from tidelog.broker.shell import Timer
     from tidelog.coordinator.result import Result
     from tidelog.metadata.image import PartitionImage
     from tidelog.storage.log import AppendInfo
+    from tidelog.storage.verification import VerificationGuard
 
 logger: Final = logging.getLogger(__name__)
 
@@ -44,8 +45,6 @@ DEADLINES_PER_TURN_MAX: Final = 200
 """Deadlines that are carried out before the loop gets its turn."""
 RETRY_MS: Final = 1_000
 """Between two looks at what is due while the partition takes no appends."""
-_DEFAULT_REPLICATION_FACTOR: Final = 3
-_BATCH_OVERHEAD: Final = 61
 _RECORD_OVERHEAD_MAX: Final = 31
 """Bytes of a record beside its key and value, at most."""
 
@@ -62,102 +61,8 @@ _APPEND_ERRORS: Final = {
 """What a client of the coordinator is told when an append failed, by the append's error: as Kafka translates them."""
 
 
-class InternalTopic(NamedTuple):
-    """The topic of a kind of coordinators, and how it is written and read."""
-
-    name: str
-    partitions: int
-    """When it is created; afterwards it has as many as it has."""
-    replication_factor: int | None
-    """None: three, or as many as there are brokers."""
-    configs: Sequence[tuple[str, str]]
-    codec: Codec
-    commit_timeout_ms: int
-    """How long an append may take to be committed."""
-    load_buffer_size: int
-    """Bytes that are read at once while loading."""
-
-
 class _Loaded:
     """Stands for an event where a coordinator begins, after its log was read."""
-
-
-class _Batch:
-    """Writes that are appended together, and the answers that rest on them."""
-
-    __slots__ = ("producer", "records", "replies", "results", "size")
-
-    def __init__(self, producer: tuple[int, int] | None) -> None:
-        self.producer = producer
-        self.records: list[tuple[bytes, bytes | None]] = []
-        self.size = _BATCH_OVERHEAD
-        """Bytes, at most."""
-        self.replies: list[tuple[Deferred[Any], Any]] = []
-        self.results: list[Result[Any, Any]] = []
-        """Of the events whose answers those are, where somebody wants to hear of them."""
-
-
-class Shard(Generic[M]):
-    """One partition of the topic while this broker leads it, in one leader epoch."""
-
-    __slots__ = (
-        "appends",
-        "batch",
-        "closed",
-        "failure",
-        "is_loaded",
-        "machine",
-        "markers",
-        "replica",
-        "requests",
-        "term",
-        "timer",
-        "timer_due_ms",
-    )
-
-    def __init__(self, replica: Replica, machine: M) -> None:
-        self.replica = replica
-        self.term = replica.leader_epoch
-        """The leader epoch for which it was loaded; under another one it is void."""
-        self.machine = machine
-        self.is_loaded = False
-        self.closed = False
-        """Nobody is answered by it any more."""
-        self.failure: str | None = None
-        """Why it cannot be loaded, in this leader epoch."""
-        self.requests: dict[int, Deferred[Any]] = {}
-        """Whoever waits for a reply that `handle` has not given yet, by request id."""
-        self.batch: _Batch | None = None
-        """What this turn of the loop has written."""
-        self.appends: deque[_Batch] = deque()
-        """Appended and not committed yet, in the order of the log."""
-        self.markers: list[Marker] = []
-        """Transactions that ended while the partition was being loaded."""
-        self.timer: Timer | None = None
-        self.timer_due_ms = 0
-
-    @property
-    def is_current(self) -> bool:
-        replica = self.replica
-        return (
-            not self.closed and replica.leader is not None and replica.leader_epoch == self.term and not replica.removed
-        )
-
-    def close(self) -> None:
-        """The state is void: whoever waits is told to look for the coordinator anew."""
-        if self.closed:
-            return
-        self.closed = True
-        if self.timer is not None:
-            self.timer.cancel()
-        waiting = [answer for batch in (*self.appends, self.batch) if batch is not None for answer, _ in batch.replies]
-        waiting.extend(self.requests.values())
-        self.appends.clear()
-        self.batch = None
-        self.requests = {}
-        for answer in waiting:
-            if not answer.done:
-                answer.fail(KafkaError(ErrorCode.NOT_COORDINATOR, "The coordinator has moved, or begins anew."))
 
 
 class Shards(Generic[M]):
@@ -173,7 +78,7 @@ class Shards(Generic[M]):
         self.on_committed: Callable[[Shard[M], Any], object] | None = None
         """Called with the result of each event once all that it rests on is committed, after its replies."""
         self._shards: dict[int, Shard[M]] = {}
-        self._creation: Deferred[None] | None = None
+        self._creation = TopicCreation(node, topic)
         self._last_request = 0
         self._loading: list[Shard[M]] = []
         self._to_load: deque[Shard[M]] = deque()
@@ -191,35 +96,7 @@ class Shards(Generic[M]):
 
     def ensure_topic(self) -> Deferred[None]:
         """Creates the topic when it does not exist yet; fails with KafkaError COORDINATOR_NOT_AVAILABLE."""
-        if self.topic.name in self._node.metadata.image.topics:
-            return Deferred.of(None)
-        if self._creation is None:
-            creation = self._creation = self._create_topic()
-            # Which may be done by now.
-            creation.on_complete(self._creation_done)
-            return creation
-        return self._creation
-
-    def _creation_done(self, _: Deferred[None]) -> None:
-        self._creation = None
-
-    def _create_topic(self) -> Deferred[None]:
-        name, partitions, factor, configs, *_ = self.topic
-        if factor is None:
-            # The first group must not fail for want of two more brokers that nobody planned to start.
-            factor = max(1, min(_DEFAULT_REPLICATION_FACTOR, len(self._node.metadata.image.brokers)))
-        topic = NewTopic(name, partitions=partitions, replication_factor=factor, configs=list(configs))
-
-        def check(created: Sequence[CreatedTopic]) -> None:
-            error = created[0].error
-            if error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                logger.warning("%s not created: error=%s reason=%s", name, error.name, created[0].message)
-                raise KafkaError(
-                    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                    f"{name} could not be created: {created[0].message or error.name}",
-                )
-
-        return self._node.controller.submit(CreateTopics([topic])).then(check)
+        return self._creation.ensure()
 
     # Asking.
 
@@ -231,11 +108,17 @@ class Shards(Generic[M]):
         """
         return self.ask_partition(self.partition_of(key), make)
 
-    def ask_partition(self, partition: int, make: Callable[[int], Any]) -> Deferred[Any]:
-        """As `ask`, of the coordinator of one partition of the topic."""
+    def ask_partition(
+        self, partition: int, make: Callable[[int], Any], guard: VerificationGuard | None = None
+    ) -> Deferred[Any]:
+        """As `ask`, of the coordinator of one partition of the topic.
+
+        `guard`: what the transaction's coordinator has said, where the event's writes are part of a transaction. Such
+        an append may be refused like any producer's; then only this event has failed, with that error.
+        """
         answer: Deferred[Any] = Deferred()
         try:
-            shard = self._ready(partition)
+            shard = self.ready(partition)
             self._last_request += 1
             request_id = self._last_request
             event = make(request_id)
@@ -246,7 +129,7 @@ class Shards(Generic[M]):
         shard.requests[request_id] = answer
         answer.on_abandoned = lambda: shard.requests.pop(request_id, None)
         try:
-            self._handle(shard, event)
+            self._handle(shard, event, guard)
         except Exception:
             shard.requests.pop(request_id, None)
             raise
@@ -301,7 +184,7 @@ class Shards(Generic[M]):
 
     # A shard's life.
 
-    def _ready(self, partition: int) -> Shard[M]:
+    def ready(self, partition: int) -> Shard[M]:
         """The loaded state of a partition that this broker leads; raises KafkaError."""
         replica = self._node.replicas.get(TopicPartition(self.topic.name, partition))
         if replica is None or replica.leader is None:
@@ -383,15 +266,17 @@ class Shards(Generic[M]):
         if leader is not None and not leader.has_enough_replicas and type(event) not in shard.machine.READS:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Too few replicas are in sync.")
 
-    def _handle(self, shard: Shard[M], event: Any) -> None:
+    def _handle(self, shard: Shard[M], event: Any, guard: VerificationGuard | None = None) -> None:
         machine = shard.machine
         if self.prepare is not None:
             self.prepare(machine)
-        self._carry_out(shard, machine.handle(self._node.clock.monotonic_ms(), event), event)
+        self._carry_out(shard, machine.handle(self._node.clock.monotonic_ms(), event), event, guard)
 
-    def _carry_out(self, shard: Shard[M], result: Result[Any, Any], event: Any) -> None:
+    def _carry_out(
+        self, shard: Shard[M], result: Result[Any, Any], event: Any, guard: VerificationGuard | None = None
+    ) -> None:
         if result.writes:
-            batch = self._write(shard, result, event)
+            batch = self._write(shard, result, event, guard)
             if batch is None:
                 return
         else:
@@ -410,8 +295,13 @@ class Shards(Generic[M]):
                 self.on_committed(shard, result)
             else:
                 batch.results.append(result)
+        if batch is not None and batch.outcome is not None:
+            outcome, batch.outcome = batch.outcome, None
+            outcome.on_complete(lambda settled: self._settled(shard, batch, settled))
 
-    def _write(self, shard: Shard[M], result: Result[Any, Any], event: Any) -> _Batch | None:
+    def _write(
+        self, shard: Shard[M], result: Result[Any, Any], event: Any, guard: VerificationGuard | None
+    ) -> Batch | None:
         """Puts the writes into this turn's batch and replays them; None when they don't fit any, which is seen to."""
         try:
             records = [write.encode() for write in result.writes]
@@ -421,20 +311,21 @@ class Shards(Generic[M]):
             return None
         size = sum(len(key) + len(value or b"") + _RECORD_OVERHEAD_MAX for key, value in records)
         limit = shard.replica.log.config.max_message_bytes
-        if size + _BATCH_OVERHEAD > limit:
+        if size + BATCH_OVERHEAD > limit:
             self._refuse(shard, result, event, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
             return None
         producer = result.writes[0].producer
         batch = shard.batch
-        if batch is not None and (batch.producer != producer or batch.size + size > limit):
+        if batch is not None and (producer is not None or batch.size + size > limit):
             self._flush(shard, batch)
             batch = shard.batch
+        if shard.closed:
+            # What was written before in this turn has failed.
+            return None
+        if producer is not None:
+            return self._write_in_transaction(shard, result, event, records, guard)
         if batch is None:
-            if shard.closed:
-                # What was written before in this turn has failed.
-                self._refuse(shard, result, event, ErrorCode.NOT_COORDINATOR)
-                return None
-            batch = shard.batch = _Batch(producer)
+            batch = shard.batch = Batch()
             self._node.shell.soon(self._flush, shard, batch)
         batch.records.extend(records)
         batch.size += size
@@ -442,37 +333,71 @@ class Shards(Generic[M]):
             shard.machine.replay(write)
         return batch
 
+    def _write_in_transaction(
+        self,
+        shard: Shard[M],
+        result: Result[Any, Any],
+        event: Any,
+        records: list[tuple[bytes, bytes | None]],
+        guard: VerificationGuard | None,
+    ) -> Batch | None:
+        """Appends the writes as a batch of their own, at once: a marker could come before the end of the turn, and the
+        log refuses what it is too late for. So they are replayed only when they are in the log.
+        """
+        batch = Batch()
+        outcome = self._append(shard, records, result.writes[0].producer, guard)
+        if outcome.done:
+            try:
+                outcome.result()
+            except KafkaError as error:
+                self._refuse(shard, result, event, error.code)
+                return None
+        for write in result.writes:
+            shard.machine.replay(write)
+        shard.appends.append(batch)
+        batch.outcome = outcome
+        return batch
+
     def _refuse(self, shard: Shard[M], result: Result[Any, Any], event: Any, error: ErrorCode) -> None:
         """What `event` wants to write cannot be."""
         for request_id, _ in result.replies:
             answer = shard.requests.pop(request_id, None)
             if answer is not None:
-                answer.fail(KafkaError(error))
+                answer.fail(KafkaError(_APPEND_ERRORS.get(error, error)))
         if not shard.machine.too_large(event):
             self._abandon(shard)
 
     # Appends.
 
-    def _flush(self, shard: Shard[M], batch: _Batch) -> None:
+    def _flush(self, shard: Shard[M], batch: Batch) -> None:
         if shard.batch is not batch:
             return
         shard.batch = None
         shard.appends.append(batch)
+        records, batch.records = batch.records, []
+        outcome = self._append(shard, records, None, None)
+        outcome.on_complete(lambda settled: self._settled(shard, batch, settled))
+
+    def _append(
+        self,
+        shard: Shard[M],
+        records: list[tuple[bytes, bytes | None]],
+        producer: tuple[int, int] | None,
+        guard: VerificationGuard | None,
+    ) -> Deferred[AppendInfo]:
         now_ms = self._node.clock.wall_ms()
-        producer_id, producer_epoch = batch.producer or (-1, -1)
+        producer_id, producer_epoch = producer or (-1, -1)
         data = build_batch(
-            [Record(index, now_ms, key, value) for index, (key, value) in enumerate(batch.records)],
+            [Record(index, now_ms, key, value) for index, (key, value) in enumerate(records)],
             codec=self.topic.codec,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
-            transactional=batch.producer is not None,
+            transactional=producer is not None,
         )
-        batch.records = []
         place, timeout_ms = shard.replica.topic_partition, self.topic.commit_timeout_ms
-        outcome = self._node.replicas.append_and_wait(place, bytearray(data), timeout_ms)
-        outcome.on_complete(lambda settled: self._settled(shard, batch, settled))
+        return self._node.replicas.append_and_wait(place, bytearray(data), timeout_ms, guard=guard)
 
-    def _settled(self, shard: Shard[M], batch: _Batch, outcome: Deferred[AppendInfo]) -> None:
+    def _settled(self, shard: Shard[M], batch: Batch, outcome: Deferred[AppendInfo]) -> None:
         if shard.closed:
             return
         try:
@@ -481,10 +406,9 @@ class Shards(Generic[M]):
             logger.warning(
                 "append failed, loading anew: partition=%s error=%s", shard.replica.topic_partition, error.code.name
             )
-            code = _APPEND_ERRORS.get(error.code, error.code)
             for answer, _ in batch.replies:
                 if not answer.done:
-                    answer.fail(KafkaError(code, error.message or ""))
+                    answer.fail(KafkaError(_APPEND_ERRORS.get(error.code, error.code), error.message or ""))
             self._abandon(shard)
             return
         # Appends of a partition are committed in the order of its log, unless somebody outside waits for one.

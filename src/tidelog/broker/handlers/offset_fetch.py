@@ -1,20 +1,20 @@
 """OffsetFetch: what groups committed.
 
 Versions 1-10. v2: all of a group's offsets (null topics), an error of the whole answer. v5: leader epochs. v7: stable
-offsets only; without transactions every offset is stable. v8: several groups (KIP-709). v9: member epochs. v10: topics
-by id alone.
+offsets only: UNSTABLE_OFFSET_COMMIT while a transaction may change one. v8: several groups (KIP-709). v9: member epochs
+(KIP-848). v10: topics by id alone.
 
 A partition without a committed offset has offset -1 and no error.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.handlers import Versions
-from tidelog.coordinator.groups.offset_events import FetchedOffsets, FetchOffsets
+from tidelog.coordinator.groups.offset_events import NO_GENERATION, FetchedOffsets, FetchOffsets
 from tidelog.coordinator.records import CommittedOffset
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
@@ -32,6 +32,7 @@ VERSIONS: Final = Versions(1, 10)
 BATCHED_FROM: Final = 8
 TOPIC_IDS_FROM: Final = 10
 GROUP_ERROR_FROM: Final = 2
+STABLE_FROM: Final = 7
 NO_OFFSET: Final = -1
 
 
@@ -58,15 +59,29 @@ class _AskedTopic(NamedTuple):
     error: ErrorCode
 
 
+class _Asked(NamedTuple):
+    """What is asked about one group."""
+
+    group: str
+    member_id: str | None
+    member_epoch: int
+    topics: list[_AskedTopic] | None
+    """None: whatever it committed."""
+
+
 def handle(
     node: Node, context: RequestContext, request: messages.OffsetFetchRequest
 ) -> messages.OffsetFetchResponse | Deferred[messages.OffsetFetchResponse]:
     version = context.api_version
     if version >= BATCHED_FROM:
-        asked = [(group.group_id, _asked_of_group(node, context, group)) for group in request.groups]
+        asked = [
+            _Asked(group.group_id, group.member_id, group.member_epoch, _asked_of_group(node, context, group))
+            for group in request.groups
+        ]
     else:
-        asked = [(request.group_id, _asked_by_name(context, request.topics))]
-    answers = gather([_fetch(node, context, group, topics) for group, topics in asked])
+        asked = [_Asked(request.group_id, None, NO_GENERATION, _asked_by_name(context, request.topics))]
+    stable = version >= STABLE_FROM and request.require_stable
+    answers = gather([_fetch(node, context, each, require_stable=stable) for each in asked])
     response = answers.then(lambda groups: _response(version, groups))
     return response.result() if response.done else response
 
@@ -107,9 +122,10 @@ def _denied(context: RequestContext, topic: str) -> ErrorCode:
     return ErrorCode.NONE if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def _fetch(node: Node, context: RequestContext, group: str, asked: list[_AskedTopic] | None) -> Deferred[_Group]:
+def _fetch(node: Node, context: RequestContext, wanted: _Asked, *, require_stable: bool) -> Deferred[_Group]:
     """The answer for one group; never fails with a KafkaError."""
     answer: Deferred[_Group] = Deferred()
+    group, asked = wanted.group, wanted.topics
     if not authorize(context, Operation.DESCRIBE, ResourceType.GROUP, group):
         answer.complete(_failed(group, asked, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return answer
@@ -117,14 +133,21 @@ def _fetch(node: Node, context: RequestContext, group: str, asked: list[_AskedTo
 
     def settle(outcome: Deferred[FetchedOffsets]) -> None:
         try:
-            offsets = outcome.result().offsets
+            found = outcome.result()
+            if found.error is not ErrorCode.NONE:
+                raise KafkaError(found.error)
         except KafkaError as error:
             answer.complete(_failed(group, asked, error.code))
             return
-        topics = _everything(node, context, offsets) if asked is None else [_topic(topic, offsets) for topic in asked]
+        topics = _everything(node, context, found) if asked is None else [_topic(topic, found) for topic in asked]
         answer.complete(_Group(group, ErrorCode.NONE, topics))
 
-    node.groups.ask(group, lambda request_id: FetchOffsets(request_id, group, partitions)).on_complete(settle)
+    def make(request_id: int) -> FetchOffsets:
+        return FetchOffsets(
+            request_id, group, partitions, require_stable, wanted.member_id, member_epoch=wanted.member_epoch
+        )
+
+    node.groups.ask(group, make).on_complete(settle)
     return answer
 
 
@@ -136,18 +159,18 @@ def _failed(group: str, asked: list[_AskedTopic] | None, error: ErrorCode) -> _G
     return _Group(group, error, topics)
 
 
-def _topic(asked: _AskedTopic, offsets: object) -> _Topic:
-    known = cast("dict[TopicPartition, CommittedOffset]", offsets)
+def _topic(asked: _AskedTopic, found: FetchedOffsets) -> _Topic:
     if asked.error is not ErrorCode.NONE:
         return _Topic(asked.name, asked.topic_id, [(index, None, asked.error) for index in asked.partitions])
-    found = [(index, known.get(TopicPartition(asked.name, index)), ErrorCode.NONE) for index in asked.partitions]
-    return _Topic(asked.name, asked.topic_id, found)
+    places = [TopicPartition(asked.name, index) for index in asked.partitions]
+    return _Topic(asked.name, asked.topic_id, [_partition(place, found) for place in places])
 
 
-def _everything(node: Node, context: RequestContext, offsets: object) -> list[_Topic]:
+def _everything(node: Node, context: RequestContext, found: FetchedOffsets) -> list[_Topic]:
     """All that is committed, as far as the client may see it and, by id, as far as the topics exist."""
     topics: dict[str, _Topic] = {}
-    for (name, index), committed in sorted(cast("dict[TopicPartition, CommittedOffset]", offsets).items()):
+    for place in sorted({*found.offsets, *found.unstable}):
+        name = place.topic
         if _denied(context, name) is not ErrorCode.NONE:
             continue
         if name not in topics:
@@ -155,8 +178,13 @@ def _everything(node: Node, context: RequestContext, offsets: object) -> list[_T
             if known is None and context.api_version >= TOPIC_IDS_FROM:
                 continue
             topics[name] = _Topic(name, ZERO_TOPIC_ID if known is None else known.topic_id, [])
-        topics[name].partitions.append((index, committed, ErrorCode.NONE))
+        topics[name].partitions.append(_partition(place, found))
     return list(topics.values())
+
+
+def _partition(place: TopicPartition, found: FetchedOffsets) -> tuple[int, CommittedOffset | None, ErrorCode]:
+    error = ErrorCode.UNSTABLE_OFFSET_COMMIT if place in found.unstable else ErrorCode.NONE
+    return place.partition, found.offsets.get(place), error
 
 
 def _response(version: int, groups: list[_Group]) -> messages.OffsetFetchResponse:

@@ -1,0 +1,101 @@
+"""One partition of an internal topic while this broker leads it: its coordinator, and who waits for what."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from tidelog.coordinator.state_machine import StateMachine
+from tidelog.model.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from tidelog.broker.coordinators.loading import Marker
+    from tidelog.broker.deferred import Deferred
+    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.broker.shell import Timer
+    from tidelog.coordinator.result import Result
+    from tidelog.storage.log import AppendInfo
+
+M = TypeVar("M", bound=StateMachine)
+
+BATCH_OVERHEAD: Final = 61
+"""Bytes of a batch beside its records."""
+
+
+class Batch:
+    """Writes that are appended together, and the answers that rest on them."""
+
+    __slots__ = ("outcome", "records", "replies", "results", "size")
+
+    def __init__(self) -> None:
+        self.outcome: Deferred[AppendInfo] | None = None
+        """Of an append that nobody listens to yet."""
+        self.records: list[tuple[bytes, bytes | None]] = []
+        self.size = BATCH_OVERHEAD
+        """Bytes, at most."""
+        self.replies: list[tuple[Deferred[Any], Any]] = []
+        self.results: list[Result[Any, Any]] = []
+        """Of the events whose answers those are, where somebody wants to hear of them."""
+
+
+class Shard(Generic[M]):
+    """One partition of the topic while this broker leads it, in one leader epoch."""
+
+    __slots__ = (
+        "appends",
+        "batch",
+        "closed",
+        "failure",
+        "is_loaded",
+        "machine",
+        "markers",
+        "replica",
+        "requests",
+        "term",
+        "timer",
+        "timer_due_ms",
+    )
+
+    def __init__(self, replica: Replica, machine: M) -> None:
+        self.replica = replica
+        self.term = replica.leader_epoch
+        """The leader epoch for which it was loaded; under another one it is void."""
+        self.machine = machine
+        self.is_loaded = False
+        self.closed = False
+        """Nobody is answered by it any more."""
+        self.failure: str | None = None
+        """Why it cannot be loaded, in this leader epoch."""
+        self.requests: dict[int, Deferred[Any]] = {}
+        """Whoever waits for a reply that `handle` has not given yet, by request id."""
+        self.batch: Batch | None = None
+        """What this turn of the loop has written."""
+        self.appends: deque[Batch] = deque()
+        """Appended and not committed yet, in the order of the log."""
+        self.markers: list[Marker] = []
+        """Transactions that ended while the partition was being loaded."""
+        self.timer: Timer | None = None
+        self.timer_due_ms = 0
+
+    @property
+    def is_current(self) -> bool:
+        replica = self.replica
+        return (
+            not self.closed and replica.leader is not None and replica.leader_epoch == self.term and not replica.removed
+        )
+
+    def close(self) -> None:
+        """The state is void: whoever waits is told to look for the coordinator anew."""
+        if self.closed:
+            return
+        self.closed = True
+        if self.timer is not None:
+            self.timer.cancel()
+        waiting = [answer for batch in (*self.appends, self.batch) if batch is not None for answer, _ in batch.replies]
+        waiting.extend(self.requests.values())
+        self.appends.clear()
+        self.batch = None
+        self.requests = {}
+        for answer in waiting:
+            if not answer.done:
+                answer.fail(KafkaError(ErrorCode.NOT_COORDINATOR, "The coordinator has moved, or begins anew."))
