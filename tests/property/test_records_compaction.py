@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import accumulate
-from types import ModuleType
 from typing import Any
 
 from hypothesis import given, settings
@@ -24,8 +23,8 @@ TIMESTAMPS = st.integers(-1, 10) | st.integers(0, 2**42)
 
 
 def _records(first: int, rows: list[tuple[int, int, bytes | None, bytes | None, tuple[Header, ...]]]) -> list[Record]:
-    offsets = accumulate((gap for gap, *_ in rows[1:]), initial=first)
-    return [Record(offset, *row) for offset, (_, *row) in zip(offsets, rows, strict=True)]
+    offsets = accumulate((row[0] for row in rows[1:]), initial=first)
+    return [Record(offset, *row[1:]) for offset, row in zip(offsets, rows, strict=True)]
 
 
 RECORDS = st.builds(
@@ -64,18 +63,16 @@ def chunks(draw: st.DrawFn) -> bytes:
     return data[: len(data) - draw(st.sampled_from((0, 0, 1, 70)))] if data else data
 
 
-def _map(of: ModuleType | Any, size_max: int) -> Any:
+def _map(of: Any, size_max: int) -> Any:
     return of.KeyMap(size_max + 1, size_max, SEED)
 
 
-def _filled(of: ModuleType | Any, data: bytes, start_offset: int, size_max: int) -> tuple[Any, Any]:
+def _filled(of: Any, data: bytes, start_offset: int, size_max: int) -> tuple[Any, Any]:
     keys = _map(of, size_max)
     return keys, (keys.add_batches(data, 0, start_offset), keys.size, [keys.get(key) for key in (b"", b"a", b"key-1")])
 
 
-def _filter(
-    of: ModuleType | Any, data: bytes, changed: bytes, size_max: int, latest: int, lasts: frozenset[int]
-) -> Any:
+def _filter(of: Any, data: bytes, changed: bytes, size_max: int, latest: int, lasts: frozenset[int]) -> Any:
     keys, outcome = _filled(of, data, 0, size_max)
     output = bytearray(b"before")
     kept = of.RecordFilter(keys, latest, 1000, 777, lasts).batches(changed, 0, output)
@@ -122,7 +119,7 @@ def test_both_see_the_same_in_broken_bytes(data: bytes, draw: st.DataObject) -> 
     assert _filled(compaction, bytes(broken), 0, 100)[1][0] == _filled(_pure_compaction, bytes(broken), 0, 100)[1][0]
 
 
-def _section(of: ModuleType | Any, keys: list[Record], section: bytes, count: int, last: int, horizon: bool) -> Any:
+def _section(of: Any, keys: list[Record], section: bytes, count: int, last: int, horizon: bool) -> Any:
     known = _map(of, 10)
     try:
         known.add_section(encode_records(keys, 0, 0), len(keys), 0, 10_000, 0)

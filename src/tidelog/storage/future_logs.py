@@ -181,6 +181,7 @@ class FutureLogs:
         for waiting in (directory.flush_requests, directory.changes, directory.truncations):
             waiting.pop(topic_partition, None)
         directory.removed.add(topic_partition)
+        new.cleaned_offset = old.cleaned_offset  # Nothing was cleaned while it was copied.
         old.replaced(target)
         self._delete_later(directory, target, old.config.file_delete_delay_ms)
         self._promote(topic_partition)

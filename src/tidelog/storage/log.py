@@ -61,7 +61,7 @@ _POSITIONS_KEPT: Final = 8
 class Log(ReadableLog):
     """One partition's log. Create and load it through `LogManager`."""
 
-    __slots__ = ("_announced_start", "_is_changed", "_jitter_ms", "durability")
+    __slots__ = ("_announced_start", "_is_changed", "_jitter_ms", "cleaned_offset", "durability")
 
     def __init__(
         self,
@@ -76,6 +76,8 @@ class Log(ReadableLog):
         super().__init__(folder, topic_id, config, segments=segments, log_start_offset=log_start_offset, epochs=epochs)
         self.durability = Durability(folder, self.epochs, log_start_offset)
         self._announced_start = Offset(log_start_offset)
+        self.cleaned_offset: Offset | None = None
+        """Compaction has been through everything below; None: never."""
         self._is_changed = False
         """Whether the owner knows that there is something to flush or to checkpoint."""
         self._jitter_ms = self._draw_jitter()

@@ -3,7 +3,8 @@
     .lock                                    held while a broker uses the directory
     meta.properties                          cluster, broker and directory id
     .kafka_cleanshutdown                     there after a clean stop only: nothing needs recovery
-    recovery-point-offset-checkpoint, replication-offset-checkpoint, log-start-offset-checkpoint
+    recovery-point-offset-checkpoint, replication-offset-checkpoint, log-start-offset-checkpoint,
+    cleaner-offset-checkpoint
     <topic>-<partition>/                     the logs
 
 The first operation that fails takes the directory offline for good: what its files hold is then unknown, and only a
@@ -31,6 +32,7 @@ from tidelog.storage.checkpoints import (
 from tidelog.storage.errors import CorruptFile, LogDirectoryLocked, WrongLogDirectory
 from tidelog.storage.file_names import (
     CLEAN_SHUTDOWN,
+    CLEANER_CHECKPOINT,
     DELETE_FOLDER,
     FUTURE_FOLDER,
     LOCK,
@@ -83,6 +85,8 @@ class LogDirectory:
         """Logs that were cut since the last task that makes that durable."""
         self.changes: dict[TopicPartition, None] = {}
         """Logs with something to flush or to checkpoint."""
+        self.knows_cleaned = False
+        """Whether there is a checkpoint of the cleaner's to be kept true; without compacted topics there is none."""
         self.is_checkpointing = False
         """Whether a task that writes checkpoints is under way."""
         self._is_damaged = False
@@ -250,6 +254,10 @@ class LogDirectory:
             # yet, and a power cut that brings them back must not bring back their records.
             starts = {tp: log.kept_start for tp, log in self.logs.items() if log.kept_start > 0}
             contents.append((LOG_START_CHECKPOINT, starts))
+            cleaned = {tp: log.cleaned_offset for tp, log in self.logs.items() if log.cleaned_offset is not None}
+            self.knows_cleaned = self.knows_cleaned or bool(cleaned)
+            if self.knows_cleaned:
+                contents.append((CLEANER_CHECKPOINT, cleaned))
         if high_watermarks:
             contents.append((REPLICATION_CHECKPOINT, {tp: log.high_watermark for tp, log in self.logs.items()}))
         writes = []

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.storage.errors import DirectoryOffline
+from tidelog.storage.file_names import DELETED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,6 +108,9 @@ class LogFolder:
         `doing` is what failed, as in "appending to".
         """
         what = f"{doing} {self.topic_partition}"
+        if isinstance(error, FileNotFoundError) and str(error.filename).endswith(DELETED):
+            # Retention or compaction took the segment while it was in use; who asks again finds what is there now.
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: its segment has been replaced or deleted")
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
             return KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error.strerror}; raise the limit on open files (ulimit -n)"

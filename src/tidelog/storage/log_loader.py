@@ -152,8 +152,9 @@ def _finish_swaps(disk: Disk, directory: str, environment: LogEnvironment, confi
     ]
     if ranges:
         first, end = min(start for start, _ in ranges), max(end for _, end in ranges)
-        for name, (offset, _, marks) in files:
-            if not marks and first <= offset < end and disk.exists(f"{directory}/{name}"):
+        for name, (offset, suffix, marks) in files:
+            is_replaced = not marks and suffix != SNAPSHOT and first <= offset < end
+            if is_replaced and disk.exists(f"{directory}/{name}"):
                 disk.unlink(f"{directory}/{name}")
     for name, _ in swaps:
         disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")

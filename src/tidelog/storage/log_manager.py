@@ -10,17 +10,20 @@ hands it out as `DiskTask`s, because it waits for the disk.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import TopicId, TopicPartition, format_topic_id
+from tidelog.model.identifiers import Offset, TopicId, TopicPartition, format_topic_id
 from tidelog.placement import log_directory as placement
 from tidelog.ports.disk import replace_file
 from tidelog.storage.checkpoints import encode_partition_metadata
+from tidelog.storage.cleaner.log_cleaner import LogCleaner
+from tidelog.storage.cleaner.settings import CleanerSettings
 from tidelog.storage.errors import DirectoryOffline, NoLogDirectory, WrongLogDirectory
 from tidelog.storage.file_names import (
+    CLEANER_CHECKPOINT,
     DELETE_FOLDER,
     LOG_START_CHECKPOINT,
     PARTITION_METADATA,
@@ -65,6 +68,7 @@ class LogManagerSettings:
     producer_expiration_ms: int = 86_400_000
     """`producer.id.expiration.ms`"""
     producer_expiration_check_interval_ms: int = 600_000
+    cleaner: CleanerSettings = field(default_factory=CleanerSettings)
     open_files_max: int = DEFAULT_CAPACITY
     """Descriptors of logs and indexes open at once."""
 
@@ -129,6 +133,10 @@ class LogManager:
             delete_later=self._delete_folder_later,
         )
         """Copies of logs on their way to another directory."""
+        self.cleaner = LogCleaner(
+            clock, random, self._logs, lambda partition: self.futures.get(partition) is not None, self.settings.cleaner
+        )
+        """Compacts the logs; its tasks are to be asked for, and run, one at a time."""
         self.wanted_directories: dict[TopicPartition, str] = {}
         """Where logs are to be created that are not here yet (AlterReplicaLogDirs); in memory only, as in Kafka."""
 
@@ -159,8 +167,11 @@ class LogManager:
             recovery_points = directory.read_offsets(RECOVERY_POINT_CHECKPOINT)
             start_offsets = directory.read_offsets(LOG_START_CHECKPOINT)
             high_watermarks = directory.read_offsets(REPLICATION_CHECKPOINT)
+            cleaned = directory.read_offsets(CLEANER_CHECKPOINT)
+            directory.knows_cleaned = bool(cleaned)
             partitions, futures, deleted = directory.partition_folders()
-            directory.removed.update({*recovery_points, *start_offsets, *high_watermarks}.difference(dict(partitions)))
+            named = {*recovery_points, *start_offsets, *high_watermarks, *cleaned}
+            directory.removed.update(named.difference(dict(partitions)))
 
             def load(topic_partition: TopicPartition, path: str) -> Log:
                 log = load_log(
@@ -170,6 +181,8 @@ class LogManager:
                     log_start_offset=start_offsets.get(topic_partition, 0),
                     clean=directory.was_clean,
                 )
+                found = cleaned.get(topic_partition)
+                log.cleaned_offset = None if found is None else Offset(found)
                 mark = high_watermarks.get(topic_partition, 0)
                 log.begin_at_high_watermark(min(max(mark, log.log_start_offset), log.log_end_offset))
                 return log

@@ -51,9 +51,13 @@ def expired_count(
     return count
 
 
-def discard(folder: LogFolder, segments: list[Segment], delay_ms: int) -> None:
-    """Renames files of segments, and of their snapshots, to `.deleted`, and has them removed after `delay_ms`."""
+def discard(folder: LogFolder, segments: list[Segment], delay_ms: int, *, snapshot_kept: int | None = None) -> None:
+    """Renames files of segments, and of their snapshots, to `.deleted`, and has them removed after `delay_ms`.
+
+    The snapshot of offset `snapshot_kept` stays: another segment begins there.
+    """
     for segment in segments:
         segment.rename(DELETED)
         folder.owner.delete_later(segment.unlink, delay_ms)
-        discard_snapshot(folder, segment.base_offset, delay_ms)
+        if segment.base_offset != snapshot_kept:
+            discard_snapshot(folder, segment.base_offset, delay_ms)

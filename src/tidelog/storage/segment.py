@@ -202,7 +202,8 @@ class Segment(SegmentFiles):
 
     def index_sizes(self) -> tuple[int, int]:
         """Bytes that the entries of the offset and the time index take."""
-        return self.offset_index.count * OFFSET_ENTRY_SIZE, self.time_index.count * TIME_ENTRY_SIZE
+        counts = self._repaired(lambda: (self.offset_index.count, self.time_index.count))
+        return counts[0] * OFFSET_ENTRY_SIZE, counts[1] * TIME_ENTRY_SIZE
 
     def become_inactive(self) -> None:
         """The last time entry is written, the indexes are trimmed: nothing will be appended any more."""

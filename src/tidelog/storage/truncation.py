@@ -35,6 +35,7 @@ REBUILT_AT_ONCE_MAX: Final = 4 << 20
 def announce(log: Log, offset: int) -> None:
     """The first step: once that is durable (`Log.truncation_is_pending`) the log may be cut at `offset`."""
     log.durability.truncation_announced(offset)
+    _forget_cleaned(log, offset)
     log.mark_changed()
     log.owner.truncated(log.topic_partition)
 
@@ -79,8 +80,15 @@ def _ends_at(log: Log, offset: int) -> None:
     log.epochs.truncate_from_end(Offset(offset))
     log.forget_positions()
     log.durability.truncated_to(offset)
+    _forget_cleaned(log, offset)
     log.mark_changed()
     log.owner.truncated(log.topic_partition)
+
+
+def _forget_cleaned(log: Log, offset: int) -> None:
+    """What comes after `offset` was never cleaned."""
+    if log.cleaned_offset is not None:
+        log.cleaned_offset = Offset(min(log.cleaned_offset, offset))
 
 
 def _cut_producers(log: Log, now_ms: int) -> None:

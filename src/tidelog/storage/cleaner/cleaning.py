@@ -1,0 +1,145 @@
+"""One log, cleaned from begin to end, in slices.
+
+A slice reads and writes in any thread; what it leads to happens between slices, in the thread that owns the log. There
+it is also found out whether the log is still the one that the cleaning began with. Where it was cut, deleted, is being
+moved to another directory, or is compacted no more, the cleaning is given up: what it has replaced so far is as good as
+what was there before.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidelog.model.identifiers import Offset
+from tidelog.records.compaction import RecordFilter
+from tidelog.storage.cleaner.choice import segments_between
+from tidelog.storage.cleaner.errors import Uncleanable
+from tidelog.storage.cleaner.key_map import KeyMapper, make_key_map
+from tidelog.storage.cleaner.replacement import create_cleaned, drop_cleaned, replace, sync_cleaned
+from tidelog.storage.cleaner.rewriting import Counts, LastOfProducer, Rewriter, group_segments
+from tidelog.storage.cleaner.transactions import CleanedTransactions
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from tidelog.storage.cleaner.choice import LogToClean
+    from tidelog.storage.cleaner.settings import CleanerSettings
+    from tidelog.storage.log import Log
+    from tidelog.storage.segment import Segment
+
+logger = logging.getLogger(__name__)
+
+
+class _Replacement(NamedTuple):
+    """To be done by the owner of the log."""
+
+    old: list[Segment]
+    cleaned: Segment
+
+
+class Cleaning:
+    """Made, and its `finish_slice` and `give_up` called, by the thread that owns the log."""
+
+    def __init__(self, to_clean: LogToClean, settings: CleanerSettings, *, seed: bytes, now_ms: int) -> None:
+        """`now_ms` is wall time: tombstones and markers whose horizon it has reached go. `seed` is the key map's."""
+        self.log: Log = to_clean.log
+        self.counts = Counts()
+        """Of what was rewritten."""
+        self.bytes_mapped = 0
+        self.is_over = False
+        """Whether there is nothing more to do: the log is clean up to `cleaned_to`."""
+        self.cleaned_to = to_clean.first_dirty_offset
+        self._to_clean = to_clean
+        self._settings = settings
+        self._seed = seed
+        self._now_ms = now_ms
+        self._chunk_bytes = settings.io_buffer_bytes // 2
+        self._truncations = self.log.durability.truncations
+        self._segments = self.log.segments
+        self._producers = {
+            entry.producer_id: LastOfProducer(
+                entry.batches[-1].last_offset if entry.batches else -1, entry.producer_epoch
+            )
+            for entry in self.log.producers.entries.values()
+        }
+        self._steps = self._work()
+        self._replacement: _Replacement | None = None
+        self._cleaned: Segment | None = None
+        """What is being written."""
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the log has been cut, is to be cut, or serves no more."""
+        log = self.log
+        is_cut = log.durability.truncations != self._truncations or log.truncation_is_pending
+        return is_cut or log.folder.is_deleted or log.is_offline
+
+    def run_slice(self, bytes_max: int) -> int:
+        """Reads and writes about so many bytes; gives how many. In any thread.
+
+        OSError; `Uncleanable`, `InvalidBatch` or `CorruptFile` where the files are not what they should be.
+        """
+        done = 0
+        while done < bytes_max and self._replacement is None and not self.is_stale:
+            step = next(self._steps, None)
+            if step is None:
+                self.is_over = True
+                break
+            if isinstance(step, _Replacement):
+                self._replacement = step
+            else:
+                done += step
+        return done
+
+    def finish_slice(self) -> None:
+        """Does what the slice has led to; not called for a cleaning that is to be given up. OSError."""
+        if self._replacement is not None:
+            old, cleaned = self._replacement
+            self._replacement = self._cleaned = None
+            if not replace(self.log, old, cleaned):
+                # Retention took what it was made from: it is not missed.
+                drop_cleaned(self.log, cleaned)
+        if self.is_over:
+            self.log.cleaned_offset = Offset(self.cleaned_to)
+            self.log.mark_changed()
+
+    def give_up(self) -> None:
+        """Removes what is half done. OSError."""
+        self._steps.close()
+        if self._cleaned is not None:
+            drop_cleaned(self.log, self._cleaned)
+
+    def _work(self) -> Generator[int | _Replacement, None, None]:
+        log, start, boundary = self.log, self._to_clean.first_dirty_offset, self._to_clean.boundary_offset
+        settings = self._settings
+        keys = make_key_map(settings.dedupe_buffer_bytes, settings.dedupe_load_factor, boundary - start, self._seed)
+        mapper = KeyMapper(self._segments, keys, start, boundary, self._chunk_bytes)
+        yield from mapper.run()
+        self.bytes_mapped = mapper.bytes_read
+        end = mapper.latest_offset + 1
+        if end <= start:
+            raise Uncleanable(
+                f"the batch at {start} has more keys than the map of {settings.dedupe_buffer_bytes} bytes takes:"
+                f" raise log.cleaner.dedupe.buffer.size"
+            )
+        delete_horizon_ms = self._now_ms + log.config.delete_retention_ms
+        last_offsets = frozenset((*(last.last_data_offset for last in self._producers.values()), boundary - 1))
+        rewriter = Rewriter(
+            self._segments,
+            RecordFilter(keys, mapper.latest_offset, self._now_ms, delete_horizon_ms, last_offsets),
+            CleanedTransactions(),
+            producers=self._producers,
+            upper_bound_offset=boundary,
+            now_ms=self._now_ms,
+            delete_horizon_ms=delete_horizon_ms,
+            chunk_bytes=self._chunk_bytes,
+        )
+        self.counts = rewriter.counts
+        for group in group_segments(segments_between(self._segments, 0, end), log.config, boundary):
+            cleaned = self._cleaned = create_cleaned(log, group[0].base_offset, self._now_ms)
+            yield from rewriter.run(group, cleaned)
+            sync_cleaned(cleaned)
+            yield _Replacement(group, cleaned)
+            log.folder.disk.fsync_directory(log.directory)
+        self.cleaned_to = end

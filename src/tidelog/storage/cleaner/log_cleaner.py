@@ -1,0 +1,244 @@
+"""All compacted logs of a broker, cleaned one after the other, the dirtiest first.
+
+    look for a log that is due --> clean it, a slice at a time --> look again
+            |  none                      too fast: wait               |  failed
+            +--> rest for log.cleaner.backoff.ms <--------------------+
+
+Both are `DiskTask`s; whoever runs them asks for the `next_task`, one at a time. A log whose files cannot be cleaned is
+left alone until the next start, and its reason told once; an I/O error takes its directory offline, as any other does.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tidelog.model.errors import KafkaError
+from tidelog.storage.cleaner.choice import cleanable_offsets, filthiest, log_to_clean, warm
+from tidelog.storage.cleaner.cleaning import Cleaning
+from tidelog.storage.cleaner.errors import Uncleanable
+from tidelog.storage.cleaner.settings import CleanerSettings
+from tidelog.storage.errors import CorruptFile
+from tidelog.storage.tasks import SimpleTask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tidelog.model.identifiers import TopicPartition
+    from tidelog.ports.clock import Clock
+    from tidelog.ports.random import Random
+    from tidelog.storage.cleaner.choice import LogToClean
+    from tidelog.storage.log import Log
+    from tidelog.storage.tasks import DiskTask
+
+logger = logging.getLogger(__name__)
+
+_SEED_SIZE = 16
+
+
+class LogCleaner:
+    """Owned by the thread that owns the logs."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        random: Random | None,
+        logs: Mapping[TopicPartition, Log],
+        is_moving: Callable[[TopicPartition], bool],
+        settings: CleanerSettings,
+    ) -> None:
+        """`logs` are the broker's, as they are at any time; `is_moving`: a log is being copied to another directory,
+        and has to stay as it is meanwhile. Without `random` the key maps' digests can be guessed.
+        """
+        self.settings = settings
+        """May be replaced; a cleaning under way goes on with those it began with, but for the throttle."""
+        self.cleanings = 0
+        """Counts those that came to their end."""
+        self._clock = clock
+        self._random = random
+        self._logs = logs
+        self._is_moving = is_moving
+        self._uncleanable: dict[TopicPartition, tuple[Log, str]] = {}
+        self._cleaning: Cleaning | None = None
+        self._is_busy = False
+        """Whether a task is under way."""
+        self._next_ms = clock.monotonic_ms() + settings.backoff_ms
+        """Monotonic time of the next look for a log, or of the next slice."""
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """Monotonic time at which `next_task` has something; None while a task is under way, or nothing ever is."""
+        if self._is_busy or (self._cleaning is None and not self.settings.enabled):
+            return None
+        return self._next_ms
+
+    @property
+    def uncleanable(self) -> dict[TopicPartition, str]:
+        """The logs that are left alone, and why."""
+        return {partition: reason for partition, (log, reason) in self._uncleanable.items() if self._is_ours(log)}
+
+    def settings_changed(self, settings: CleanerSettings) -> None:
+        """Takes new settings."""
+        if settings.backoff_ms < self.settings.backoff_ms and self._cleaning is None:
+            self._next_ms = min(self._next_ms, self._clock.monotonic_ms() + settings.backoff_ms)
+        self.settings = settings
+
+    def next_task(self) -> DiskTask | None:
+        """What is to be done now; None while the last task has not been finished, and where nothing is due."""
+        due_ms = self.next_due_ms
+        if due_ms is None or self._clock.monotonic_ms() < due_ms:
+            return None
+        self._is_busy = True
+        return self._look() if self._cleaning is None else self._slice(self._cleaning)
+
+    def run_due(self) -> int:
+        """Looks for logs and cleans them, in this thread, until none is due: for tests and tools. Gives how many."""
+        before = self.cleanings
+        self._next_ms = self._clock.monotonic_ms()
+        while (task := self.next_task()) is not None:
+            error: OSError | None = None
+            try:
+                task.run()
+            except OSError as caught:
+                error = caught
+            task.finish(error)
+            if self._cleaning is not None:
+                self._next_ms = self._clock.monotonic_ms()
+        return self.cleanings - before
+
+    # Looking for a log.
+
+    def _candidates(self) -> list[Log]:
+        for partition in [each for each, (log, _) in self._uncleanable.items() if not self._is_ours(log)]:
+            del self._uncleanable[partition]
+        return [
+            log
+            for partition, log in self._logs.items()
+            if log.config.compacted
+            and len(log.segments) > 1
+            and partition not in self._uncleanable
+            and not self._is_kept_from(log)
+        ]
+
+    def _is_ours(self, log: Log) -> bool:
+        return self._logs.get(log.topic_partition) is log
+
+    def _is_kept_from(self, log: Log) -> bool:
+        """Whether the log is not to be cleaned at the moment."""
+        return (
+            not self._is_ours(log)
+            or log.is_offline
+            or log.folder.is_deleted
+            or not log.config.compacted
+            or log.producers.is_behind
+            or log.truncation_is_pending
+            or self._is_moving(log.topic_partition)
+        )
+
+    def _look(self) -> DiskTask:
+        logs = [(log, log.cleaned_offset) for log in self._candidates()]
+
+        def run() -> None:
+            for log, cleaned in logs:
+                try:
+                    warm(log, cleaned)
+                except (OSError, KafkaError, CorruptFile) as error:
+                    # It shows again, and is dealt with, in the owner's thread.
+                    logger.debug("cleaner_look_failed log=%s error=%s", log.topic_partition, error)
+
+        def finish(_: OSError | None) -> None:
+            self._is_busy = False
+            now_ms = self._clock.wall_ms()
+            found = filthiest([each for log, _ in logs if (each := self._judge(log, now_ms)) is not None])
+            if found is None or not self.settings.enabled:
+                self._next_ms = self._clock.monotonic_ms() + self.settings.backoff_ms
+                return
+            seed = bytes(_SEED_SIZE) if self._random is None else self._random.token(_SEED_SIZE)
+            self._cleaning = Cleaning(found, self.settings, seed=seed, now_ms=now_ms)
+
+        return SimpleTask("look for a log to clean", run, finish)
+
+    def _judge(self, log: Log, now_ms: int) -> LogToClean | None:
+        if self._is_kept_from(log):
+            return None
+        try:
+            offsets = cleanable_offsets(log, log.cleaned_offset, now_ms)
+            durable = max(offsets.first_dirty, min(offsets.first_uncleanable, log.recovery_point))
+            return log_to_clean(log, offsets._replace(first_uncleanable=durable), now_ms)
+        except (KafkaError, CorruptFile) as error:
+            self._leave_alone(log, error)
+        except OSError as error:
+            log.folder.fail(error, "cleaning")
+        return None
+
+    # Cleaning it.
+
+    def _slice(self, cleaning: Cleaning) -> DiskTask:
+        rate = self.settings.io_bytes_per_second_max
+        began_ms = self._clock.monotonic_ms()
+        bytes_max = max(min(self.settings.slice_bytes, int(min(rate, 1e12) * 0.3)), 1)
+        failed: list[Exception] = []
+        done = 0
+
+        def run() -> None:
+            nonlocal done
+            try:
+                done = cleaning.run_slice(bytes_max)
+            except Exception as error:
+                failed.append(error)
+
+        def finish(_: OSError | None) -> None:
+            self._is_busy = False
+            self._next_ms = began_ms + int(done * 1000 / rate) if rate > 0 else began_ms + 1000
+            self._finish_slice(cleaning, failed[0] if failed else None)
+
+        return SimpleTask(f"clean {cleaning.log.topic_partition}", run, finish)
+
+    def _finish_slice(self, cleaning: Cleaning, failed: Exception | None) -> None:
+        log = cleaning.log
+        if cleaning.is_stale or self._is_kept_from(log):
+            logger.info("cleaning_given_up log=%s", log.topic_partition)
+            self._give_up(cleaning)
+            return
+        try:
+            if failed is not None:
+                raise failed
+            cleaning.finish_slice()
+        except OSError as error:
+            log.folder.fail(error, "cleaning")
+            self._give_up(cleaning)
+        except Exception as error:
+            self._leave_alone(log, error)
+            self._give_up(cleaning)
+        else:
+            if cleaning.is_over:
+                self._cleaning = None
+                self.cleanings += 1
+                counts = cleaning.counts
+                logger.info(
+                    "log_cleaned log=%s to=%d records=%d kept=%d bytes=%d written=%d",
+                    log.topic_partition,
+                    cleaning.cleaned_to,
+                    counts.records_read,
+                    counts.records_written,
+                    counts.bytes_read,
+                    counts.bytes_written,
+                )
+
+    def _give_up(self, cleaning: Cleaning) -> None:
+        self._cleaning = None
+        self._next_ms = self._clock.monotonic_ms() + self.settings.backoff_ms
+        try:
+            cleaning.give_up()
+        except OSError as error:
+            cleaning.log.folder.fail(error, "giving up the cleaning of")
+
+    def _leave_alone(self, log: Log, error: Exception) -> None:
+        reason = str(error) or type(error).__name__
+        self._uncleanable[log.topic_partition] = (log, reason)
+        logger.warning("log_uncleanable log=%s reason=%s", log.topic_partition, reason, exc_info=_trace(error))
+
+
+def _trace(error: Exception) -> Exception | None:
+    """What is no damage in a file is a mistake of ours, which shows itself with its trace."""
+    return None if isinstance(error, (KafkaError, CorruptFile, Uncleanable)) else error
