@@ -44,7 +44,7 @@ LOADS_MAX: Final = 2
 DEADLINES_PER_TURN_MAX: Final = 200
 """Deadlines that are carried out before the loop gets its turn."""
 RETRY_MS: Final = 1_000
-"""Between two looks at what is due while the partition takes no appends."""
+"""Between two looks at what is due while the partition takes no appends, and before it is loaded anew unasked."""
 _RECORD_OVERHEAD_MAX: Final = 31
 """Bytes of a record beside its key and value, at most."""
 
@@ -249,10 +249,11 @@ class Shards(Generic[M]):
             shard.close()
 
     def _abandon(self, shard: Shard[M]) -> None:
-        """The state is not to be trusted any more: the next question loads it anew."""
+        """The state is not to be trusted any more: the next question loads it anew, or the clock, for what is due."""
         partition = shard.replica.topic_partition.partition
         if self._shards.get(partition) is shard:
             del self._shards[partition]
+            self._node.shell.after(RETRY_MS, self.leadership_changed, partition)
         shard.close()
 
     # Events.
