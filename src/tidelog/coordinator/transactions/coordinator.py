@@ -12,8 +12,8 @@ only after `hold_ms`.
 
 State that is in the log may run ahead of what is committed, for a later record is never committed without the earlier
 ones. Markers go out when the decision is committed: until then another coordinator might decide otherwise. For the
-same reason a coordinator that finds prepared transactions writes their state once more, and sends markers when that
-is committed.
+same reason a coordinator that finds prepared transactions in the log writes their state once more, and sends markers
+when that is committed.
 """
 
 from __future__ import annotations
@@ -146,9 +146,19 @@ class TransactionCoordinator(StateMachine):
         else:
             self._ongoing.pop(transactional_id, None)
 
-    def loaded(self, now_ms: int, wall_ms: int) -> None:
-        """Transactions that were prepared are completed from here on."""
+    def loaded(self, now_ms: int, wall_ms: int) -> TransactionResult:
+        """Transactions that were prepared are completed from here on.
+
+        Something is written in any case, if it is but once more what is there: answers wait for it, and so rest on
+        nothing that was found in the log and is not committed.
+        """
+        result = TransactionResult()
         self._resumed = [name for name, transaction in self._transactions.items() if transaction.state.is_prepared]
+        self._resume(result)
+        if not result.writes and self._transactions:
+            name, transaction = next(iter(self._transactions.items()))
+            result.writes.append(record_of(name, transaction))
+        return result
 
     def too_large(self, event: Any) -> bool:
         """What came of `event` was not appended: for partitions that join, nothing else has changed."""
@@ -290,13 +300,17 @@ class TransactionCoordinator(StateMachine):
     def _prepare(self, name: str, decision: Transaction, result: TransactionResult) -> None:
         """Writes that a transaction ends, and wants its markers."""
         self._former_epochs.pop(name, None)
-        result.writes.append(record_of(name, decision))
+        self._decide_end(name, decision, result)
         if not decision.partitions:
-            result.writes.append(record_of(name, completed(decision, decision.updated_ms)))
             # Whoever began this end by asking for something else is served in the next turn.
             self._released[name] = None
-            return
-        self._want_markers(name, decision, result)
+
+    def _decide_end(self, name: str, decision: Transaction, result: TransactionResult) -> None:
+        result.writes.append(record_of(name, decision))
+        if decision.partitions:
+            self._want_markers(name, decision, result)
+        else:
+            result.writes.append(record_of(name, completed(decision, decision.updated_ms)))
 
     def _want_markers(self, name: str, decision: Transaction, result: TransactionResult) -> None:
         self._unmarked[name] = set(decision.partitions)
@@ -310,6 +324,14 @@ class TransactionCoordinator(StateMachine):
                 decision.client_version,
             )
         )
+
+    def _resume(self, result: TransactionResult) -> None:
+        """Goes on with prepared transactions that were found while loading, as many as a batch holds."""
+        resumed = self._one_batch(self._resumed)
+        self._resumed = self._resumed[len(resumed) :]
+        for name in resumed:
+            # It has not changed since: a prepared transaction does only by its markers.
+            self._decide_end(name, self._transactions[name], result)
 
     def _note_markers(self, event: MarkersWritten, result: TransactionResult) -> None:
         name = event.transactional_id
@@ -368,13 +390,7 @@ class TransactionCoordinator(StateMachine):
         return True
 
     def _pass_time(self, now_ms: int, result: TransactionResult) -> None:
-        resumed = self._one_batch(self._resumed)
-        self._resumed = self._resumed[len(resumed) :]
-        for name in resumed:
-            # It has not changed since: a prepared transaction does only by its markers.
-            decision = self._transactions[name]
-            result.writes.append(record_of(name, decision))
-            self._want_markers(name, decision, result)
+        self._resume(result)
         while (request_id := self._deadlines.pop_due(now_ms)) is not None:
             assert isinstance(request_id, int)
             event = self._let_go(request_id)

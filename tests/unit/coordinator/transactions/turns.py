@@ -44,7 +44,9 @@ class Turns:
         self._producer_ids = count(100)
 
     def handle(self, event: Event) -> TransactionResult:
-        result = self.coordinator.handle(self.now_ms, event)
+        return self.carry_out(self.coordinator.handle(self.now_ms, event))
+
+    def carry_out(self, result: TransactionResult) -> TransactionResult:
         for write in result.writes:
             record: Any = write
             self.log.append(record.encode())
@@ -70,8 +72,8 @@ class Turns:
     def reload(self) -> None:
         """The coordinator moves: another one has the same log."""
         self.coordinator = loaded_from(self.log)
-        self.coordinator.loaded(self.now_ms, self.wall_ms)
         self.sends.clear()
+        self.carry_out(self.coordinator.loaded(self.now_ms, self.wall_ms))
         self.pass_time()
 
     # What producers ask.
