@@ -142,8 +142,10 @@ class ClassicGroups(Part):
         if isinstance(group, ClassicGroup):
             described = described_group(group)
         else:
-            state = State.EMPTY if group is OFFSETS_ONLY else State.DEAD
-            described = DescribedGroup(state, "", "", (), is_of_other_kind=group is not None)
+            has_offsets = group is OFFSETS_ONLY
+            state = State.EMPTY if has_offsets else State.DEAD
+            is_of_other_kind = group is not None and not has_offsets
+            described = DescribedGroup(state, "", "", (), is_of_other_kind=is_of_other_kind)
         result.replies.append((event.request_id, described))
 
     # Time, and the log.
