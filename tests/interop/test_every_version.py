@@ -659,6 +659,82 @@ def test_describe_groups(connection: BlockingConnection, version: int) -> None:
     assert (known.authorized_operations > 0) == (version >= 3)
 
 
+@pytest.mark.parametrize("version", range(2))
+def test_consumer_group_heartbeat(connection: BlockingConnection, version: int) -> None:
+    """A member joins, is assigned everything, lives and leaves; v0 is given its id, v1 brings one, or is refused."""
+    name, topic_id = created(connection)
+    group = topic_name("consumers")
+    connection.request(messages.FindCoordinatorRequest(key=group), 3)
+    joining: dict[str, Any] = {
+        "group_id": group,
+        "member_id": "mine" if version else "",
+        "rebalance_timeout_ms": 60_000,
+        "topic_partitions": [],
+    }
+    if version:
+        joining["subscribed_topic_regex"] = f"{name}|another"
+    else:
+        joining["subscribed_topic_names"] = [name]
+
+    def heartbeat(**fields: Any) -> messages.ConsumerGroupHeartbeatResponse:
+        def answered() -> messages.ConsumerGroupHeartbeatResponse | None:
+            answer = connection.request(messages.ConsumerGroupHeartbeatRequest(**fields), version)
+            return None if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else answer
+
+        return until(answered, "the coordinator is loaded")
+
+    joined = heartbeat(**joining)
+    assert (joined.error_code, joined.member_epoch, joined.heartbeat_interval_ms) == (ErrorCode.NONE, 1, 5000)
+    assert joined.member_id == "mine" if version else joined.member_id
+    assert joined.assignment is not None
+    (assigned,) = joined.assignment.topic_partitions
+    assert (bytes(assigned.topic_id), assigned.partitions) == (bytes(topic_id), [0, 1])
+    living = heartbeat(group_id=group, member_id=joined.member_id, member_epoch=1)
+    assert (living.error_code, living.member_epoch, living.assignment) == (ErrorCode.NONE, 1, None)
+    ahead = heartbeat(group_id=group, member_id=joined.member_id, member_epoch=2)
+    assert ahead.error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    left = heartbeat(group_id=group, member_id=joined.member_id, member_epoch=-1)
+    assert (left.error_code, left.member_epoch) == (ErrorCode.NONE, -1)
+    refused = heartbeat(group_id=group, member_id="", member_epoch=0 if version else 3)
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_consumer_group_describe(connection: BlockingConnection, version: int) -> None:
+    """A group of one; what is no consumer group is not found."""
+    name, _ = created(connection)
+    group, simple = topic_name("consumers"), topic_name("simple")
+    connection.request(messages.FindCoordinatorRequest(key=group), 3)
+    commit(connection, 9, simple, created(connection))
+    joining = messages.ConsumerGroupHeartbeatRequest(
+        group_id=group,
+        member_id="mine",
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=[name, "another"],
+        topic_partitions=[],
+    )
+    until(lambda: connection.request(joining, 1).error_code == ErrorCode.NONE, "the coordinator is loaded")
+    message = messages.ConsumerGroupDescribeRequest(
+        group_ids=[group, simple, "nobody"], include_authorized_operations=True
+    )
+
+    def answered() -> list[Any] | None:
+        groups = connection.request(message, version).groups
+        loading = any(found.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS for found in groups)
+        return None if loading else groups
+
+    known, classic, unknown = until(answered, "the coordinators are loaded")
+    assert (known.error_code, known.group_state, known.assignor_name) == (ErrorCode.NONE, "Stable", "uniform")
+    assert (known.group_epoch, known.assignment_epoch, known.authorized_operations > 0) == (1, 1, True)
+    (member,) = known.members
+    assert (member.member_id, member.member_epoch, member.subscribed_topic_names) == ("mine", 1, ["another", name])
+    assert member.assignment == member.target_assignment
+    assert [(topic.topic_name, topic.partitions) for topic in member.assignment.topic_partitions] == [(name, [0, 1])]
+    if version >= 1:
+        assert member.member_type == 1
+    assert {classic.error_code, unknown.error_code} == {ErrorCode.GROUP_ID_NOT_FOUND}
+
+
 @pytest.mark.parametrize("version", range(1, 3))
 def test_write_txn_markers(connection: BlockingConnection, version: int) -> None:
     """A marker without a transaction ends nothing; of a partition that is not there UNKNOWN_TOPIC_OR_PARTITION."""

@@ -21,6 +21,7 @@ from tidelog.broker.cluster.metadata_cache import MetadataCache
 from tidelog.broker.cluster.stored_settings import broker_resources, tell_what_cannot_be
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.handlers import load_handlers
+from tidelog.broker.replicas.cleaning import Cleaning
 from tidelog.broker.replicas.directory_moves import Moves
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetchers import Fetchers
@@ -153,6 +154,8 @@ class Node:
         """How fast throttled partitions are sent to followers and fetched from leaders."""
         self.fetchers = Fetchers(self)
         """What this broker follows, and the way from its leaders."""
+        self.cleaning = Cleaning(self)
+        """Compaction."""
         self.moves = Moves(self)
         """Replicas on their way to another log directory."""
         self.metadata.on_brokers_changed.append(self.replicas.live_brokers_changed)
@@ -239,6 +242,8 @@ class Node:
         changed = self.config.set_dynamic(image.configs.get(CLUSTER_DEFAULT, {}), image.broker_config(self.broker_id))
         if changed:
             logger.info("settings changed: %s", ", ".join(sorted(changed)))
+            self.groups.settings_changed()
+            self.cleaning.settings_changed(self.config)
             if self.throttles.broker_changed(self.config):
                 self._throttles_changed()
             self._configure_logs(dict.fromkeys(replica.topic_partition.topic for replica in self.replicas))
@@ -365,6 +370,7 @@ class Node:
         """Begins nothing more; what runs on I/O threads is finished by the runtime."""
         self._stopped = True
         self.fetchers.stop()
+        self.cleaning.stop()
         self.moves.stop()
         self.isr_updates.stop()
         self.departures.stop()

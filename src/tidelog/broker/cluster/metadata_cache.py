@@ -54,6 +54,9 @@ class MetadataCache:
 
     def __init__(self, cluster_id: str) -> None:
         self.image = ClusterImage(cluster_id=cluster_id)
+        self.layout_changes = 0
+        """Counts the updates in which topics, partitions, their replicas or brokers came, went or changed; leaders and
+        ISRs are none of these."""
         self.on_brokers_changed: list[Callable[[], object]] = []
         """Called after an update in which brokers came, went or moved."""
         self.strangers: dict[str, None] = {}
@@ -70,6 +73,7 @@ class MetadataCache:
         self.check_controller_epoch(request.controller_epoch)
         image.apply(ControllerChanged(BrokerId(request.controller_id), ControllerEpoch(request.controller_epoch)))
         if self._update_brokers(request):
+            self.layout_changes += 1
             for tell in self.on_brokers_changed:
                 tell()
         gone: list[TopicPartition] = []
@@ -148,6 +152,7 @@ class MetadataCache:
                 # Another incarnation: the partitions of the old one are not its own.
                 self.image.apply(TopicGone(topic))
             self.image.apply(TopicChanged(topic, topic_id))
+            self.layout_changes += 1
         elif state.leader_epoch == NO_LEADER_EPOCH and state.partition_index in known.partitions:
             # The controller could not read the partition's state: whoever leads it goes on.
             return
@@ -160,6 +165,9 @@ class MetadataCache:
             controller_epoch=ControllerEpoch(state.controller_epoch),
             offline=broker_ids(state.offline_replicas),
         )
+        before = self.image.topics[topic].partitions.get(state.partition_index)
+        if before is None or before.replicas != image.replicas:
+            self.layout_changes += 1
         self.image.apply(PartitionChanged(topic, state.partition_index, image))
 
     def _remove(self, partitions: list[TopicPartition]) -> None:
@@ -168,6 +176,7 @@ class MetadataCache:
             if known is None:
                 continue
             self.image.apply(PartitionGone(topic, partition))
+            self.layout_changes += 1
             if not known.partitions:
                 self.image.apply(TopicGone(topic))
 

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.handlers import Versions, advertised
+from tidelog.broker.handlers._features import add_features
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.API_VERSIONS
 VERSIONS: Final = Versions(0, 4)
 
+FEATURES_FROM: Final = 3
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -30,7 +32,10 @@ def handle(node: Node, context: RequestContext, request: messages.ApiVersionsReq
         for text in (request.client_software_name, request.client_software_version):
             if not _SOFTWARE.fullmatch(text):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"{text!r} names no client software.")
-    return messages.ApiVersionsResponse(api_keys=advertised(node.handlers.values()))
+    response = messages.ApiVersionsResponse(api_keys=advertised(node.handlers.values()))
+    if context.api_version >= FEATURES_FROM:
+        add_features(response, context.api_version)
+    return response
 
 
 def error_response(

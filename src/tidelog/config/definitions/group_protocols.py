@@ -24,14 +24,12 @@ SETTINGS: Final = (
         "Consumer groups (KIP-848): time between assignments.",
         valid=Range(0),
         mode=CLUSTER_WIDE,
-        effect=ACCEPTED,
     ),
     Setting(
         "group.consumer.assignors",
         LIST,
         ("uniform", "range"),
         "Consumer groups (KIP-848): the coordinator's assignors, the default one first.",
-        effect=ACCEPTED,
     ),
     Setting(
         "group.consumer.heartbeat.interval.ms",
@@ -39,7 +37,6 @@ SETTINGS: Final = (
         5000,
         "Consumer groups (KIP-848): time between a member's heartbeats.",
         valid=Range(1),
-        effect=ACCEPTED,
     ),
     Setting(
         "group.consumer.max.assignment.interval.ms",
@@ -71,7 +68,6 @@ SETTINGS: Final = (
         INT_MAX,
         "Consumer groups (KIP-848): members a group.",
         valid=Range(1),
-        effect=ACCEPTED,
     ),
     Setting(
         "group.consumer.migration.policy",
@@ -80,7 +76,6 @@ SETTINGS: Final = (
         "Consumer groups (KIP-848): whether a classic group may be upgraded, downgraded, both or neither while it"
         " runs.",
         valid=OneOf(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), any_case=True),
-        effect=ACCEPTED,
     ),
     Setting(
         "group.consumer.min.assignment.interval.ms",
@@ -112,7 +107,6 @@ SETTINGS: Final = (
         600_000,
         "Consumer groups (KIP-848): how often subscriptions by pattern are looked at again.",
         valid=Range(10_000),
-        effect=ACCEPTED,
     ),
     Setting(
         "group.consumer.session.timeout.ms",
@@ -120,7 +114,6 @@ SETTINGS: Final = (
         45000,
         "Consumer groups (KIP-848): how long a member lives without a heartbeat.",
         valid=Range(1),
-        effect=ACCEPTED,
     ),
     Setting(
         "group.share.assignment.interval.ms",

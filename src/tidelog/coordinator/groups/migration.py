@@ -12,9 +12,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
-from tidelog.coordinator.groups.classic_group import ClassicGroup, State
-from tidelog.coordinator.groups.classic_members import ClassicMember, Protocol
-from tidelog.coordinator.groups.classic_rebalance import fail_waiting, prepare
+from tidelog.coordinator.groups.classic.group import ClassicGroup, State
+from tidelog.coordinator.groups.classic.members import ClassicMember, Protocol
+from tidelog.coordinator.groups.classic.rebalance import fail_waiting, prepare
 from tidelog.coordinator.groups.consumer import records
 from tidelog.coordinator.groups.consumer.group import PROTOCOL_TYPE, ConsumerGroup, target_of
 from tidelog.coordinator.groups.consumer.member import ClassicMembership, ConsumerMember, Partitions, held_at

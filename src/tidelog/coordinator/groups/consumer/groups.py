@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from tidelog.coordinator.groups.classic_events import (
+from tidelog.coordinator.groups.classic.events import (
     Heartbeat,
     HeartbeatReply,
     JoinGroup,

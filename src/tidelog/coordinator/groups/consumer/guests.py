@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from tidelog.coordinator.groups.classic_events import (
+from tidelog.coordinator.groups.classic.events import (
     UNKNOWN_MEMBER,
     Heartbeat,
     HeartbeatReply,

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
-from tidelog.coordinator.groups.classic_group import ClassicGroup, State
+from tidelog.coordinator.groups.classic.group import ClassicGroup, State
 from tidelog.coordinator.groups.consumer import records
 from tidelog.coordinator.groups.consumer.change import GroupChange, assignment_delay_ms, remove, replace_static
 from tidelog.coordinator.groups.consumer.events import ConsumerHeartbeat, ConsumerHeartbeatReply

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from tidelog.coordinator.deadlines import Deadlines
-from tidelog.coordinator.groups.classic_turn import Turn
+from tidelog.coordinator.groups.classic.turn import Turn
 from tidelog.coordinator.groups.consumer.group import ConsumerGroup
 from tidelog.coordinator.groups.consumer.member import ConsumerMember
 from tidelog.coordinator.groups.consumer.settings import ConsumerSettings
