@@ -29,6 +29,7 @@ from tidelog.broker.connections.server import Server
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.failure import BrokerFailed, disk_refused
 from tidelog.broker.node import Node
+from tidelog.broker.replicas.cleaning import cleaner_settings
 from tidelog.broker.replicas.topic_settings import log_config
 from tidelog.broker.shell import Purpose
 from tidelog.broker.starting import StartingDispatcher
@@ -254,6 +255,7 @@ class Runtime:
         self._server.start(starting)
         await self._told_of(broker_id)
         self._node.tick()
+        self._node.cleaning.start()
         self._server.dispatcher = self._dispatcher
         starting.open(self._dispatcher)
 
@@ -326,6 +328,7 @@ class Runtime:
                 high_watermark_checkpoint_interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
                 producer_expiration_ms=config.producer_id_expiration_ms,
                 producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
+                cleaner=cleaner_settings(config),
                 open_files_max=log_files_max(),
             ),
             on_directory_failure=self._directory_failing,

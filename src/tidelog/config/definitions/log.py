@@ -157,11 +157,16 @@ SETTINGS: Final = (
         "log.cleaner.enable",
         BOOLEAN,
         True,
-        "Whether compacted topics are compacted. There is no cleaner in this release: compacted topics keep all "
-        "their records.",
-        effect=ACCEPTED,
+        "Whether topics with `cleanup.policy=compact` are compacted.",
     ),
-    Setting("log.cleaner.threads", INT, 1, "Cleaner: threads.", valid=Range(0), mode=CLUSTER_WIDE, effect=ACCEPTED),
+    Setting(
+        "log.cleaner.threads",
+        INT,
+        1,
+        "Cleaner: 0 for none. One log is cleaned at a time, however many threads are asked for.",
+        valid=Range(0),
+        mode=CLUSTER_WIDE,
+    ),
     Setting(
         "log.cleaner.backoff.ms",
         LONG,
@@ -169,15 +174,13 @@ SETTINGS: Final = (
         "Cleaner: how long it rests when there is nothing to clean.",
         valid=Range(0),
         mode=CLUSTER_WIDE,
-        effect=ACCEPTED,
     ),
     Setting(
         "log.cleaner.dedupe.buffer.size",
         LONG,
         134_217_728,
-        "Cleaner: memory for the keys' map.",
+        "Cleaner: memory that the keys' map may take; 24 bytes a key.",
         mode=CLUSTER_WIDE,
-        effect=ACCEPTED,
     ),
     Setting(
         "log.cleaner.io.buffer.load.factor",
@@ -185,16 +188,14 @@ SETTINGS: Final = (
         0.9,
         "Cleaner: how full the keys' map may get.",
         mode=CLUSTER_WIDE,
-        effect=ACCEPTED,
     ),
     Setting(
         "log.cleaner.io.buffer.size",
         INT,
         524_288,
-        "Cleaner: memory for reading and writing.",
+        "Cleaner: memory for reading and writing, half of it for each; a larger batch takes what it needs.",
         valid=Range(0),
         mode=CLUSTER_WIDE,
-        effect=ACCEPTED,
     ),
     Setting(
         "log.cleaner.io.max.bytes.per.second",
@@ -202,7 +203,6 @@ SETTINGS: Final = (
         DOUBLE_MAX,
         "Cleaner: bytes a second that it reads and writes.",
         mode=CLUSTER_WIDE,
-        effect=ACCEPTED,
     ),
     Setting(
         "log.cleaner.min.cleanable.ratio",
@@ -211,7 +211,6 @@ SETTINGS: Final = (
         "Cleaner: the share of a log that must be uncleaned before it is cleaned.",
         valid=Range(0, 1),
         mode=CLUSTER_WIDE,
-        effect=ACCEPTED,
     ),
     Setting(
         "log.cleaner.min.compaction.lag.ms",
@@ -220,7 +219,6 @@ SETTINGS: Final = (
         "Cleaner: how long a record stays as it is.",
         valid=Range(0),
         mode=CLUSTER_WIDE,
-        effect=ACCEPTED,
     ),
     Setting(
         "log.cleaner.max.compaction.lag.ms",
@@ -229,7 +227,6 @@ SETTINGS: Final = (
         "Cleaner: how long a record may stay uncleaned.",
         valid=Range(1),
         mode=CLUSTER_WIDE,
-        effect=ACCEPTED,
     ),
     Setting(
         "log.cleaner.delete.retention.ms",
@@ -238,7 +235,6 @@ SETTINGS: Final = (
         "Cleaner: how long a tombstone is kept.",
         valid=Range(0),
         mode=CLUSTER_WIDE,
-        effect=ACCEPTED,
     ),
     Setting(
         "log.flush.interval.messages",

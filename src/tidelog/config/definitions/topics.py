@@ -52,9 +52,8 @@ SETTINGS: Final = (
         "delete.retention.ms",
         LONG,
         86_400_000,
-        "How long a compacted topic keeps a tombstone. There is no cleaner in this release.",
+        "How long a compacted topic keeps a tombstone.",
         valid=Range(0),
-        effect=ACCEPTED,
         synonyms=("log.cleaner.delete.retention.ms",),
     ),
     Setting(
@@ -127,9 +126,8 @@ SETTINGS: Final = (
         "max.compaction.lag.ms",
         LONG,
         LONG_MAX,
-        "How long a compacted topic may leave a record uncleaned. There is no cleaner in this release.",
+        "How long a compacted topic may leave a record uncleaned.",
         valid=Range(1),
-        effect=ACCEPTED,
         synonyms=("log.cleaner.max.compaction.lag.ms",),
     ),
     Setting(
@@ -168,19 +166,16 @@ SETTINGS: Final = (
         "min.cleanable.dirty.ratio",
         DOUBLE,
         0.5,
-        "The share of a compacted log that must be uncleaned before it is cleaned. There is no cleaner in this "
-        "release.",
+        "The share of a compacted log that must be uncleaned before it is cleaned.",
         valid=Range(0, 1),
-        effect=ACCEPTED,
         synonyms=("log.cleaner.min.cleanable.ratio",),
     ),
     Setting(
         "min.compaction.lag.ms",
         LONG,
         0,
-        "How long a compacted topic keeps a record as it is. There is no cleaner in this release.",
+        "How long a compacted topic keeps a record as it is.",
         valid=Range(0),
-        effect=ACCEPTED,
         synonyms=("log.cleaner.min.compaction.lag.ms",),
     ),
     Setting(

@@ -1,0 +1,88 @@
+"""Has the logs compacted: runs the cleaner's tasks, one at a time, whenever one is due."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.storage.cleaner.settings import CleanerSettings
+
+if TYPE_CHECKING:
+    from tidelog.broker.deferred import Deferred
+    from tidelog.broker.node import Node
+    from tidelog.broker.shell import Timer
+    from tidelog.config.broker_config import BrokerConfig
+    from tidelog.storage.tasks import DiskTask
+
+
+def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
+    """What a broker's settings ask of its cleaner."""
+    return CleanerSettings(
+        enabled=config.log_cleaner_enable and config.log_cleaner_threads > 0,
+        dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
+        dedupe_load_factor=config.log_cleaner_io_buffer_load_factor,
+        io_buffer_bytes=config.log_cleaner_io_buffer_size,
+        io_bytes_per_second_max=config.log_cleaner_io_max_bytes_per_second,
+        backoff_ms=config.log_cleaner_backoff_ms,
+    )
+
+
+class Cleaning:
+    """On the loop's thread; what blocks runs on an I/O thread, in slices, so that others get it in between."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._timer: Timer | None = None
+        self._is_busy = False
+        self._is_stopped = False
+        self._cleanings = 0
+        """As many as the cleaner had brought to their end when its checkpoint was last asked for."""
+
+    def start(self) -> None:
+        """The broker serves: logs may be cleaned from now on."""
+        self._go_on()
+
+    def stop(self) -> None:
+        """Begins nothing more. What a cleaning has written and not put in place goes at the next start."""
+        self._is_stopped = True
+        self._cancel()
+
+    def settings_changed(self, config: BrokerConfig) -> None:
+        self._node.logs.cleaner.settings_changed(cleaner_settings(config))
+        if not self._is_busy and self._timer is not None:
+            self._go_on()
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _go_on(self) -> None:
+        """Runs what is due, or waits until something is."""
+        if self._is_stopped or self._is_busy:
+            return
+        self._cancel()
+        cleaner, shell = self._node.logs.cleaner, self._node.shell
+        task = cleaner.next_task()
+        if task is not None:
+            self._is_busy = True
+            shell.in_pool(task.run).on_complete(lambda ran: self._ran(task, ran))
+            return
+        due_ms = cleaner.next_due_ms
+        if due_ms is not None:
+            self._timer = shell.after(max(due_ms - self._node.clock.monotonic_ms(), 1), self._go_on)
+
+    def _ran(self, task: DiskTask, ran: Deferred[None]) -> None:
+        self._is_busy = False
+        error: OSError | None = None
+        try:
+            ran.result()
+        except OSError as caught:
+            error = caught
+        task.finish(error)
+        cleaner = self._node.logs.cleaner
+        if cleaner.cleanings != self._cleanings:
+            self._cleanings = cleaner.cleanings
+            for writing in self._node.logs.upkeep.checkpoint_tasks(high_watermarks=False):
+                self._node.run_disk_task(writing)
+        if not self._is_stopped:
+            self._node.shell.soon(self._go_on)
