@@ -45,6 +45,7 @@ COMMANDS: Final = {
     "produce": Command("tidelog.cli.produce", "Records from files, pipes and the terminal into a topic."),
     "consume": Command("tidelog.cli.consume", "Records out of topics: values, keys, JSON lines."),
     "log-dirs": Command("tidelog.cli.log_dirs", "Log directories of brokers, and the bytes of each replica in them."),
+    "transactions": Command("tidelog.cli.transactions", "Transactions: list, describe; find and end hanging ones."),
     "store": Command("tidelog.cli.store", "The metadata store: export, import, move to an ensemble while brokers run."),
     "dump": Command("tidelog.cli.dump", "What is in a segment, index, checkpoint or snapshot file."),
     "table": Command("tidelog.cli.table", "A topic into a Delta table on Spark, once or for ever."),

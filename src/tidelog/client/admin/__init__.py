@@ -1,4 +1,4 @@
-"""Administration as operations: topics, partitions, settings, log directories, groups, the cluster itself. No I/O.
+"""Administration as operations: topics, partitions, settings, log directories, groups, transactions, the cluster.
 
 Each function returns an `Operation`, which the blocking and the asyncio cluster carry out with `run`. Calls about
 several things answer for each: a result, or the `KafkaError` with which the cluster refused it. What needs the
@@ -46,6 +46,16 @@ from tidelog.client.admin.topics import (
     eligible_replicas,
     list_topics,
 )
+from tidelog.client.admin.transactions import (
+    ProducerState,
+    TransactionDescription,
+    TransactionListing,
+    abort_transaction,
+    describe_producers,
+    describe_transactions,
+    find_hanging,
+    list_transactions,
+)
 
 __all__ = [
     "BROKER_DEFAULT",
@@ -65,9 +75,13 @@ __all__ = [
     "LogDirectory",
     "MemberDescription",
     "NewTopic",
+    "ProducerState",
     "Reassignment",
     "ReplicaOnDisk",
     "ResourceType",
+    "TransactionDescription",
+    "TransactionListing",
+    "abort_transaction",
     "alter_configs",
     "alter_reassignments",
     "create_partitions",
@@ -79,10 +93,14 @@ __all__ = [
     "describe_configs",
     "describe_groups",
     "describe_log_dirs",
+    "describe_producers",
     "describe_topics",
+    "describe_transactions",
     "elect_leaders",
     "eligible_replicas",
+    "find_hanging",
     "list_groups",
     "list_topics",
+    "list_transactions",
     "reassignments",
 ]
