@@ -60,8 +60,9 @@ def test_producers_of_a_partition(tidelog: Tidelog, hanging: str) -> None:
     command = ("transactions", "describe-producers", "--topic", hanging, "--partition")
     kafka = tidelog(*command, "0", "-o", "kafka")
     assert kafka.lines == [
-        "ProducerId\tProducerEpoch\tLatestCoordinatorEpoch\tLastSequence\tLastTimestamp\tCurrentTransactionStartOffset\t",
-        "4242      \t3            \t-1                    \t1           \t1600000000000\t1                            \t",
+        "ProducerId\tProducerEpoch\tLatestCoordinatorEpoch\tLastSequence\tLastTimestamp"
+        "\tCurrentTransactionStartOffset\t",
+        f"4242      \t3            \t-1                    \t1           \t{LONG_AGO_MS}\t1{' ' * 28}\t",
     ]
     (found,) = tidelog(*command, "0", "-o", "json").json
     assert (found["producerId"], found["currentTransactionStartOffset"]) == (PRODUCER, 1)
