@@ -80,6 +80,8 @@ class Cluster:
             history.min_insync_replicas = plan.min_insync_replicas
         self.checker.lossy |= {topic.name for topic in plan.topics if topic.unclean}
         self.client_names: list[str] = []
+        self.estranged: set[str] = set()
+        """Topics that got another id than their brokers know, since somebody wrote over their nodes."""
 
     def _hardware(self) -> Hardware:
         return {
@@ -169,6 +171,8 @@ class Cluster:
         for partition in self.states.partitions():
             state, replicas = self.states.state(partition), self.states.replicas(partition)
             assert state is not None
+            if partition.topic in self.estranged:
+                continue
             if state.leader < 0 or set(state.isr) != set(replicas):
                 found.append(f"{partition}: leader {state.leader}, ISR {state.isr}, replicas {replicas}")
                 continue

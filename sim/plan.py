@@ -47,7 +47,7 @@ class FaultKind(Enum):
     SERVER_DOWN = "a server of the store is down: its sessions go on with others"
 
 
-GROUPS: Final[tuple[str, ...]] = ()
+GROUPS: Final[tuple[str, ...]] = ("classic", "consumer")
 TRANSACTIONS: Final[tuple[str, ...]] = ()
 
 DRAWN_LATER: Final = (FaultKind.CONTROLLER_MOVED, FaultKind.DEATH_IN_MOVE, FaultKind.WRITE_UNANSWERED)

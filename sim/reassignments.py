@@ -26,7 +26,7 @@ from tidelog.metadata.znodes import (
     topic_path,
 )
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.store.client import SessionState
@@ -89,6 +89,8 @@ class Reassigner:
         self._wishes: dict[TopicPartition, list[Wish]] = {}
         self._begun: dict[TopicPartition, list[frozenset[int]]] = {}
         """[partition of the request under way] -> the targets that its topic's node was given since it was asked."""
+        self._ids: dict[str, TopicId] = {}
+        """[topic] -> the id that it had last."""
         self._topics: dict[str, int | None] = {}
         """[a tool's topic] -> how many partitions it must have in the end; 0: it is gone; None: not known."""
         self.done = 0
@@ -114,6 +116,12 @@ class Reassigner:
         if topic == path or "/" in topic or before.stat is None or after.stat is None:
             return
         was, now = decode_topic(topic, before.data), decode_topic(topic, after.data)
+        if was.topic_id != ZERO_TOPIC_ID:
+            self._ids[topic] = was.topic_id
+        if now.topic_id not in (ZERO_TOPIC_ID, self._ids.get(topic, now.topic_id)):
+            # A tool dropped the id, and a controller that was elected just then, on a broker that had just started,
+            # could not know it: as Kafka's, brokers that have the topic under its former id are to be helped by hand.
+            self._cluster.estranged.add(topic)
         for number, replicas in was.partitions.items():
             for broker in replicas:
                 if broker not in now.partitions.get(number, ()):
