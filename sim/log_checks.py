@@ -12,6 +12,7 @@ from sim.invariants import require
 from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import Offset
 from tidelog.records.batch import BatchHeader, check_crc, iterate_headers, read_records
+from tidelog.records.control import ControlRecordType, control_type
 from tidelog.records.errors import InvalidBatch
 from tidelog.records.record import Record
 from tidelog.storage.log import Log
@@ -66,6 +67,7 @@ def check_log(log: Log) -> list[Batch]:
     check_shape(log, batches)
     check_epochs(log, batches)
     check_producers(log, batches)
+    check_transactions(log, batches)
     check_indexes(log, batches)
     return batches
 
@@ -123,6 +125,36 @@ def check_producers(log: Log, batches: list[Batch]) -> None:
         remembered = None if entry is None else (entry.producer_epoch, entry.last_sequence)
         expected = (header.producer_epoch, header.last_sequence)
         require(3, remembered == expected, f"{log}: producer {producer_id} is at {expected}, remembered {remembered}")
+
+
+def check_transactions(log: Log, batches: list[Batch]) -> None:
+    """Invariant 3: which transactions are open, and which were aborted, as far as the log still has their beginning."""
+    start = log.log_start_offset
+    opened: dict[int, int] = {}
+    aborted: list[tuple[int, int, int]] = []
+    for header, records, _ in batches:
+        if header.is_control and records:
+            first = opened.pop(header.producer_id, -1)
+            if first >= 0 and control_type(records[0].key) is ControlRecordType.ABORT:
+                aborted.append((header.producer_id, first, header.base_offset))
+        elif header.is_transactional:
+            opened.setdefault(header.producer_id, header.base_offset)
+    remembered = {
+        entry.producer_id: entry.transaction_first_offset
+        for entry in log.producers.entries.values()
+        if entry.transaction_first_offset >= start
+    }
+    expected = {producer_id: first for producer_id, first in opened.items() if first >= start}
+    # Of a transaction that began before the log its first record here is no beginning.
+    for entry in log.producers.entries.values():
+        if 0 <= entry.transaction_first_offset < start:
+            expected.pop(entry.producer_id, None)
+    require(3, remembered == expected, f"{log}: open transactions begin at {expected}, remembered {remembered}")
+    listed = {tuple(each[:3]) for each in log.aborted_transactions(start, log.log_end_offset)}
+    begun_before = {(each[0], each[2]) for each in listed if each[1] < start}
+    known = {each for each in aborted if each[1] >= start and (each[0], each[2]) not in begun_before}
+    told = {each for each in listed if each[1] >= start}
+    require(3, told == known, f"{log}: aborted were {sorted(known)}, the index has {sorted(told)}")
 
 
 def check_indexes(log: Log, batches: list[Batch]) -> None:

@@ -7,12 +7,14 @@ import errno
 import pytest
 from sim.log_checks import check_log
 from sim.log_scenario import PARTITION, LogScenario, count_changes
+from sim.log_transactions import TransactionScenario
 from sim.randomness import SeededRandom
 
 from tidelog.records.batch import CRC_POSITION, BatchHeader, iterate_headers
 
 SEED = 1
 CHANGES = count_changes(SEED)
+TRANSACTIONS_CHANGES = count_changes(SEED, TransactionScenario)
 WHOLE = 1 << 20
 """More bytes than any write has."""
 
@@ -91,3 +93,22 @@ def test_the_scenario_comes_to_its_end() -> None:
     scenario.disk.kill()
     scenario.check_recovery(power_cut=False)
     assert CHANGES > 300
+
+
+@pytest.mark.parametrize("done", [0, WHOLE], ids=["before", "after"])
+@pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power cut"])
+def test_a_crash_at_every_change_with_transactions(power_cut: bool, done: int) -> None:
+    """Open transactions and the index of aborted ones come back as a scan of the batches finds them."""
+    for number in range(1 + done % 2, TRANSACTIONS_CHANGES + 1, 2):
+        scenario = TransactionScenario(SEED)
+        assert scenario.crash_at(number, power_cut=power_cut, done=done)
+        scenario.check_recovery(power_cut=power_cut)
+
+
+@pytest.mark.parametrize("seed", range(2, 10))
+def test_crashes_with_transactions_of_many_seeds(seed: int) -> None:
+    """Other transactions, other ends of them, another half of the page cache."""
+    for number in range(seed, TRANSACTIONS_CHANGES, 11):
+        scenario = TransactionScenario(seed)
+        if scenario.crash_at(number, power_cut=True):
+            scenario.check_recovery(power_cut=True)
