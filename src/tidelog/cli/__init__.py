@@ -44,6 +44,7 @@ COMMANDS: Final = {
     "leaders": Command("tidelog.cli.leaders", "Who leads what: the balance, preferred and unclean elections."),
     "produce": Command("tidelog.cli.produce", "Records from files, pipes and the terminal into a topic."),
     "consume": Command("tidelog.cli.consume", "Records out of topics: values, keys, JSON lines."),
+    "groups": Command("tidelog.cli.groups", "Consumer groups: list, describe with lag, reset offsets, delete."),
     "log-dirs": Command("tidelog.cli.log_dirs", "Log directories of brokers, and the bytes of each replica in them."),
     "transactions": Command("tidelog.cli.transactions", "Transactions: list, describe; find and end hanging ones."),
     "store": Command("tidelog.cli.store", "The metadata store: export, import, move to an ensemble while brokers run."),

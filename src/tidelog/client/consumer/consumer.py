@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Final
@@ -108,7 +107,6 @@ class Consumer:
         self._in_hand: tuple[TopicPartition, int] | None = None
         self._settling: asyncio.Task[None] | None = None
         self._committing: asyncio.Task[None] | None = None
-        self._commit_at = time.monotonic() + self._settings.auto_commit_interval_s
         self._watching: asyncio.Task[None] | None = None
         self._closing = False
         self._closed = False
@@ -142,6 +140,7 @@ class Consumer:
                 self._cluster, self._connections[1], self._group, self._settings, self._ownership, self._fetcher.wake
             )
             self._watching = asyncio.create_task(self._watch_layout())
+        self._start_committing()
         self._membership.subscribe(self._topics)
 
     def assign(self, partitions: Collection[TopicPartition] | Mapping[TopicPartition, int]) -> None:
@@ -154,6 +153,7 @@ class Consumer:
         if isinstance(partitions, Mapping):
             for topic_partition, offset in partitions.items():
                 self.seek(topic_partition, offset)
+        self._start_committing()
         self._fetcher.wake()
 
     @property
@@ -181,7 +181,6 @@ class Consumer:
         self._ownership.at_rest.set()
         if self._membership is not None:
             self._membership.polled(True)
-        self._commit_if_due()
         data: FetchedData | None = None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
@@ -297,13 +296,15 @@ class Consumer:
             raise ValueError("a consumer without a group commits nothing")
         return await self._commits.committed(partitions)
 
-    def _commit_if_due(self) -> None:
-        """Commits what was given so far, beside the reading, every `auto_commit_interval_s`."""
-        if not self._settings.auto_commit or self._commits is None or time.monotonic() < self._commit_at:
-            return
-        if self._committing is None or self._committing.done():
-            self._commit_at = time.monotonic() + self._settings.auto_commit_interval_s
-            self._committing = asyncio.create_task(self._ownership.commit_quietly())
+    async def _commit_regularly(self) -> None:
+        """Commits what is done every `auto_commit_interval_s`: all that was given, but for the batch in hand."""
+        while True:
+            await asyncio.sleep(self._settings.auto_commit_interval_s)
+            await self._ownership.commit_quietly(besides=self._in_hand)
+
+    def _start_committing(self) -> None:
+        if self._committing is None and self._settings.auto_commit and self._commits is not None:
+            self._committing = asyncio.create_task(self._commit_regularly())
 
     # The life of it
 
@@ -331,12 +332,9 @@ class Consumer:
         if self._closing:
             return
         self._closing = True
-        await _cancelled(self._settling, self._watching)
-        if self._settings.auto_commit and self._commits is not None:
-            await _ended(self._committing)
+        await _cancelled(self._settling, self._watching, self._committing)
+        if self._settings.auto_commit:
             await self._ownership.commit_quietly(CLOSING_COMMIT_S)
-        else:
-            await _cancelled(self._committing)
         try:
             if self._membership is not None:
                 await self._tell_revoked()
@@ -364,8 +362,3 @@ async def _cancelled(*tasks: asyncio.Task[None] | None) -> None:
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
-
-
-async def _ended(task: asyncio.Task[None] | None) -> None:
-    if task is not None:
-        await asyncio.gather(task, return_exceptions=True)

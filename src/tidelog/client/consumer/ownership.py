@@ -8,6 +8,7 @@ partition with records of it in hand; then what was given is committed, the list
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -184,9 +185,20 @@ class Ownership:
         await self._commits.commit(offsets, timeout_s=timeout_s)
         self._committed |= {tp: committed.offset for tp, committed in offsets.items() if tp in self.positions}
 
-    async def commit_quietly(self, timeout_s: float | None = None) -> None:
-        """Commits what was given; a failure is only told of in the log, since the next commit covers it."""
+    async def commit_quietly(
+        self, timeout_s: float | None = None, *, besides: tuple[TopicPartition, int] | None = None
+    ) -> None:
+        """Commits what was given; a failure is only told of in the log, since the next commit covers it.
+
+        `besides` is a batch that is not done, as its partition and offset: what lies before it is committed.
+        """
         offsets = self.uncommitted()
+        if besides is not None and besides[0] in offsets:
+            topic_partition, offset = besides
+            if self._committed.get(topic_partition) == offset:
+                del offsets[topic_partition]
+            else:
+                offsets[topic_partition] = dataclasses.replace(offsets[topic_partition], offset=offset)
         if self._commits is None or not offsets:
             return
         try:
