@@ -68,6 +68,7 @@ class Worker:
         """`said` is notified of every line; `log` takes what the client complains about."""
         self.name = str(options["name"])
         self.client = client
+        self.instance = str(options["instance"]) if "instance" in options else None
         self.events: list[dict[str, Any]] = []
         self.ended_at: float | None = None
         """Wall time at which it was surely gone."""
@@ -218,7 +219,7 @@ class Fleet:
         self.until(lambda: len(worker.all(event)) >= count, f"{worker.name} says {event} {count} times", limit_s)
 
     def histories(self) -> list[History]:
-        return [History(each.name, tuple(each.events), each.ended_at) for each in self.workers]
+        return [History(each.name, tuple(each.events), each.ended_at, each.instance) for each in self.workers]
 
     @property
     def running(self) -> list[Worker]:
@@ -250,6 +251,8 @@ class Group(Fleet):
 
         def stable() -> bool:
             owned = [each.owned for each in expected]
+            for each in expected:
+                assert not each.all("fatal"), f"{each.name} has failed: {each.last_words()}"
             fair = len(self.places) // len(expected)
             return (
                 sum(map(len, owned)) == len(self.places)

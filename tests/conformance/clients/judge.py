@@ -31,6 +31,8 @@ class History:
     """In the order in which it said them."""
     ended_at: float | None
     """Wall time in seconds at which it was surely gone; None: it runs."""
+    instance: str | None = None
+    """Of a static member: who has the same takes its place, in its generation."""
 
     def owned_at_last(self) -> set[tuple[str, int]]:
         """What it owned by its last word."""
@@ -43,7 +45,7 @@ class History:
 
         def end(place: Place, at: float, lost: bool) -> None:
             since, generation, member = owned.pop(place)
-            found.append(Ownership(self.name, place, since, at, generation, member, lost))
+            found.append(Ownership(self.instance or self.name, place, since, at, generation, member, lost))
 
         for event in self.events:
             match event["event"]:
@@ -66,7 +68,7 @@ class History:
 
 
 class Ownership(NamedTuple):
-    """A worker owned a partition for a time."""
+    """A worker, or a static member, owned a partition for a time."""
 
     worker: str
     place: Place

@@ -1,4 +1,8 @@
-"""Who stands outside: makes topics, fills them, and looks at logs and groups without being a member (librdkafka)."""
+"""Who stands outside: makes topics, fills them, and looks at logs and groups without being a member.
+
+librdkafka writes and reads; what is asked of brokers that die meanwhile is asked with a client of our own, which looks
+for the next leader at once.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,17 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+import confluent_kafka
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer
+from confluent_kafka import KafkaError as ClientsError
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conformance.clients.judge import Place
 from tests.waiting import until
+from tidelog.client.blocking import BlockingCluster
+from tidelog.client.fetching import READ_COMMITTED
+from tidelog.model.errors import KafkaError
+from tidelog.model.identifiers import LATEST_TIMESTAMP, TopicPartition
 
 CALL_S: Final = 30.0
 REPLICAS: Final = 3
@@ -24,6 +34,21 @@ class Record(NamedTuple):
     value: str
 
 
+class Member(NamedTuple):
+    """Of a group, as it is described."""
+
+    client: str
+    host: str
+    places: set[Place]
+
+
+class Described(NamedTuple):
+    state: str
+    assignor: str
+    kind: str
+    members: list[Member]
+
+
 class Observer:
     """Of one cluster, whichever of its brokers live."""
 
@@ -31,7 +56,7 @@ class Observer:
         self.bootstrap = bootstrap
         self._quick = {"bootstrap.servers": bootstrap, "reconnect.backoff.max.ms": 500, "log_level": 0}
         self._admin = AdminClient(self._quick)
-        self._consumers: dict[str, Consumer] = {}
+        self._cluster = BlockingCluster(bootstrap)
         self._producer = Producer({**self._quick, "linger.ms": 1, "enable.idempotence": True})
 
     def create(self, topic: str, partitions: int, **config: str) -> None:
@@ -48,7 +73,7 @@ class Observer:
 
     def fill(self, topic: str, partitions: int, count: int) -> None:
         """So many records, their values' numbers in turn over the partitions; acknowledged by all replicas in sync."""
-        failed: list[KafkaError] = []
+        failed: list[ClientsError] = []
         for number in range(count):
             self._producer.produce(
                 topic,
@@ -62,17 +87,53 @@ class Observer:
 
     def ends(self, topic: str, partitions: int) -> dict[Place, int]:
         """Log ends, as a reader of committed records sees them."""
-        consumer = self._consumer("observer")
-        found = {}
-        for partition in range(partitions):
-            _, found[Place(topic, partition)] = consumer.get_watermark_offsets(TopicPartition(topic, partition), CALL_S)
-        return found
+        asked = dict.fromkeys(self._partitions(topic, partitions), LATEST_TIMESTAMP)
+        found = self._cluster.offsets(asked, isolation=READ_COMMITTED)
+        return {Place(each.topic, each.partition): at.offset for each, at in found.items()}
 
     def committed(self, group: str, topic: str, partitions: int) -> dict[Place, int]:
         """A group's offsets; no entry where there is none."""
-        asked = [TopicPartition(topic, partition) for partition in range(partitions)]
-        found = self._consumer(group).committed(asked, CALL_S)
-        return {Place(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+        found = self._cluster.committed_offsets(group, self._partitions(topic, partitions))
+        return {Place(each.topic, each.partition): at.offset for each, at in found.items()}
+
+    def lag(self, group: str, topic: str, partitions: int) -> dict[Place, int]:
+        """Of each partition: how far the log's end is from what is committed."""
+        ends, committed = self.ends(topic, partitions), self.committed(group, topic, partitions)
+        return {place: end - committed.get(place, 0) for place, end in ends.items()}
+
+    def describe(self, group: str) -> Described:
+        """A group by librdkafka's admin client."""
+        (asked,) = self._admin.describe_consumer_groups([group], request_timeout=CALL_S).values()
+        found = asked.result()
+        members = [
+            Member(
+                each.client_id,
+                each.host,
+                {Place(place.topic, place.partition) for place in each.assignment.topic_partitions},
+            )
+            for each in found.members
+        ]
+        return Described(found.state.name, found.partition_assignor, found.type.name, members)
+
+    def delete_group(self, group: str) -> None:
+        (asked,) = self._admin.delete_consumer_groups([group], request_timeout=CALL_S).values()
+        asked.result()
+
+    def leader(self, topic: str, partition: int) -> int:
+        """The broker that leads a partition."""
+        leader: int = self._admin.list_topics(topic, CALL_S).topics[topic].partitions[partition].leader
+        return leader
+
+    def coordinator(self, key: str, kind: int = 0) -> str:
+        """host:port of who coordinates a group, or with kind 1 a transactional id."""
+        routing = self._cluster.routing
+
+        def found() -> str | None:
+            routing.forget_coordinator(key, kind)
+            address = self._cluster.run(routing.find_coordinator(key, kind, routing.deadline(CALL_S)))
+            return None if isinstance(address, KafkaError) else f"{address.host}:{address.port}"
+
+        return until(found, f"somebody coordinates {key}", every_s=LOOK_S) or ""
 
     def until_committed(self, group: str, ends: Mapping[Place, int], limit_s: float = 60.0) -> None:
         """Until the group's offsets are the ends of the logs."""
@@ -81,10 +142,7 @@ class Observer:
 
         def reached() -> bool:
             nonlocal found
-            try:
-                found = self.committed(group, topic, len(ends))
-            except KafkaException:  # The coordinator moves.
-                return False
+            found = self.committed(group, topic, len(ends))
             return all(found.get(place, 0) >= end for place, end in ends.items())
 
         until(reached, lambda: f"{group} has committed {found}, not {dict(ends)}", limit_s=limit_s, every_s=LOOK_S)
@@ -102,14 +160,15 @@ class Observer:
             }
         )
         try:
-            consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(partitions)])
+            consumer.assign(
+                [confluent_kafka.TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(partitions)]
+            )
             return sorted(self._records(consumer, partitions))
         finally:
             consumer.close()
 
     def close(self) -> None:
-        for consumer in self._consumers.values():
-            consumer.close()
+        self._cluster.close()
 
     def _records(self, consumer: Consumer, partitions: int) -> Iterator[Record]:
         at_end: set[int] = set()
@@ -120,7 +179,7 @@ class Observer:
                 partition: Any = message.partition()
                 error = message.error()
                 if error is not None:
-                    if error.code() == KafkaError._PARTITION_EOF:
+                    if error.code() == ClientsError._PARTITION_EOF:
                         at_end.add(partition)
                     continue
                 key, value = message.key(), message.value()
@@ -128,7 +187,5 @@ class Observer:
                 place = Place(str(message.topic()), partition)
                 yield Record(place, message.offset() or 0, None if key is None else key.decode(), value.decode())
 
-    def _consumer(self, group: str) -> Consumer:
-        if group not in self._consumers:
-            self._consumers[group] = Consumer({**self._quick, "group.id": group, "enable.auto.commit": False})
-        return self._consumers[group]
+    def _partitions(self, topic: str, partitions: int) -> list[TopicPartition]:
+        return [TopicPartition(topic, partition) for partition in range(partitions)]

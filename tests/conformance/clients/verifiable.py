@@ -6,7 +6,9 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 import threading
+from pathlib import Path
 from typing import Any
 
 from tests.conformance.clients.python.speech import leaving, options, say
@@ -37,7 +39,12 @@ def main(given: dict[str, str]) -> int:
     else:
         assignor = ASSIGNORS[given.get("assignor", "range")]
         command += ["--assignment-strategy", f"org.apache.kafka.clients.consumer.{assignor}"]
-        command += ["--session-timeout", given.get("session_timeout_ms", "10000")]
+        session_ms = int(given.get("session_timeout_ms", "10000"))
+        command += ["--session-timeout", str(session_ms)]
+        # It has no option for the interval, whose default is above short sessions.
+        settings = Path(tempfile.gettempdir()) / f"heartbeats-{session_ms}.properties"
+        settings.write_text(f"heartbeat.interval.ms={min(500, session_ms // 3)}\n")
+        command += ["--consumer.config" if release.startswith("3") else "--command-config", str(settings)]
     if "instance" in given:
         command += ["--group-instance-id", given["instance"]]
     told = leaving()
