@@ -150,6 +150,10 @@ def check_transactions(log: Log, batches: list[Batch]) -> None:
         if 0 <= entry.transaction_first_offset < start:
             expected.pop(entry.producer_id, None)
     require(3, remembered == expected, f"{log}: open transactions begin at {expected}, remembered {remembered}")
+    begun = [entry.transaction_first_offset for entry in log.producers.entries.values()]
+    undecided = min((offset for offset in begun if offset >= 0), default=None)
+    found = log.producers.first_undecided_offset
+    require(3, found == undecided, f"{log}: the first open transaction begins at {undecided}, readers stop at {found}")
     listed = {tuple(each[:3]) for each in log.aborted_transactions(start, log.log_end_offset)}
     begun_before = {(each[0], each[2]) for each in listed if each[1] < start}
     known = {each for each in aborted if each[1] >= start and (each[0], each[2]) not in begun_before}
