@@ -34,11 +34,12 @@ from tidelog.broker.replicas.throttles import Throttles
 from tidelog.broker.replicas.topic_settings import log_config
 from tidelog.metadata.image import CLUSTER_DEFAULT, ConfigChanged, ConfigResource, ConfigResourceType
 from tidelog.model.identifiers import BrokerEpoch
-from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC
+from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
     from tidelog.broker.cluster.producer_ids import ProducerIds
     from tidelog.broker.coordinators.groups import Groups
+    from tidelog.broker.coordinators.transactions import Transactions
     from tidelog.broker.handlers import Handler
     from tidelog.broker.replicas.replica_manager import Replica
     from tidelog.broker.replicas.transactional_appends import TransactionalAppends
@@ -165,6 +166,7 @@ class Node:
         """What followers of this broker's partitions fetch."""
         self._transactional_appends: TransactionalAppends | None = None
         self._groups: Groups | None = None
+        self._transactions: Transactions | None = None
         self._producer_ids: ProducerIds | None = None
         self._disk_timer: Timer | None = None
         self._flush_scheduled = False
@@ -194,6 +196,16 @@ class Node:
         return self._transactional_appends
 
     @property
+    def transactions(self) -> Transactions:
+        """Transactional ids in the partitions of `__transaction_state` that this broker leads; loaded on first use."""
+        if self._transactions is None:
+            from tidelog.broker.coordinators.transactions import Transactions
+
+            self._transactions = Transactions(self)
+            self._transactions.start()
+        return self._transactions
+
+    @property
     def producer_ids(self) -> ProducerIds:
         """Ids for idempotent producers; loaded on first use."""
         if self._producer_ids is None:
@@ -218,6 +230,8 @@ class Node:
     def _leadership_changed(self, topic_partition: TopicPartition) -> None:
         if topic_partition.topic == CONSUMER_OFFSETS_TOPIC:
             self.groups.leadership_changed(topic_partition.partition)
+        elif topic_partition.topic == TRANSACTION_STATE_TOPIC:
+            self.transactions.leadership_changed(topic_partition.partition)
 
     def partitions_deleted(self, partitions: list[TopicPartition]) -> None:
         """Topics are gone from the cluster."""

@@ -25,6 +25,8 @@ class Purpose(Enum):
     """What a broker asks the controller for itself: AlterPartition, AllocateProducerIds, ControlledShutdown."""
     FORWARD = "forward"
     """Clients' requests, on their way to the controller; some of them wait for long."""
+    TRANSACTIONS = "transactions"
+    """What transaction coordinators ask leaders: WriteTxnMarkers."""
     VERIFICATION = "verification"
     """What leaders ask transaction coordinators: AddPartitionsToTxn."""
 

@@ -121,7 +121,20 @@ class BrokerConfig:
     request_timeout_ms = _Setting[int]("request.timeout.ms")
     socket_request_max_bytes = _Setting[int]("socket.request.max.bytes")
     socket_send_buffer_bytes = _Setting[int]("socket.send.buffer.bytes")
+    transaction_abort_timed_out_transaction_cleanup_interval_ms = _Setting[int](
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+    )
+    transaction_max_timeout_ms = _Setting[int]("transaction.max.timeout.ms")
     transaction_partition_verification_enable = _Setting[bool]("transaction.partition.verification.enable")
+    transaction_remove_expired_transaction_cleanup_interval_ms = _Setting[int](
+        "transaction.remove.expired.transaction.cleanup.interval.ms"
+    )
+    transaction_state_log_load_buffer_size = _Setting[int]("transaction.state.log.load.buffer.size")
+    transaction_state_log_min_isr = _Setting[int]("transaction.state.log.min.isr")
+    transaction_state_log_num_partitions = _Setting[int]("transaction.state.log.num.partitions")
+    transaction_state_log_replication_factor = _Setting[int]("transaction.state.log.replication.factor")
+    transaction_state_log_segment_bytes = _Setting[int]("transaction.state.log.segment.bytes")
+    transactional_id_expiration_ms = _Setting[int]("transactional.id.expiration.ms")
     unclean_leader_election_enable = _Setting[bool]("unclean.leader.election.enable")
     zookeeper_connect = _Setting[str | None]("zookeeper.connect")
     zookeeper_session_timeout_ms = _Setting[int]("zookeeper.session.timeout.ms")

@@ -1,10 +1,10 @@
-"""FindCoordinator: who keeps a group.
+"""FindCoordinator: who keeps a group, or a transactional id.
 
 Versions 0-6. v0-3: one key; v1: key types. v4: several keys, an answer each (KIP-699). v6: share groups, which are not
 served.
 
-The first question creates `__consumer_offsets` and waits for it: the answer names the leader, and the client need
-not ask again. Transactional ids have no coordinator in this release.
+The first question creates `__consumer_offsets`, or `__transaction_state`, and waits for it: the answer names the
+leader, and the client need not ask again.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from tidelog.security.access import Operation, ResourceType
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
+    from tidelog.broker.coordinators.groups import Groups
+    from tidelog.broker.coordinators.transactions import Transactions
     from tidelog.broker.node import Node
 
 KEY: Final = ApiKey.FIND_COORDINATOR
@@ -30,6 +32,10 @@ VERSIONS: Final = Versions(0, 6)
 GROUP: Final = 0
 TRANSACTION: Final = 1
 SHARE: Final = 2
+_FORBIDDEN: Final = {
+    GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    TRANSACTION: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
 BATCHED_FROM: Final = 4
 
 
@@ -37,10 +43,8 @@ def handle(
     node: Node, context: RequestContext, request: messages.FindCoordinatorRequest
 ) -> messages.FindCoordinatorResponse | Deferred[messages.FindCoordinatorResponse]:
     keys = request.coordinator_keys if context.api_version >= BATCHED_FROM else [request.key]
-    allowed = request.key_type == GROUP and any(
-        authorize(context, Operation.DESCRIBE, ResourceType.GROUP, key) for key in keys
-    )
-    if not allowed:
+    coordinators = _coordinators(node, request.key_type)
+    if coordinators is None or not any(_allowed(context, request.key_type, key) for key in keys):
         return _response(node, context, request.key_type, keys, None)
     answer: Deferred[messages.FindCoordinatorResponse] = Deferred()
 
@@ -52,8 +56,19 @@ def handle(
             failure = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message or str(error))
         answer.complete(_response(node, context, request.key_type, keys, failure))
 
-    node.groups.ensure_topic().on_complete(created)
+    coordinators.ensure_topic().on_complete(created)
     return answer.result() if answer.done else answer
+
+
+def _coordinators(node: Node, key_type: int) -> Groups | Transactions | None:
+    if key_type == TRANSACTION:
+        return node.transactions
+    return node.groups if key_type == GROUP else None
+
+
+def _allowed(context: RequestContext, key_type: int, key: str) -> bool:
+    resource = ResourceType.TRANSACTIONAL_ID if key_type == TRANSACTION else ResourceType.GROUP
+    return authorize(context, Operation.DESCRIBE, resource, key)
 
 
 def _response(
@@ -75,31 +90,20 @@ def _response(
 def _coordinator(
     node: Node, context: RequestContext, key_type: int, key: str, failure: KafkaError | None
 ) -> messages.FindCoordinatorResponse.Coordinator:
-    if key_type == TRANSACTION:
-        refusal = no_transactions()
-        return _failed(key, refusal.code, refusal.message)
-    if key_type != GROUP:
+    coordinators = _coordinators(node, key_type)
+    if coordinators is None:
         return _failed(key, ErrorCode.INVALID_REQUEST, f"There is no coordinator for key type {key_type}.")
-    if not authorize(context, Operation.DESCRIBE, ResourceType.GROUP, key):
-        return _failed(key, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+    if not _allowed(context, key_type, key):
+        return _failed(key, _FORBIDDEN[key_type], None)
     if failure is not None:
         return _failed(key, failure.code, failure.message)
-    partition = node.groups.partition_image(key)
+    partition = coordinators.partition_image(key)
     endpoint = None if partition is None else node.metadata.broker_endpoint(partition.leader, context.listener)
     if partition is None or endpoint is None:
-        return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The group's partition has no leader at the moment.")
+        return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "Its partition has no leader at the moment.")
     return messages.FindCoordinatorResponse.Coordinator(
         key=key, node_id=partition.leader, host=endpoint.host, port=endpoint.port
     )
-
-
-def no_transactions() -> KafkaError:
-    """What an application with a transactional id is told.
-
-    It is the one error upon which every client gives up: librdkafka asks again for ever after UNSUPPORTED_VERSION.
-    """
-    reason = "Transactions are not supported by this release of tidelog."
-    return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, reason)
 
 
 def _failed(key: str, code: ErrorCode, reason: str | None) -> messages.FindCoordinatorResponse.Coordinator:

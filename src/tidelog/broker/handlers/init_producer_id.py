@@ -1,8 +1,8 @@
-"""InitProducerId: a producer id for an idempotent producer.
+"""InitProducerId: a producer id and epoch, for an idempotent producer or for a transactional id.
 
-Versions 0-5. v3: the producer's present id and epoch (KIP-360). Without a transactional id the answer is always a new
-id with epoch 0, as in Kafka: the producer itself raises the epoch of an id that it keeps. A transactional id is
-refused in this release.
+Versions 0-5. v3: the producer's present id and epoch (KIP-360). v4: knows PRODUCER_FENCED. v5: TRANSACTION_ABORTABLE.
+Without a transactional id the answer is always a new id with epoch 0, as in Kafka: the producer itself raises the epoch
+of an id that it keeps. A transactional id is asked of its coordinator.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.context import authorize
 from tidelog.broker.handlers import Versions
-from tidelog.broker.handlers.find_coordinator import no_transactions
+from tidelog.broker.handlers._transactions import NO_EPOCH, as_known
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import NO_PRODUCER_ID, ProducerId
+from tidelog.model.identifiers import NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
@@ -22,27 +22,43 @@ if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.deferred import Deferred
     from tidelog.broker.node import Node
+    from tidelog.coordinator.transactions.events import ProducerIdentity
 
 KEY: Final = ApiKey.INIT_PRODUCER_ID
 VERSIONS: Final = Versions(0, 5)
 
-NO_EPOCH: Final = -1
+FENCED_FROM: Final = 4
 
 
 def handle(
     node: Node, context: RequestContext, request: messages.InitProducerIdRequest
 ) -> messages.InitProducerIdResponse | Deferred[messages.InitProducerIdResponse]:
-    if request.transactional_id is not None:
-        raise no_transactions()
-    if not authorize(context, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME):
+    transactional_id = request.transactional_id
+    if transactional_id is not None:
+        if not authorize(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    elif not authorize(context, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME):
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "A producer id and its epoch must be given together.")
-    answer = node.producer_ids.take().then(_response)
-    return answer.result() if answer.done else answer
+    if transactional_id is None:
+        answer = node.producer_ids.take().then(_idempotent)
+        return answer.result() if answer.done else answer
+    expected = None
+    if request.producer_id != NO_PRODUCER_ID:
+        expected = (ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch))
+
+    def response(identity: ProducerIdentity) -> messages.InitProducerIdResponse:
+        return messages.InitProducerIdResponse(
+            error_code=as_known(identity.error, knows_fenced=context.api_version >= FENCED_FROM),
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+        )
+
+    return node.transactions.init_producer(transactional_id, request.transaction_timeout_ms, expected).then(response)
 
 
-def _response(producer_id: ProducerId) -> messages.InitProducerIdResponse:
+def _idempotent(producer_id: ProducerId) -> messages.InitProducerIdResponse:
     return messages.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 

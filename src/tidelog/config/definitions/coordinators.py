@@ -158,7 +158,6 @@ SETTINGS: Final = (
         "The longest transaction a producer may ask for.",
         valid=Range(1),
         importance=HIGH,
-        effect=ACCEPTED,
     ),
     Setting(
         "transaction.state.log.num.partitions",
@@ -167,7 +166,6 @@ SETTINGS: Final = (
         "Partitions of `__transaction_state`.",
         valid=Range(1),
         importance=HIGH,
-        effect=ACCEPTED,
     ),
     Setting(
         "transaction.state.log.replication.factor",
@@ -176,7 +174,6 @@ SETTINGS: Final = (
         "Replicas of `__transaction_state`.",
         valid=Range(1),
         importance=HIGH,
-        effect=ACCEPTED,
     ),
     Setting(
         "transaction.state.log.min.isr",
@@ -185,7 +182,6 @@ SETTINGS: Final = (
         "In-sync replicas that `__transaction_state` needs.",
         valid=Range(1),
         importance=HIGH,
-        effect=ACCEPTED,
     ),
     Setting(
         "transaction.state.log.segment.bytes",
@@ -194,7 +190,6 @@ SETTINGS: Final = (
         "Size of a segment of `__transaction_state`.",
         valid=Range(1),
         importance=HIGH,
-        effect=ACCEPTED,
     ),
     Setting(
         "transaction.state.log.load.buffer.size",
@@ -203,7 +198,6 @@ SETTINGS: Final = (
         "Bytes read at a time when `__transaction_state` is loaded.",
         valid=Range(1),
         importance=HIGH,
-        effect=ACCEPTED,
     ),
     Setting(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
@@ -212,7 +206,6 @@ SETTINGS: Final = (
         "How often overdue transactions are looked for.",
         valid=Range(1),
         importance=LOW,
-        effect=ACCEPTED,
     ),
     Setting(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
@@ -221,7 +214,6 @@ SETTINGS: Final = (
         "How often forgotten transactional ids are looked for.",
         valid=Range(1),
         importance=LOW,
-        effect=ACCEPTED,
     ),
     Setting(
         "transactional.id.expiration.ms",
@@ -230,7 +222,6 @@ SETTINGS: Final = (
         "How long an idle transactional id is remembered.",
         valid=Range(1),
         importance=HIGH,
-        effect=ACCEPTED,
     ),
     Setting(
         "transaction.partition.verification.enable",

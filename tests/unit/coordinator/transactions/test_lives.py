@@ -282,7 +282,12 @@ class Life:
         partition, producer_id = self.partitions[place], send.producer_id
         if term < partition.coordinator_epochs.get(producer_id, 0):
             return
-        repeats_late = send.version == 0 and (number, place) in self.marked
+        # With an epoch for each transaction a leader knows a late repetition; without, it must not come (KIP-890).
+        repeats_late = (
+            (number, place) in self.marked
+            if send.version == 0
+            else bool(partition.open.get(producer_id)) and send.producer_epoch <= partition.epochs[producer_id]
+        )
         if send.producer_epoch >= partition.epochs.get(producer_id, 0) and not repeats_late:
             partition.coordinator_epochs[producer_id] = term
             partition.epochs[producer_id] = send.producer_epoch

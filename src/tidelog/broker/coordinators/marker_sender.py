@@ -1,0 +1,245 @@
+"""Brings the markers of transactions that have ended to the leaders of their partitions.
+
+    WriteMarkers --> by leader --> one WriteTxnMarkers a broker at a time --> answers --> MarkersWritten
+                        ^                                                        |
+                        '---- after a pause: another leader, or none just now <--'
+
+What is wanted while a broker is being asked goes with the next request to it, so that transactions that end together
+share requests, as they share the appends there. Markers for this broker's own partitions take no connection. What is
+not answered is asked again: a marker that comes twice ends nothing the second time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.broker.context import RequestContext
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.shell import Purpose
+from tidelog.coordinator.transactions.events import MarkersWritten, WriteMarkers
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+
+if TYPE_CHECKING:
+    from tidelog.broker.coordinators.shard import Shard
+    from tidelog.broker.node import Node
+    from tidelog.coordinator.transactions.coordinator import TransactionCoordinator
+    from tidelog.model.identifiers import TopicPartition
+
+logger: Final = logging.getLogger(__name__)
+
+VERSION: Final = 2
+"""Of WriteTxnMarkers."""
+MARKERS_MAX: Final = 1_000
+"""Transactions in one request."""
+PAUSE_MS_MIN: Final = 20
+"""Before a partition's leader is asked again; doubled each time."""
+PAUSE_MS_MAX: Final = 1_000
+UNKNOWN_MS: Final = 2_000
+"""After which a partition that this broker does not know of is taken for deleted: a new one is known sooner."""
+
+_DONE: Final = frozenset(
+    {
+        ErrorCode.NONE,
+        # The transaction that the marker is for has ended there: an answer was lost, and a later one has begun.
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        # Its producer could not write there either.
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+)
+
+
+class _Errand:
+    """The markers of one transaction, as long as some have no answer."""
+
+    __slots__ = ("missing_since_ms", "pause_ms", "shard", "wanted")
+
+    def __init__(self, shard: Shard[TransactionCoordinator], wanted: WriteMarkers) -> None:
+        self.shard = shard
+        self.wanted = wanted
+        self.pause_ms = PAUSE_MS_MIN
+        self.missing_since_ms: int | None = None
+        """Since when some of its partitions are not known here."""
+
+
+class MarkerSender:
+    """The markers that coordinators on this broker want written."""
+
+    def __init__(self, node: Node, written: Callable[[Shard[TransactionCoordinator], MarkersWritten], object]) -> None:
+        """`written` hears of partitions that have their marker."""
+        self._node = node
+        self._written = written
+        self._queues: dict[int, list[tuple[_Errand, list[TopicPartition]]]] = {}
+        """Broker -> what goes there with the next request."""
+        self._under_way: set[int] = set()
+        """Brokers that are being asked; never this one."""
+
+    def send(self, shard: Shard[TransactionCoordinator], wanted: WriteMarkers) -> None:
+        """Sees to it that all partitions get their marker, as long as `shard` is the coordinator."""
+        self._distribute(_Errand(shard, wanted), wanted.partitions)
+
+    def _distribute(self, errand: _Errand, partitions: Iterable[TopicPartition]) -> None:
+        """Puts partitions into the queues of their leaders; those without a leader come up again."""
+        if not errand.shard.is_current:
+            # The next coordinator finds the transaction prepared.
+            return
+        image = self._node.metadata.image
+        missing: list[TopicPartition] = []
+        leaderless: list[TopicPartition] = []
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for place in partitions:
+            found = image.partition(place)
+            if found is None:
+                missing.append(place)
+            elif not image.is_live(found.leader):
+                leaderless.append(place)
+            else:
+                by_leader.setdefault(found.leader, []).append(place)
+        for broker_id, places in by_leader.items():
+            queue = self._queues.setdefault(broker_id, [])
+            queue.append((errand, places))
+            if len(queue) == 1 and broker_id not in self._under_way:
+                self._node.shell.soon(self._ask, broker_id)
+        if missing and self._are_gone(errand):
+            logger.info("partitions are gone, no markers: id=%s count=%d", errand.wanted.transactional_id, len(missing))
+            self._tell(errand, missing)
+            missing = []
+        self._try_later(errand, [*missing, *leaderless])
+
+    def _are_gone(self, errand: _Errand) -> bool:
+        """Whether partitions that are not known now have not been for long."""
+        now_ms = self._node.clock.monotonic_ms()
+        if errand.missing_since_ms is None:
+            errand.missing_since_ms = now_ms
+        return now_ms - errand.missing_since_ms >= UNKNOWN_MS
+
+    def _try_later(self, errand: _Errand, partitions: list[TopicPartition]) -> None:
+        if partitions:
+            self._node.shell.after(errand.pause_ms, self._distribute, errand, partitions)
+            errand.pause_ms = min(2 * errand.pause_ms, PAUSE_MS_MAX)
+
+    def _tell(self, errand: _Errand, partitions: list[TopicPartition]) -> None:
+        wanted = errand.wanted
+        event = MarkersWritten(
+            wanted.transactional_id,
+            wanted.producer_id,
+            wanted.producer_epoch,
+            partitions,
+            self._node.clock.wall_ms(),
+        )
+        self._written(errand.shard, event)
+
+    # Requests.
+
+    def _ask(self, broker_id: int) -> None:
+        """Sends a broker what has gathered for it."""
+        if broker_id in self._under_way:
+            return
+        queue = self._queues.pop(broker_id, [])
+        batch = [entry for entry in queue[:MARKERS_MAX] if entry[0].shard.is_current]
+        if len(queue) > MARKERS_MAX:
+            self._queues[broker_id] = queue[MARKERS_MAX:]
+            self._node.shell.soon(self._ask, broker_id)
+        if not batch:
+            return
+        request = messages.WriteTxnMarkersRequest(markers=[_marker(errand, places) for errand, places in batch])
+        node = self._node
+        if broker_id == node.broker_id:
+            self._here(request).on_complete(lambda outcome: self._answered(batch, outcome))
+            return
+        self._under_way.add(broker_id)
+
+        def answered(outcome: Deferred[Any]) -> None:
+            self._under_way.discard(broker_id)
+            self._answered(batch, outcome)
+            if broker_id in self._queues:
+                node.shell.soon(self._ask, broker_id)
+
+        timeout_ms = node.config.request_timeout_ms
+        node.shell.ask(broker_id, Purpose.TRANSACTIONS, request, VERSION, timeout_ms).on_complete(answered)
+
+    def _here(self, request: messages.WriteTxnMarkersRequest) -> Deferred[Any]:
+        """The answer of this broker, by the handler that serves the others."""
+        node = self._node
+        answer: Deferred[Any] = Deferred()
+        context = RequestContext(
+            ApiKey.WRITE_TXN_MARKERS,
+            VERSION,
+            0,
+            None,
+            node.clock.monotonic_ms(),
+            node.config.inter_broker_listener_name,
+        )
+        try:
+            response = node.handlers[ApiKey.WRITE_TXN_MARKERS].handle(node, context, request)
+        except KafkaError as error:
+            answer.fail(error)
+            return answer
+        if isinstance(response, Deferred):
+            return response
+        answer.complete(response)
+        return answer
+
+    def _answered(self, batch: list[tuple[_Errand, list[TopicPartition]]], outcome: Deferred[Any]) -> None:
+        results: list[Any] = []
+        try:
+            results = outcome.result().markers
+        except (OSError, KafkaError) as error:
+            logger.info("markers not written, trying again: transactions=%d reason=%s", len(batch), error)
+        if len(results) != len(batch):
+            # No answer, or that of a stranger.
+            for errand, places in batch:
+                self._try_later(errand, places)
+            return
+        for (errand, places), result in zip(batch, results, strict=True):
+            self._take(errand, places, result)
+
+    def _take(self, errand: _Errand, places: list[TopicPartition], result: Any) -> None:
+        """What became of one transaction's markers at one broker."""
+        codes: dict[tuple[str, int], int] = {
+            (topic.name, partition.partition_index): partition.error_code
+            for topic in result.topics
+            for partition in topic.partitions
+        }
+        done: list[TopicPartition] = []
+        others: list[TopicPartition] = []
+        for place in places:
+            error = _error(codes.get((place.topic, place.partition)))
+            (done if error in _DONE else others).append(place)
+            if error is not ErrorCode.NONE:
+                logger.info(
+                    "marker refused: id=%s partition=%s error=%s", errand.wanted.transactional_id, place, error.name
+                )
+        if done:
+            self._tell(errand, done)
+        self._try_later(errand, others)
+
+
+def _marker(errand: _Errand, places: list[TopicPartition]) -> messages.WriteTxnMarkersRequest.WritableTxnMarker:
+    kind, wanted = messages.WriteTxnMarkersRequest, errand.wanted
+    return kind.WritableTxnMarker(
+        producer_id=wanted.producer_id,
+        producer_epoch=wanted.producer_epoch,
+        transaction_result=wanted.committed,
+        topics=[
+            kind.WritableTxnMarkerTopic(name=topic, partition_indexes=[place.partition for place in group])
+            for topic, group in groupby(places, itemgetter(0))
+        ],
+        coordinator_epoch=errand.shard.term,
+        transaction_version=wanted.version,
+    )
+
+
+def _error(code: int | None) -> ErrorCode:
+    try:
+        return ErrorCode.UNKNOWN_SERVER_ERROR if code is None else ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
