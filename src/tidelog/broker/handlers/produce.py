@@ -12,7 +12,6 @@ where too few were in sync by then (`Acknowledgements.outcome`).
 
 from __future__ import annotations
 
-import logging
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +19,15 @@ from tidelog.broker.connections.dispatch import CloseConnection
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.handlers import Versions
+from tidelog.broker.handlers._produce_answers import (
+    FLEXIBLE_SINCE,
+    NO_OFFSET,
+    TOPIC_IDS_SINCE,
+    close_on_error,
+    failed,
+    name_leaders,
+    quick_answer,
+)
 from tidelog.broker.replicas.acknowledgements import Acknowledgements
 from tidelog.broker.replicas.refusals import note_refusal
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -40,24 +48,13 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.PRODUCE
 VERSIONS: Final = Versions(0, 13, served_min=3)
 
-log = logging.getLogger(__name__)
-
-_PRODUCER_STATE_ERRORS: Final = (
-    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    ErrorCode.UNKNOWN_PRODUCER_ID,
-    ErrorCode.INVALID_PRODUCER_EPOCH,
-)
 _ADMIN_CLIENT: Final = "__admin_client"
 """The client id by which Kafka's tools may write to internal topics."""
-_FLEXIBLE_SINCE: Final = 9
-_CURRENT_LEADER_SINCE: Final = 10
-_TOPIC_IDS_SINCE: Final = 13
 _ZSTD_SINCE: Final = 7
 _TRANSACTIONAL: Final = 0x10
 _PRODUCER: Final = struct.Struct(">qh")
 """Producer id and epoch, where they stand in a batch."""
 _PRODUCER_AT: Final = 43
-_NO_OFFSET: Final = -1
 
 _BATCH_PREFIX: Final = struct.Struct(">qiiBIh")
 """Base offset, length, leader epoch, magic, CRC, attributes."""
@@ -78,7 +75,7 @@ def handle_body(node: Node, context: RequestContext, body: memoryview) -> Any:
     """
     version = context.api_version
     try:
-        if version < _FLEXIBLE_SINCE:
+        if version < FLEXIBLE_SINCE:
             transactional, acks, timeout_ms, topics, name_size = _OLD_HEAD.unpack_from(body)
             if transactional >= 0 or topics != 1 or name_size < 0:
                 return NotImplemented
@@ -94,7 +91,7 @@ def handle_body(node: Node, context: RequestContext, body: memoryview) -> Any:
             if transactional or body[7] != 2:
                 return NotImplemented
             position = 8
-            if version < _TOPIC_IDS_SINCE:
+            if version < TOPIC_IDS_SINCE:
                 name_size = body[8] - 1
                 if not 0 <= name_size < 127:
                     return NotImplemented
@@ -143,51 +140,16 @@ def handle_body(node: Node, context: RequestContext, body: memoryview) -> Any:
     if not acks:
         return None
     if node.replicas.acknowledged(replica, info.last_offset, acks):
-        return _quick_answer(replica, version, context.correlation_id, info)
+        return quick_answer(replica, version, context.correlation_id, info)
     waiting = Acknowledgements(node, acks, [(replica, info)])
     answer = waiting.done.then(lambda errors: _late_answer(node, context, replica, info, errors[0]))
     _wait(waiting, timeout_ms, answer)
     return answer
 
 
-def _quick_answer(replica: Replica, version: int, correlation_id: int, info: AppendInfo) -> bytes:
-    """A success, from the bytes around its numbers that are the same every time."""
-    answers = replica.answers
-    if answers is None:
-        answers = replica.answers = {}
-    template = answers.get(version)
-    if template is None:
-        template = answers[version] = _template(replica, version)
-    pack, size, before, after = template
-    log_append_time_ms = (
-        -1 if info.duplicate and not replica.log.config.message_timestamp_type else info.log_append_time_ms
-    )
-    if version >= 5:
-        return pack(  # type: ignore[no-any-return]
-            size, correlation_id, before, info.first_offset, log_append_time_ms, info.log_start_offset, after
-        )
-    return pack(size, correlation_id, before, info.first_offset, log_append_time_ms, after)  # type: ignore[no-any-return]
-
-
-def _template(replica: Replica, version: int) -> tuple[Any, int, bytes, bytes]:
-    """`pack`, the size field, and the bytes before and after offset, append time and log start offset."""
-    topic, index = replica.topic_partition
-    name = topic.encode()
-    if version < _FLEXIBLE_SINCE:
-        before = struct.pack(f">ih{len(name)}siih", 1, len(name), name, 1, index, 0)
-        after = struct.pack(">ihi", 0, -1, 0) if version >= 8 else struct.pack(">i", 0)
-    else:
-        named = replica.topic_id if version >= _TOPIC_IDS_SINCE else bytes([len(name) + 1]) + name
-        # Header's tags; topics; partitions, index, error. Then: record errors, message, three tag sections, throttle.
-        before = b"\0\2" + named + struct.pack(">Bih", 2, index, 0)
-        after = b"\1\0\0\0" + bytes(4) + b"\0"
-    layout = struct.Struct(f">ii{len(before)}s{'qqq' if version >= 5 else 'qq'}{len(after)}s")
-    return layout.pack, layout.size - 4, before, after
-
-
 def _late_answer(node: Node, context: RequestContext, replica: Replica, info: AppendInfo, error: ErrorCode) -> bytes:
     if error is ErrorCode.NONE:
-        return _quick_answer(replica, context.api_version, context.correlation_id, info)
+        return quick_answer(replica, context.api_version, context.correlation_id, info)
     from tidelog.protocol.framing import encode_response
 
     topic, index = replica.topic_partition
@@ -196,7 +158,7 @@ def _late_answer(node: Node, context: RequestContext, replica: Replica, info: Ap
             messages.ProduceResponse.TopicProduceResponse(
                 name=topic,
                 topic_id=replica.topic_id,
-                partition_responses=[_failed(node, context.api_version, index, topic, KafkaError(error))],
+                partition_responses=[failed(node, context.api_version, index, topic, KafkaError(error))],
             )
         ]
     )
@@ -238,7 +200,7 @@ def handle(
         answer = messages.ProduceResponse.TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
         response.responses.append(answer)
         name = topic.name
-        if context.api_version >= _TOPIC_IDS_SINCE:
+        if context.api_version >= TOPIC_IDS_SINCE:
             name = node.metadata.topic_name(topic.topic_id) or ""
         for data in topic.partition_data:
             outcome = _Outcome(answer, name, data.index)
@@ -287,8 +249,8 @@ def _answer(
         replica, info = outcome.replica, outcome.info
         if replica is None or info is None:
             error = outcome.error or KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-            failed = _failed(node, context.api_version, outcome.index, outcome.topic, error)
-            outcome.answer.partition_responses.append(failed)
+            refused = failed(node, context.api_version, outcome.index, outcome.topic, error)
+            outcome.answer.partition_responses.append(refused)
             continue
         stamped = replica.log.config.message_timestamp_type
         partition = messages.ProduceResponse.PartitionProduceResponse(
@@ -302,9 +264,9 @@ def _answer(
             pending.append((replica, info))
             places.append(partition)
     if request.acks == 0:
-        _close_on_error(response)
+        close_on_error(response)
         return None
-    _name_leaders(node, context, response)
+    name_leaders(node, context, response)
     if not pending:
         return response
     return _when_acknowledged(node, request, response, pending, places)
@@ -348,7 +310,7 @@ def _append(
     """Appends a partition's batch, or has it appended when its transaction is known."""
     version, topic = context.api_version, outcome.topic
     if not topic:
-        if version >= _TOPIC_IDS_SINCE:
+        if version >= TOPIC_IDS_SINCE:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     if not authorize(context, Operation.WRITE, ResourceType.TOPIC, topic):
@@ -412,7 +374,7 @@ def _when_acknowledged(
         for place, error in zip(places, errors, strict=True):
             if error is not ErrorCode.NONE:
                 place.error_code = error
-                place.base_offset = place.log_append_time_ms = place.log_start_offset = _NO_OFFSET
+                place.base_offset = place.log_append_time_ms = place.log_start_offset = NO_OFFSET
         return response
 
     answer = waiting.done.then(complete)
@@ -424,59 +386,6 @@ def _wait(waiting: Acknowledgements, timeout_ms: int, answer: Deferred[Any]) -> 
     """Waits, and leaves early when the producer goes."""
     waiting.begin(timeout_ms)
     answer.on_abandoned = waiting.leave
-
-
-def _failed(
-    node: Node, version: int, index: int, topic: str, error: KafkaError
-) -> messages.ProduceResponse.PartitionProduceResponse:
-    response = messages.ProduceResponse.PartitionProduceResponse(
-        index=index,
-        error_code=error.code,
-        base_offset=_NO_OFFSET,
-        log_append_time_ms=-1,
-        log_start_offset=_NO_OFFSET,
-        error_message=error.message,
-    )
-    if error.code in _PRODUCER_STATE_ERRORS:
-        # What makes an idempotent producer resend or begin a new epoch: whoever looks for the reason looks here.
-        log.info("refused a batch: %s", error.message)
-    for batch_index, words in getattr(error, "record_errors", ()):
-        response.record_errors.append(
-            messages.ProduceResponse.BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=words)
-        )
-    if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and version >= _CURRENT_LEADER_SINCE:
-        known = node.metadata.image.partition(TopicPartition(topic, index))
-        if known is not None:
-            response.current_leader.leader_id = known.leader
-            response.current_leader.leader_epoch = known.leader_epoch
-    return response
-
-
-def _name_leaders(node: Node, context: RequestContext, response: messages.ProduceResponse) -> None:
-    """Adds where the leaders are that the answer names, so that the producer need not ask (KIP-951)."""
-    if context.api_version < _CURRENT_LEADER_SINCE:
-        return
-    leaders = {
-        partition.current_leader.leader_id
-        for topic in response.responses
-        for partition in topic.partition_responses
-        if partition.error_code
-    }
-    for broker, endpoint in node.metadata.live_endpoints(context.listener) if leaders - {-1} else ():
-        if broker.id in leaders:
-            response.node_endpoints.append(
-                messages.ProduceResponse.NodeEndpoint(
-                    node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
-                )
-            )
-
-
-def _close_on_error(response: messages.ProduceResponse) -> None:
-    for topic in response.responses:
-        for partition in topic.partition_responses:
-            if partition.error_code:
-                error = ErrorCode(partition.error_code).name
-                raise CloseConnection(f"produce with acks=0 failed for {topic.name}-{partition.index}: {error}")
 
 
 def error_response(
@@ -493,8 +402,8 @@ def error_response(
                     messages.ProduceResponse.PartitionProduceResponse(
                         index=data.index,
                         error_code=error.code,
-                        base_offset=_NO_OFFSET,
-                        log_start_offset=_NO_OFFSET,
+                        base_offset=NO_OFFSET,
+                        log_start_offset=NO_OFFSET,
                         error_message=error.message,
                     )
                     for data in topic.partition_data

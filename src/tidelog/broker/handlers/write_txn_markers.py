@@ -61,6 +61,9 @@ def handle(
             for index in topic.partition_indexes:
                 place = Place(partition_index=index, error_code=ErrorCode.NONE)
                 answer.partitions.append(place)
+                if marker.producer_id < 0 or marker.producer_epoch < 0:
+                    place.error_code = ErrorCode.INVALID_REQUEST
+                    continue
                 writes.setdefault(TopicPartition(topic.name, index), []).append(_Write(marker, place))
     waiting = [done for partition, markers in writes.items() for done in _write(node, partition, markers)]
     answered = gather(waiting).then(lambda _: response)

@@ -272,6 +272,8 @@ class ReplicaManager:
 
     def log_moved(self, replica: Replica, log: Log) -> None:
         """`log`, in another directory, has taken the place of the replica's: it equals it, and is flushed."""
+        # Coordinators that are being asked do not know of it.
+        log.producers.verifications |= replica.log.producers.verifications
         replica.log = log
         if replica.leader is not None and not log.is_offline:
             event = Flushed(Offset(log.flushed_offset))

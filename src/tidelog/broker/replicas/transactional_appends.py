@@ -35,6 +35,9 @@ ABORTABLE_SINCE: Final = 11
 ADDS_SINCE: Final = 12
 """The version of Produce that adds partitions to transactions by itself, with transaction.version 2 (KIP-890)."""
 
+WAITING_BYTES_MAX: Final = 64 << 20
+"""Bytes of batches in all lines together; while a coordinator is silent, what comes beyond that is to come again."""
+
 _TRY_AGAIN: Final = (
     ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -64,6 +67,7 @@ class TransactionalAppends:
         self._verifications = Verifications(node)
         self._lines: dict[tuple[Replica, int, int], deque[_Waiting]] = {}
         """[partition, producer id and epoch] -> what waits for the coordinator, the first batch of it first"""
+        self._waiting_bytes = 0
 
     def append(
         self, replica: Replica, data: Bytes, *, required_acks: int, transactional_id: str, version: int
@@ -84,7 +88,10 @@ class TransactionalAppends:
         guard = self._guard(replica, producer_id, producer_epoch, sequence, adds=adds)
         if line is None and (guard is None or guard is ONGOING):
             return self._node.replicas.append(replica, data, required_acks=required_acks, guard=guard)
+        if self._waiting_bytes + len(data) > WAITING_BYTES_MAX:
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "Too much waits for transaction coordinators already.")
         waiting = _Waiting(bytearray(data), required_acks, version)
+        self._waiting_bytes += len(waiting.data)
         if line is not None:
             line.append(waiting)
             return waiting.outcome
@@ -138,6 +145,7 @@ class TransactionalAppends:
         """The coordinator has said its word: the line moves, or is sent home."""
         replicas, replica = self._node.replicas, key[0]
         for waiting in self._lines.pop(key):
+            self._waiting_bytes -= len(waiting.data)
             try:
                 if error is not ErrorCode.NONE:
                     raise _refusal(error, waiting.version)
