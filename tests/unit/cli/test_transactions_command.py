@@ -110,3 +110,47 @@ def test_wrong_usage(tidelog: Tidelog, arguments: tuple[str, ...]) -> None:
     outcome = tidelog("transactions", *arguments)
     assert outcome.code == 2
     assert outcome.err.startswith("tidelog: ")
+
+
+def test_hanging_transactions_are_found(tidelog: Tidelog, hanging: str) -> None:
+    """Those whose producer no coordinator knows, by topic or by broker; a younger one may still be ended."""
+    find = ("transactions", "find-hanging", "--topic", hanging)
+    (found,) = tidelog(*find, "-o", "json").json
+    assert (found["topic"], found["partition"], found["producerId"]) == (hanging, 0, PRODUCER)
+    assert (found["coordinatorEpoch"], found["startOffset"], found["lastTimestamp"]) == (-1, 1, LONG_AGO_MS)
+    assert tidelog(*find, "--partition", "1", "-o", "json").json == []
+    everywhere = tidelog("transactions", "find-hanging", "--broker-id", "0", "-o", "json").json
+    assert (hanging, 0) in [(each["topic"], each["partition"]) for each in everywhere]
+    years = str(2 * found["durationMin"])
+    assert tidelog(*find, "--max-transaction-timeout", years, "-o", "json").json == []
+    assert tidelog("transactions", "abort", "-t", hanging, "-p", "0", "--start-offset", "1").code == 0
+    assert tidelog(*find, "-o", "kafka").lines == [
+        "Topic\tPartition\tProducerId\tProducerEpoch\tCoordinatorEpoch\tStartOffset\tLastTimestamp\tDuration(min)\t"
+    ]
+
+
+def test_transactional_ids(tidelog: Tidelog, topic: str, bootstrap: str) -> None:
+    """Listed with their coordinators and states, described with the partitions of what is open."""
+    import confluent_kafka
+
+    assert tidelog("topics", "create", topic, "-p", "2").code == 0
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=1)
+    producer.flush(30)
+    pattern = f"{topic[:-1]}."
+    (found,) = tidelog("transactions", "list", "--transactional-id-pattern", pattern, "-o", "json").json
+    assert (found["transactionalId"], found["coordinator"], found["transactionState"]) == (topic, 0, "Ongoing")
+    assert tidelog("transactions", "list", "--duration-filter", "3600000", "-o", "json").json == []
+    (one,) = tidelog("transactions", "describe", "--transactional-id", topic, "-o", "json").json
+    assert (one["producerId"], one["topicPartitions"]) == (found["producerId"], [f"{topic}-1"])
+    assert one["transactionDurationMs"] >= 0
+    assert tidelog("transactions", "find-hanging", "-t", topic, "--max-transaction-timeout", "0").code == 0
+    kafka = tidelog("transactions", "describe", "--transactional-id", topic, "-o", "kafka")
+    assert kafka.lines[0].startswith("CoordinatorId\tTransactionalId")
+    producer.commit_transaction(30)
+    (one,) = tidelog("transactions", "describe", "--transactional-id", topic, "-o", "json").json
+    assert one["topicPartitions"] == []
+    missing = tidelog("transactions", "describe", "--transactional-id", "nobody")
+    assert (missing.code, missing.err) == (1, "tidelog: there is no transactional id 'nobody'\n")
