@@ -150,7 +150,7 @@ class ColumnsOfBoth(Stateless):
 
         if implementation.NAME != "compiled":
             raise SystemExit("The kernel is not built: nothing to compare. Install a C compiler, then: make venv.")
-        names = ("ColumnBuilder", "BinarySource", "encode_section", "scan_records")
+        names = ("ColumnBuilder", "BinarySource", "encode_section", "read_pairs", "scan_records")
         self._implementation = implementation
         self._kernel = {name: getattr(implementation, name) for name in names}
         self._twin = {name: getattr(_pure, name) for name in names}

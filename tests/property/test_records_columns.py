@@ -23,7 +23,7 @@ CONTENT = st.none() | st.binary(max_size=12) | st.just(bytes(100))
 NAMES = st.sampled_from(("", "h", "trace-id", "schlüssel", "中文"))
 HEADERS = st.just(()) | st.lists(st.tuples(NAMES, CONTENT), max_size=3).map(tuple)
 
-FUNCTIONS = ("ColumnBuilder", "BinarySource", "encode_section", "scan_records")
+FUNCTIONS = ("ColumnBuilder", "BinarySource", "encode_section", "read_pairs", "scan_records")
 KERNEL = {name: getattr(implementation, name) for name in FUNCTIONS}
 TWIN = {name: getattr(_pure, name) for name in KERNEL}
 
@@ -216,6 +216,28 @@ def test_any_timestamps_encode_alike(values: list[int]) -> None:
     assert kernel == twin
     decoded = _pure.decode_fields(kernel[0], len(values))
     assert [wrap_int64(values[0] + fields.timestamp_delta) for fields in decoded] == values
+
+
+@EXAMPLES
+@given(records=RECORD_LISTS, damage=st.none() | st.tuples(st.integers(0, 300), st.integers(1, 255)))
+def test_pairs_are_read_alike(records: list[Record], damage: tuple[int, int] | None) -> None:
+    """Keys and values of a batch; what is damaged is refused in the same words."""
+    data = bytearray(build_batch(records))
+    if damage is not None:
+        at = HEADER_SIZE + damage[0] % (len(data) - HEADER_SIZE)
+        data[at] ^= damage[1]
+    header = read_header(data)
+    section = memoryview(data)[HEADER_SIZE:]
+
+    def pairs(implementation: Any) -> Any:
+        try:
+            return implementation.read_pairs(section, header.records_count, header.last_offset_delta)
+        except CorruptData as error:
+            return str(error)
+
+    assert pairs(implementation) == pairs(_pure)
+    if damage is None:
+        assert pairs(_pure) == [(record.offset - records[0].offset, record.key, record.value) for record in records]
 
 
 def scan(of: dict[str, Any], section: bytes | bytearray, count: int, base_timestamp: int = 5) -> Any:

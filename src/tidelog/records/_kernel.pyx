@@ -7,6 +7,7 @@ and the twin then reads the same section again to say what is wrong, so that bot
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport getenv
 from libc.string cimport memcpy
@@ -71,6 +72,38 @@ def scan_records(const uint8_t[::1] section, Py_ssize_t count, int64_t base_time
         _pure.scan_records(section, count, base_timestamp)
         raise AssertionError("the twin accepts what the kernel refuses")
     return earliest, latest, null_keys
+
+
+def read_pairs(const uint8_t[::1] section, Py_ssize_t count, int64_t last_offset_delta):
+    cdef const uint8_t* p = NULL
+    cdef const uint8_t* end = NULL
+    cdef Fields fields
+    cdef int64_t previous_delta = -1
+    cdef Py_ssize_t index
+    cdef list pairs = []
+    cdef bint well_formed = count <= section.shape[0] // RECORD_SIZE_MIN
+    if section.shape[0]:
+        p = &section[0]
+        end = p + section.shape[0]
+    if well_formed:
+        for index in range(count):
+            if read_record(p, end, &fields) < 0:
+                well_formed = False
+                break
+            if fields.offset_delta <= previous_delta or fields.offset_delta > last_offset_delta:
+                well_formed = False
+                break
+            previous_delta = fields.offset_delta
+            p = fields.end
+            pairs.append((
+                fields.offset_delta,
+                None if fields.key_size < 0 else PyBytes_FromStringAndSize(<const char*>fields.key, fields.key_size),
+                None if fields.value_size < 0 else PyBytes_FromStringAndSize(<const char*>fields.value, fields.value_size),
+            ))
+    if not well_formed or p != end:
+        _pure.explain(section, count, last_offset_delta)
+        raise AssertionError("the twin accepts what the kernel refuses")
+    return pairs
 
 
 # Decoding into columns

@@ -67,6 +67,18 @@ def scan_records(section: Bytes, count: int, base_timestamp: int) -> tuple[int, 
     return earliest, latest, null_keys
 
 
+def read_pairs(section: Bytes, count: int, last_offset_delta: int) -> list[tuple[int, bytes | None, bytes | None]]:
+    """Offset delta, key and value of each record of an uncompressed section: what coordinators load.
+
+    `CorruptData` when there are not exactly `count` well-formed records with ascending offsets.
+    """
+    if count > len(section) // RECORD_SIZE_MIN:
+        explain(section, count, last_offset_delta)
+    return [
+        (fields.offset_delta, fields.key, fields.value) for fields in ordered_fields(section, count, last_offset_delta)
+    ]
+
+
 def explain(section: Bytes, count: int, last_offset_delta: int) -> None:
     """Raises the `CorruptData` that says what is wrong with a section, if something is."""
     for _ in ordered_fields(section, count, last_offset_delta):

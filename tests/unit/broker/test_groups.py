@@ -92,6 +92,8 @@ class Log:
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.broken = False
+        self.flip: tuple[int, int] | None = None
+        """After how many reads a bit of which byte is read wrong, once."""
         self.config = LogConfig()
 
     def append(self, data: bytearray, count: int) -> int:
@@ -106,6 +108,11 @@ class Log:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
         for _, end, data in self.batches:
             if end > offset:
+                if self.flip is not None:
+                    reads, at = self.flip
+                    self.flip = None if not reads else (reads - 1, at)
+                    if not reads:
+                        data = data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :]
                 return ReadResult([Range(data)], len(data))  # type: ignore[list-item]
         return ReadResult([], 0)
 
@@ -494,6 +501,50 @@ def test_many_records_are_loaded_in_turns(node: Node) -> None:
     reply = fresh.ask("g", lambda request: FetchOffsets(request, "g")).result()
     assert isinstance(reply, FetchedOffsets)
     assert len(reply.offsets) == 500
+
+
+@pytest.mark.parametrize("at", [0, 7, 11, 20, 30, 60, 75])
+def test_what_was_read_wrong_is_read_again(node: Node, at: int) -> None:
+    """A bit that flipped on its way from the disk: in an offset, which no checksum covers, a size, a record."""
+    groups = groups_of(node)
+    for offset in range(1, 5):
+        commit(groups, offset)
+        node.shell.settle()
+    log = node.replicas.replica.log
+    for read in range(4):
+        fresh = groups_of(node)
+        log.flip = (read, at)
+        fresh.leadership_changed(0)
+        node.shell.settle()
+        assert log.flip is None
+        assert committed(fresh) == 4
+
+
+def test_gaps_of_compaction_are_passed_over(node: Node) -> None:
+    """At the start, between batches, and at the end."""
+    groups = groups_of(node)
+    for offset in range(1, 7):
+        commit(groups, offset)
+        node.shell.settle()
+    log = node.replicas.replica.log
+    log.batches = [log.batches[index] for index in (1, 2, 4)]
+    fresh = groups_of(node)
+    fresh.leadership_changed(0)
+    node.shell.settle()
+    assert committed(fresh) == 5
+
+
+def test_a_damaged_batch_is_not_read_for_ever(node: Node) -> None:
+    """What is wrong each time is wrong on the disk."""
+    groups = groups_of(node)
+    commit(groups, 1)
+    node.shell.settle()
+    first, end, data = node.replicas.replica.log.batches.pop()
+    node.replicas.replica.log.batches.append((first, end, data[:70] + bytes((data[70] ^ 1,)) + data[71:]))
+    fresh = groups_of(node)
+    fresh.leadership_changed(0)
+    node.shell.settle()
+    assert error_of(fetch(fresh)) is ErrorCode.NOT_COORDINATOR
 
 
 def test_a_disk_that_fails_while_loading_is_told(node: Node) -> None:

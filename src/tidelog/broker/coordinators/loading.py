@@ -4,18 +4,23 @@
 
 What is there when the broker becomes leader is the history, committed or not: a leader's log is the truth. But nobody
 is answered before the high watermark has reached its end, or another leader could take back what was told.
+
+Bytes whose checksum is wrong are read again, a few times: most often the disk has them, and only the way from it was
+bad. No checksum covers the offset of a batch, and a wrong one would have others passed over; so where a batch does not
+follow the one before, because compaction has left a gap, the bytes are read twice and compared. What stays wrong, or is
+no record that this release can read, ends the loading for good, as in Kafka.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.broker.replicas.acks import ACKS_ALL
 from tidelog.coordinator.records import MalformedRecord, UnknownRecordType
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.records.batch import iterate_headers, read_records
+from tidelog.records.batch import check_crc, iterate_headers, read_pairs
 from tidelog.records.control import ControlRecordType, control_type
 from tidelog.records.errors import InvalidBatch
 
@@ -23,12 +28,16 @@ if TYPE_CHECKING:
     from tidelog.broker.coordinators.shard import Shard
     from tidelog.broker.deferred import Deferred
     from tidelog.broker.node import Node
-    from tidelog.records.batch import BatchHeader, Record
+    from tidelog.records.batch import BatchHeader
 
 logger: Final = logging.getLogger(__name__)
 
 SLICE_RECORDS_MAX: Final = 1000
-"""Records that are replayed before the loop gets its turn."""
+"""Records that are replayed before the loop gets its turn: about 1 ms of offsets."""
+SLICE_BATCHES_MAX: Final = 200
+"""Batches, for those of a record each: their headers and checksums take longer than the records."""
+READS_MAX: Final = 5
+"""How often the same bytes are read before they are believed to be damaged."""
 
 
 class Marker(NamedTuple):
@@ -55,35 +64,31 @@ class Loading:
         log = shard.replica.log
         self._position: int = log.log_start_offset
         self._end: int = log.log_end_offset
-        self._read_from = -1
+        self._reads = 0
+        """From this position."""
+        self._suspect = b""
+        """Bytes from this position on that are to be read a second time."""
         self._records = 0
+        self._records_of_slice = 0
         self._started_ms = node.clock.monotonic_ms()
         self.last_offset = self._end - 1
         """What has to be committed: for the line of those who wait for the high watermark."""
 
     def begin(self) -> None:
         """Reads the first buffer."""
-        self._step()
+        self._read()
 
-    def _step(self) -> None:
+    def _read(self) -> None:
         """Reads the next buffer, or ends."""
         shard = self._shard
         if not shard.is_current:
             self._ended(shard, _moved())
             return
-        if self._position >= self._end or self._position == self._read_from:
-            # No step forward: a compacted log may end in a gap.
-            logger.info(
-                "coordinator loaded: partition=%s records=%d ms=%d",
-                shard.replica.topic_partition,
-                self._records,
-                self._node.clock.monotonic_ms() - self._started_ms,
-            )
-            if not self.look():
-                self._node.replicas.wait(shard.replica, self, ACKS_ALL)
+        if self._position >= self._end:
+            self._finish()
             return
         log, position, end, size = shard.replica.log, self._position, self._end, self._buffer_size
-        self._read_from = position
+        self._reads += 1
 
         def read() -> bytes:
             found = log.read(position, size, up_to_offset=end)
@@ -93,7 +98,113 @@ class Loading:
                 for part in found.ranges:
                     part.release()
 
-        self._node.shell.in_pool(read).on_complete(self._replay)
+        self._node.shell.in_pool(read).on_complete(self._begin_slices)
+
+    def _begin_slices(self, done: Deferred[bytes]) -> None:
+        try:
+            data = done.result()
+        except (OSError, KafkaError) as error:
+            logger.error("not loaded: partition=%s error=%s", self._shard.replica.topic_partition, error)
+            self._ended(self._shard, error)
+            return
+        size = min(len(self._suspect), len(data))
+        confirmed = size > 0 and data[:size] == self._suspect[:size]
+        self._suspect = b""
+        if confirmed:
+            self._slice(self._replay(memoryview(data)[:size], confirmed=True))
+        elif data:
+            self._slice(self._replay(memoryview(data), confirmed=False))
+        else:
+            # A compacted log may end in a gap.
+            self._finish()
+
+    def _slice(self, replaying: Iterator[None]) -> None:
+        """Replays a slice, then lets the loop turn."""
+        if not self._shard.is_current:
+            self._ended(self._shard, _moved())
+            return
+        try:
+            for _ in replaying:
+                self._node.shell.soon(self._slice, replaying)
+                return
+        except MalformedRecord as error:
+            self._give_up(str(error))
+            return
+        except InvalidBatch as error:
+            if self._reads >= READS_MAX:
+                self._give_up(str(error))
+                return
+            self._suspect = b""
+            logger.warning("read again: partition=%s reason=%s", self._shard.replica.topic_partition, error)
+        if self._suspect and self._reads >= READS_MAX:
+            self._give_up("the same bytes are different each time")
+            return
+        self._node.shell.soon(self._read)
+
+    def _replay(self, data: memoryview, *, confirmed: bool) -> Iterator[None]:
+        """Replays what was read, and stops at the end of each slice. `confirmed`: it was read twice."""
+        before = self._position
+        for count, (place, header) in enumerate(iterate_headers(data), 1):
+            if header.base_offset != self._position and not confirmed:
+                self._suspect = bytes(data[place:])
+                return
+            check_crc(data, place, header)
+            if not self._position < header.next_offset <= self._end:
+                raise InvalidBatch(
+                    ErrorCode.CORRUPT_MESSAGE, f"a batch of offsets {header.base_offset} to {header.last_offset}"
+                )
+            pairs = read_pairs(data, place, header)
+            if header.is_control:
+                self._end_transaction(header, pairs)
+            else:
+                yield from self._replay_records(header, pairs)
+            self._position = header.next_offset
+            self._reads = 0
+            if count % SLICE_BATCHES_MAX == 0:
+                yield
+        if self._position == before:
+            raise InvalidBatch(ErrorCode.CORRUPT_MESSAGE, f"no whole batch in {len(data)} bytes")
+
+    def _replay_records(
+        self, header: BatchHeader, pairs: list[tuple[int, bytes | None, bytes | None]]
+    ) -> Iterator[None]:
+        load = self._shard.machine.load
+        producer = (header.producer_id, header.producer_epoch) if header.is_transactional else None
+        for first in range(0, len(pairs), SLICE_RECORDS_MAX):
+            for delta, key, value in pairs[first : first + SLICE_RECORDS_MAX]:
+                try:
+                    load(key, value, producer)
+                except UnknownRecordType as unknown:
+                    where = self._shard.replica.topic_partition
+                    offset = header.base_offset + delta
+                    logger.warning("record ignored: partition=%s offset=%d reason=%s", where, offset, unknown)
+                except MalformedRecord as error:
+                    raise MalformedRecord(f"offset {header.base_offset + delta}: {error}") from error
+            count = min(SLICE_RECORDS_MAX, len(pairs) - first)
+            self._records += count
+            self._records_of_slice += count
+            if self._records_of_slice >= SLICE_RECORDS_MAX:
+                self._records_of_slice = 0
+                yield
+
+    def _end_transaction(self, header: BatchHeader, pairs: list[tuple[int, bytes | None, bytes | None]]) -> None:
+        for _, key, _ in pairs:
+            kind = control_type(key)
+            if kind in (ControlRecordType.COMMIT, ControlRecordType.ABORT):
+                self._shard.machine.transaction_ended(
+                    header.producer_id, header.producer_epoch, committed=kind is ControlRecordType.COMMIT
+                )
+
+    def _finish(self) -> None:
+        """All is replayed: ends, as soon as it is committed."""
+        logger.info(
+            "coordinator loaded: partition=%s records=%d ms=%d",
+            self._shard.replica.topic_partition,
+            self._records,
+            self._node.clock.monotonic_ms() - self._started_ms,
+        )
+        if not self.look():
+            self._node.replicas.wait(self._shard.replica, self, ACKS_ALL)
 
     def look(self) -> bool:
         """Ends when all that was read is committed, or leadership is lost; as an append that waits (`acks.Wait`)."""
@@ -106,62 +217,11 @@ class Loading:
             return False
         return True
 
-    def _replay(self, done: Deferred[bytes]) -> None:
-        try:
-            data = done.result()
-        except (OSError, KafkaError) as error:
-            logger.error("not loaded: partition=%s error=%s", self._shard.replica.topic_partition, error)
-            self._ended(self._shard, error)
-            return
-        self._replay_slice(memoryview(data), 0)
-
-    def _replay_slice(self, data: memoryview, position: int) -> None:
-        """Replays about SLICE_RECORDS_MAX records, then lets the loop turn."""
-        if not self._shard.is_current:
-            self._ended(self._shard, _moved())
-            return
-        replayed = 0
-        try:
-            for place, header in iterate_headers(data, position):
-                if replayed >= SLICE_RECORDS_MAX:
-                    self._node.shell.soon(self._replay_slice, data, place)
-                    return
-                if header.next_offset <= self._position:
-                    continue
-                replayed += self._replay_batch(read_records(data, place), header)
-                self._position = header.next_offset
-        except (InvalidBatch, MalformedRecord) as error:
-            where = self._shard.replica.topic_partition
-            reason = f"partition={where} after_offset={self._position - 1} reason={error}"
-            logger.error("not loaded, and not to be: %s", reason)
-            self._ended(self._shard, ValueError(f"The coordinator's state cannot be read: {reason}"))
-            return
-        self._node.shell.soon(self._step)
-
-    def _replay_batch(self, records: Iterable[Record], header: BatchHeader) -> int:
-        machine = self._shard.machine
-        count = 0
-        producer = (header.producer_id, header.producer_epoch) if header.is_transactional else None
-        for record in records:
-            count += 1
-            if header.is_control:
-                kind = control_type(record.key)
-                if kind in (ControlRecordType.COMMIT, ControlRecordType.ABORT):
-                    machine.transaction_ended(
-                        header.producer_id, header.producer_epoch, committed=kind is ControlRecordType.COMMIT
-                    )
-                continue
-            if record.offset < self._position:
-                continue
-            try:
-                machine.load(record.key, record.value, producer)
-            except UnknownRecordType as unknown:
-                where = self._shard.replica.topic_partition
-                logger.warning("record ignored: partition=%s offset=%d reason=%s", where, record.offset, unknown)
-            except MalformedRecord as error:
-                raise MalformedRecord(f"offset {record.offset}: {error}") from error
-        self._records += count
-        return count
+    def _give_up(self, reason: str) -> None:
+        where = self._shard.replica.topic_partition
+        told = f"partition={where} read_up_to={self._position} reason={reason}"
+        logger.error("not loaded, and not to be: %s", told)
+        self._ended(self._shard, ValueError(f"The coordinator's state cannot be read: {told}"))
 
 
 def _moved() -> KafkaError:
