@@ -48,7 +48,7 @@ class FaultKind(Enum):
 
 
 GROUPS: Final[tuple[str, ...]] = ("classic", "consumer")
-TRANSACTIONS: Final[tuple[str, ...]] = ()
+TRANSACTIONS: Final[tuple[str, ...]] = ("before", "since")
 
 DRAWN_LATER: Final = (FaultKind.CONTROLLER_MOVED, FaultKind.DEATH_IN_MOVE, FaultKind.WRITE_UNANSWERED)
 OF_ENSEMBLES: Final = (FaultKind.QUORUM_LOST, FaultKind.SERVER_BEHIND, FaultKind.SERVER_DOWN)
