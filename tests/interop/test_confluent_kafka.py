@@ -306,16 +306,6 @@ def test_records_are_deleted(broker: Cluster, admin: AdminClient, consumer: Cons
     assert outcome(admin.delete_records([TopicPartition(topic, 0, OFFSET_END)])).low_watermark == len(records())
 
 
-def test_transactions_are_refused_at_once(broker: Cluster) -> None:
-    """This release has none: the client is told, it does not hang."""
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "t"})
-    with pytest.raises(KafkaException) as refused:
-        producer.init_transactions(DEADLINE_S)
-    error = refused.value.args[0]
-    assert error.fatal()
-    assert "Transactions are not supported by this release of tidelog" in error.str()
-
-
 def test_read_committed_reads_to_the_end(broker: Cluster, admin: AdminClient) -> None:
     """Without transactions the last stable offset is the high watermark."""
     topic = create(admin)
