@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import enum
 import os
 import stat
@@ -103,6 +104,15 @@ def produce(
         Acks, typer.Option("--acks", help="Who must have a record: all in sync, the leader, nobody.")
     ] = Acks.ALL,
     idempotent: Annotated[bool, typer.Option("--idempotent", help="No record twice, even after retries.")] = False,
+    transactional_id: Annotated[
+        str | None,
+        typer.Option(
+            "--transactional-id", metavar="ID", help="All in one transaction: all is read, or nothing."
+        ),
+    ] = None,
+    transaction_size: Annotated[
+        int | None, typer.Option("--transaction-size", min=1, metavar="N", help="A transaction every N records.")
+    ] = None,
     linger_ms: Annotated[float, typer.Option("--linger", min=0, metavar="MS", help="Wait for more in a batch.")] = 5.0,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, metavar="BYTES", help="Of a batch.")] = 512 << 10,
     output: Output = Form.TABLE,
@@ -114,6 +124,10 @@ def produce(
         raise WrongUsage("give either files or --message")
     if idempotent and acks is not Acks.ALL:
         raise WrongUsage("--idempotent needs --acks all")
+    if transactional_id is not None and acks is not Acks.ALL:
+        raise WrongUsage("--transactional-id needs --acks all")
+    if transaction_size is not None and transactional_id is None:
+        raise WrongUsage("--transaction-size needs --transactional-id")
     if partitioner is not None and partition is not None:
         raise WrongUsage("give either --partition or --partitioner")
     headers: list[Header] = [(name, value.encode()) for name, value in key_values(header or [], "--header").items()]
@@ -125,15 +139,18 @@ def produce(
         batch_size=batch_size,
         delivery_timeout_s=timeout,
         idempotent=idempotent,
+        transactional_id=transactional_id,
         partitioner=DEFAULT if partitioner is None else _partitioner(partitioner),
     )
+    job = _Job(partition, timestamp, transaction_size)
     started = time.monotonic()
     sent = _Sent()
     lines = _Input(files or [], message or [])
     try:
-        asyncio.run(_produce(bootstrap, topic, lines, parse, settings, partition, timestamp, timeout, sent))
+        asyncio.run(_produce(bootstrap, topic, lines, parse, settings, job, timeout, sent))
     except (InvalidRecord, InvalidPartition) as error:
-        raise Refused([f"{lines.where}: {error}; {sent.records} records before it were sent"]) from error
+        done = sent.records if transactional_id is None else sent.committed
+        raise Refused([f"{lines.where}: {error}; {done} records before it were sent"]) from error
     seconds = time.monotonic() - started
     if output is Form.JSON:
         print_json({"topic": topic, "records": sent.records, "bytes": sent.bytes, "seconds": round(seconds, 3)})
@@ -152,12 +169,22 @@ def _partitioner(text: str) -> str | Own:
     return own
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Job:
+    """What goes for all records; `transaction_size` None: one transaction, if there are any."""
+
+    partition: int | None
+    timestamp: int | None
+    transaction_size: int | None
+
+
 class _Sent:
-    """What went out so far."""
+    """What went out so far; `committed` counts the records of transactions that are done."""
 
     def __init__(self) -> None:
         self.records = 0
         self.bytes = 0
+        self.committed = 0
 
 
 def _parser(
@@ -193,8 +220,7 @@ async def _produce(
     lines: _Input,
     parse: Callable[[bytes], RecordToSend],
     settings: ProducerSettings,
-    partition: int | None,
-    timestamp: int | None,
+    job: _Job,
     timeout_s: float,
     sent: _Sent,
 ) -> None:
@@ -211,29 +237,60 @@ async def _produce(
         await producer.require(topic)
         # Whatever was wrong before the first record is told at once; from here on brokers may come and go.
         cluster.routing.fail_fast = False
-        failure: InvalidRecord | InvalidPartition | None = None
-        try:
-            async for chunk in lines.chunks():
-                for line in chunk:
-                    record = parse(line)
-                    await producer.send(
-                        topic,
-                        record.value,
-                        key=record.key,
-                        headers=record.headers,
-                        partition=partition if record.partition is None else record.partition,
-                        timestamp=timestamp if record.timestamp is None else record.timestamp,
-                    )
-                    lines.taken()
-                    sent.records += 1
-                    sent.bytes += len(record.value or b"") + len(record.key or b"")
-                producer.raise_failure()
-                await asyncio.sleep(0)
-        except (InvalidRecord, InvalidPartition) as error:
-            failure = error
-        await producer.flush()
-        if failure is not None:
-            raise failure
+        if settings.transactional_id is None:
+            await _send_all(producer, topic, lines, parse, job, sent)
+        else:
+            await _send_in_transactions(producer, topic, lines, parse, job, sent)
+
+
+async def _send_all(
+    producer: Producer, topic: str, lines: _Input, parse: Callable[[bytes], RecordToSend], job: _Job, sent: _Sent
+) -> None:
+    """Sends every line; a bad one ends it after those before it."""
+    failure: InvalidRecord | InvalidPartition | None = None
+    try:
+        async for chunk in lines.chunks():
+            for line in chunk:
+                await _send(producer, topic, lines, parse(line), job, sent)
+            producer.raise_failure()
+            await asyncio.sleep(0)
+    except (InvalidRecord, InvalidPartition) as error:
+        failure = error
+    await producer.flush()
+    if failure is not None:
+        raise failure
+
+
+async def _send_in_transactions(
+    producer: Producer, topic: str, lines: _Input, parse: Callable[[bytes], RecordToSend], job: _Job, sent: _Sent
+) -> None:
+    """Sends every line in transactions; whatever goes wrong aborts the one that is open, and ends it."""
+    await producer.begin()
+    async for chunk in lines.chunks():
+        for line in chunk:
+            await _send(producer, topic, lines, parse(line), job, sent)
+            if job.transaction_size is not None and sent.records - sent.committed >= job.transaction_size:
+                await producer.commit()
+                sent.committed = sent.records
+                await producer.begin()
+        producer.raise_failure()
+        await asyncio.sleep(0)
+    await producer.commit()
+    sent.committed = sent.records
+
+
+async def _send(producer: Producer, topic: str, lines: _Input, record: RecordToSend, job: _Job, sent: _Sent) -> None:
+    await producer.send(
+        topic,
+        record.value,
+        key=record.key,
+        headers=record.headers,
+        partition=job.partition if record.partition is None else record.partition,
+        timestamp=job.timestamp if record.timestamp is None else record.timestamp,
+    )
+    lines.taken()
+    sent.records += 1
+    sent.bytes += len(record.value or b"") + len(record.key or b"")
 
 
 class _Input:

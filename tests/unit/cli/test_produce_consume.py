@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.unit.cli.conftest import Tidelog
 
-from tidelog.cli import INTERRUPTED, consume
+from tidelog.cli import INTERRUPTED, consumption
 
 Process = Callable[..., "subprocess.Popen[bytes]"]
 
@@ -248,8 +248,8 @@ def test_a_second_ctrl_c_ends_what_the_first_one_left(
         os.kill(os.getpid(), signal.SIGINT)
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(consume._Consumption, "_print", interrupted)
-    monkeypatch.setattr(consume._Consumption, "_commit", interrupted)
+    monkeypatch.setattr(consumption.Consumption, "_print", interrupted)
+    monkeypatch.setattr(consumption.Consumption, "_commit", interrupted)
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         assert tidelog("consume", topic, "--follow").code == INTERRUPTED

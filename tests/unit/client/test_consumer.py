@@ -1,0 +1,433 @@
+"""The consumer against a scripted coordinator: what it says, what it commits, what it makes of refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+from tests.unit.client.group_broker import MEMBER, GroupBroker
+from tests.waiting import eventually
+
+from tidelog.assignors.assignor import Assignment, Subscription
+from tidelog.client.cluster import Cluster
+from tidelog.client.consumer import Consumer, ConsumerSettings, InvalidAssignment, RebalanceListener
+from tidelog.client.errors import CommitRefused, Fenced, InvalidResponse, NoOffset
+from tidelog.client.member_data import decode_subscription, encode_subscription
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import TopicPartition
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Told(RebalanceListener):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, list[int]]] = []
+
+    async def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        self.events.append(("assigned", [tp.partition for tp in partitions]))
+
+    async def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        self.events.append(("revoked", [tp.partition for tp in partitions]))
+
+    async def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        self.events.append(("lost", [tp.partition for tp in partitions]))
+
+
+@contextlib.asynccontextmanager
+async def consuming(broker: GroupBroker, told: Told | None = None, **settings: Any) -> AsyncIterator[Consumer]:
+    """A member of group `g` that wants topic `t` from its start."""
+    chosen = {"auto_offset_reset": "earliest", "heartbeat_interval_s": 0.02} | settings
+    async with Cluster(broker.bootstrap) as cluster, Consumer(cluster, "g", ConsumerSettings(**chosen)) as consumer:
+        consumer.subscribe(["t"], told)
+        yield consumer
+
+
+async def read(consumer: Consumer, count: int) -> list[tuple[int, int]]:
+    """(partition, offset) of so many records or more."""
+    found: list[tuple[int, int]] = []
+    while len(found) < count:
+        batch = await consumer.poll(10)
+        assert batch is not None, f"only {found}"
+        found += [(record.partition, record.offset) for record in batch]
+    return found
+
+
+async def some_heartbeats(broker: GroupBroker) -> None:
+    """Time enough for whatever the member does by itself."""
+    seen = len(broker.asked(ApiKey.HEARTBEAT))
+    await eventually(lambda: len(broker.asked(ApiKey.HEARTBEAT)) >= seen + 4)
+
+
+async def test_a_member_joins_reads_commits_and_leaves() -> None:
+    """It takes the id that it is given, tells its subscription, commits what was read, and says goodbye."""
+    told = Told()
+    with GroupBroker() as broker:
+        broker.append(0, 2)
+        broker.append(1, 3)
+        async with consuming(broker, told) as consumer:
+            assert sorted(await read(consumer, 5)) == [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)]
+            assert consumer.assignment == {T0, T1}
+            assert consumer.lag(T1) == 0
+            assert (consumer.member.member_id, consumer.member.generation) == (MEMBER, 1)
+        first, second = broker.asked(ApiKey.JOIN_GROUP)
+        assert (first.member_id, second.member_id) == ("", MEMBER)
+        assert [entry.name for entry in second.protocols] == ["range", "cooperative-sticky"]
+        assert decode_subscription(bytes(second.protocols[0].metadata)) == Subscription(frozenset({"t"}))
+        assert broker.committed == {0: 2, 1: 3}
+        (left,) = broker.asked(ApiKey.LEAVE_GROUP)
+        assert [entry.member_id for entry in left.members] == [MEMBER]
+    assert told.events == [("assigned", [0, 1]), ("revoked", [0, 1])]
+
+
+async def test_what_is_in_hand_is_not_committed_when_its_handling_fails() -> None:
+    """The records before it are; it comes again."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 2)
+
+        async def fails() -> None:
+            async with consuming(broker) as consumer:
+                await read(consumer, 2)
+                broker.append(0, 3)
+                await read(consumer, 3)
+                raise RuntimeError("no good")
+
+        with pytest.raises(RuntimeError, match="no good"):
+            await fails()
+        assert broker.committed == {0: 2}
+
+
+async def test_progress_is_committed_while_the_caller_works_or_waits() -> None:
+    """All but the batch in hand, every so often; and that one too while the caller waits for the next."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 2)
+        async with consuming(broker, auto_commit_interval_s=0.02) as consumer:
+            await read(consumer, 2)
+            waiting = asyncio.create_task(consumer.poll(30))
+            await eventually(lambda: broker.committed == {0: 2})
+            broker.append(0, 1)
+            batch = await waiting
+            assert batch is not None
+            assert [record.value for record in batch] == [b"2"]
+            await some_heartbeats(broker)
+            assert broker.committed == {0: 2}
+        assert broker.committed == {0: 3}
+
+
+async def test_commits_by_hand() -> None:
+    """Of all that was given, or of offsets that the caller names; nothing by itself."""
+    with GroupBroker() as broker:
+        broker.append(0, 5)
+        async with consuming(broker, auto_commit=False) as consumer:
+            await read(consumer, 5)
+            await consumer.commit({T0: 3})
+            assert broker.committed == {0: 3}
+            assert (await consumer.committed([T0]))[T0].offset == 3
+            await consumer.commit()
+            assert broker.committed[0] == 5
+            broker.append(0, 1)
+            await read(consumer, 1)
+        assert broker.committed[0] == 5
+
+
+async def test_a_group_goes_on_where_it_stopped() -> None:
+    """Partitions begin at what was committed, others where the settings say."""
+    with GroupBroker() as broker:
+        broker.append(0, 1, 1, 1)
+        broker.append(1, 1, 1)
+        broker.committed = {0: 2}
+        async with consuming(broker) as consumer:
+            assert sorted(await read(consumer, 3)) == [(0, 2), (1, 0), (1, 1)]
+
+
+async def test_without_a_commit_and_without_a_reset_there_is_no_offset() -> None:
+    """The caller is told, and may say where to begin."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 1, 1)
+        async with consuming(broker, auto_offset_reset="none") as consumer:
+            with pytest.raises(NoOffset):
+                await consumer.poll(10)
+            consumer.seek(T0, 1)
+            assert await read(consumer, 1) == [(0, 1)]
+
+
+async def test_an_offset_that_is_gone_is_reset() -> None:
+    """To where the settings say; the position tells."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 3)
+        broker.committed = {0: 99}
+        async with consuming(broker) as consumer:
+            assert await read(consumer, 3) == [(0, 0), (0, 1), (0, 2)]
+            assert consumer.position(T0) == 3
+
+
+async def test_paused_partitions_give_nothing() -> None:
+    """Until they are resumed; then from where they were. What had been fetched ahead is not given out meanwhile."""
+    with GroupBroker() as broker:
+        broker.append(0, 1)
+        broker.append(1, 1)
+        async with consuming(broker) as consumer:
+            await read(consumer, 2)
+            consumer.pause([T0])
+            broker.append(0, 1)
+            broker.append(1, 1)
+            assert await read(consumer, 1) == [(1, 1)]
+            assert await consumer.poll(0.1) is None
+            consumer.resume([T0])
+            assert await read(consumer, 1) == [(0, 1)]
+
+
+async def test_seeking_back_reads_again() -> None:
+    """From that very offset, whatever was fetched ahead."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 1, 1, 1)
+        async with consuming(broker) as consumer:
+            assert (await read(consumer, 1))[0] == (0, 0)
+            consumer.seek(T0, 0)
+            assert await read(consumer, 3) == [(0, 0), (0, 1), (0, 2)]
+            with pytest.raises(KeyError, match="t-7 is not assigned"):
+                consumer.seek(TopicPartition("t", 7), 0)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
+async def test_a_member_that_was_given_up_joins_anew(code: ErrorCode) -> None:
+    """Its partitions are lost, not revoked: nothing can be committed for them. It goes on with what is committed."""
+    told = Told()
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 2)
+        async with consuming(broker, told) as consumer:
+            await read(consumer, 2)
+            broker.fail_next[ApiKey.HEARTBEAT] = [code]
+            waiting = asyncio.create_task(consumer.poll(30))
+            await eventually(lambda: broker.generation == 2)
+            assert (await waiting) is not None
+            last = broker.asked(ApiKey.JOIN_GROUP)[-1]
+            assert last.member_id == MEMBER
+            assert decode_subscription(bytes(last.protocols[0].metadata)).owned == ()
+    assert told.events[:3] == [("assigned", [0]), ("lost", [0]), ("assigned", [0])]
+
+
+async def test_an_eager_member_gives_everything_up_before_it_joins_again() -> None:
+    """With the commit before the listener's word and the join."""
+    told = Told()
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 2)
+        async with consuming(broker, told, assignors=("range",)) as consumer:
+            await read(consumer, 2)
+            broker.fail_next[ApiKey.HEARTBEAT] = [ErrorCode.REBALANCE_IN_PROGRESS]
+            assert await consumer.poll(0.5) is None
+            assert broker.generation == 2
+            assert broker.committed == {0: 2}
+    assert told.events[:3] == [("assigned", [0]), ("revoked", [0]), ("assigned", [0])]
+
+
+async def test_a_cooperative_member_keeps_what_it_has() -> None:
+    """It tells what it owns and since when, and is told of nothing where nothing changes."""
+    told = Told()
+    with GroupBroker() as broker:
+        async with consuming(broker, told, assignors=("cooperative-sticky",)) as consumer:
+            assert await consumer.poll(0.1) is None
+            broker.fail_next[ApiKey.HEARTBEAT] = [ErrorCode.REBALANCE_IN_PROGRESS]
+            assert await consumer.poll(0.5) is None
+            assert broker.generation == 2
+            metadata = decode_subscription(bytes(broker.asked(ApiKey.JOIN_GROUP)[-1].protocols[0].metadata))
+            assert (metadata.owned, metadata.generation) == ((T0, T1), 1)
+    assert told.events == [("assigned", [0, 1]), ("assigned", []), ("revoked", [0, 1])]
+
+
+async def test_nothing_is_taken_from_under_a_caller_that_works() -> None:
+    """A rebalance that is called for waits until the caller asks for more."""
+    told = Told()
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 2)
+        async with consuming(broker, told, assignors=("range",)) as consumer:
+            await read(consumer, 2)
+            broker.fail_next[ApiKey.HEARTBEAT] = [ErrorCode.REBALANCE_IN_PROGRESS]
+            await eventually(lambda: not broker.fail_next[ApiKey.HEARTBEAT])
+            await some_heartbeats(broker)
+            assert told.events == [("assigned", [0])]
+            assert consumer.assignment == {T0}
+
+
+async def test_who_does_not_come_back_leaves_the_group() -> None:
+    """After max.poll.interval.ms; and joins again when it comes back after all."""
+    told = Told()
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        async with consuming(broker, told, max_poll_interval_s=0.1) as consumer:
+            await read(consumer, 1)
+            await eventually(lambda: bool(broker.asked(ApiKey.LEAVE_GROUP)))
+            assert (await consumer.poll(10)) is not None
+            assert broker.generation == 2
+    assert ("lost", [0]) in told.events
+
+
+async def test_a_fenced_instance_stops() -> None:
+    """Another member by its name is the end of it; a static member does not leave by itself."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        async with consuming(broker, instance_id="i") as consumer:
+            await read(consumer, 1)
+            assert broker.asked(ApiKey.JOIN_GROUP)[-1].group_instance_id == "i"
+            broker.fail_next[ApiKey.HEARTBEAT] = [ErrorCode.FENCED_INSTANCE_ID]
+            with pytest.raises(Fenced, match="goes by the name 'i'"):
+                await consumer.poll(10)
+        assert not broker.asked(ApiKey.LEAVE_GROUP)
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "no assignor in common with ours: range, cooperative-sticky"),
+        (ErrorCode.INVALID_SESSION_TIMEOUT, "session timeout of 45 s"),
+        (ErrorCode.GROUP_MAX_SIZE_REACHED, "does not take this member: GROUP_MAX_SIZE_REACHED"),
+    ],
+)
+async def test_refusals_to_join_are_told(code: ErrorCode, text: str) -> None:
+    """They end the poll, with what to change."""
+    with GroupBroker() as broker:
+        broker.fail_next[ApiKey.JOIN_GROUP] = [code]
+        async with consuming(broker) as consumer:
+            with pytest.raises(KafkaError, match=text):
+                await consumer.poll(10)
+
+
+@pytest.mark.parametrize("key", [ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_FETCH])
+async def test_a_coordinator_that_moves_is_found_again(key: ApiKey) -> None:
+    """Whatever was asked of it is asked of the next one."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        broker.fail_next[key] = [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+        async with consuming(broker) as consumer:
+            assert await read(consumer, 1) == [(0, 0)]
+            await eventually(lambda: not broker.fail_next[key])
+        assert len(broker.asked(ApiKey.FIND_COORDINATOR)) >= 3
+        assert broker.committed == {0: 1}
+
+
+async def test_commits_that_are_refused() -> None:
+    """CommitRefused where the partitions are others' now, or about to be; other errors as they are."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        async with consuming(broker, auto_commit=False) as consumer:
+            await read(consumer, 1)
+            for code in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS):
+                broker.fail_next[ApiKey.OFFSET_COMMIT] = [code]
+                with pytest.raises(CommitRefused):
+                    await consumer.commit()
+            broker.fail_next[ApiKey.OFFSET_COMMIT] = [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+            with pytest.raises(KafkaError, match="OFFSET_METADATA_TOO_LARGE"):
+                await consumer.commit()
+            broker.fail_next[ApiKey.OFFSET_COMMIT] = [ErrorCode.NOT_COORDINATOR]
+            await consumer.commit()
+        assert broker.committed == {0: 1}
+
+
+async def test_offsets_of_an_open_transaction_are_waited_for() -> None:
+    """The question demands stable offsets, and is asked again while they are not (KIP-447)."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        broker.fail_next[ApiKey.OFFSET_FETCH] = [ErrorCode.UNSTABLE_OFFSET_COMMIT]
+        async with consuming(broker) as consumer:
+            await read(consumer, 1)
+        assert [request.require_stable for request in broker.asked(ApiKey.OFFSET_FETCH)] == [True, True]
+
+
+class Wrong:
+    """An assignor that gives out what it must not."""
+
+    name = "wrong"
+
+    def __init__(self, *partitions: TopicPartition, member: str = MEMBER) -> None:
+        self._answer: Any = {member: Assignment(partitions)}
+
+    def assign(self, members: Any, topics: Any) -> Any:
+        """The same, always."""
+        return self._answer
+
+
+@pytest.mark.parametrize(
+    ("assignor", "text"),
+    [
+        (Wrong(TopicPartition("t", 9)), "t-9, which does not exist"),
+        (Wrong(T0, T0), "t-0 twice"),
+        (Wrong(T0, member="nobody"), "'nobody', who is no member"),
+    ],
+    ids=["missing", "twice", "nobody"],
+)
+async def test_an_assignor_that_errs_is_told(assignor: Wrong, text: str) -> None:
+    """Before anybody acts by its word."""
+    with GroupBroker() as broker:
+        async with consuming(broker, assignors=(assignor,)) as consumer:
+            with pytest.raises(InvalidAssignment, match=text):
+                await consumer.poll(10)
+        assert not broker.asked(ApiKey.SYNC_GROUP)
+
+
+async def test_leading_members_of_other_ages() -> None:
+    """A subscription of version 0 gets its part; one that cannot be read ends the leader's poll."""
+    kind = messages.JoinGroupResponse.JoinGroupResponseMember
+    with GroupBroker() as broker:
+        metadata = encode_subscription(Subscription(frozenset({"t"})), 0)
+        broker.others = [kind(member_id="zz", metadata=metadata)]
+        broker.append(0, 1)
+        async with consuming(broker) as consumer:
+            await read(consumer, 1)
+            assert consumer.assignment == {T0}
+        broker.others = [kind(member_id="zz", metadata=b"\x00\x03\xff")]
+        async with consuming(broker) as consumer:
+            with pytest.raises(InvalidResponse, match="member zz joined with what cannot be read"):
+                await consumer.poll(10)
+
+
+async def test_partitions_by_hand() -> None:
+    """Without a group nothing is committed; with one, the group's commits are where it begins."""
+    with GroupBroker() as broker:
+        broker.append(0, 1, 1)
+        settings = ConsumerSettings(auto_offset_reset="earliest")  # type: ignore[arg-type]  # Plain words are taken.
+        async with Cluster(broker.bootstrap) as cluster, Consumer(cluster, settings=settings) as consumer:
+            consumer.assign({T0: 1})
+            assert await read(consumer, 1) == [(0, 1)]
+            with pytest.raises(ValueError, match="without a group"):
+                await consumer.commit()
+            with pytest.raises(ValueError, match="call assign"):
+                consumer.subscribe(["t"])
+        broker.committed = {0: 1}
+        async with Cluster(broker.bootstrap) as cluster, Consumer(cluster, "g", settings) as consumer:
+            consumer.assign([T0])
+            assert await read(consumer, 1) == [(0, 1)]
+        assert broker.committed == {0: 2}
+        assert not broker.asked(ApiKey.JOIN_GROUP)
+
+
+async def test_cancelling_a_poll_loses_nothing() -> None:
+    """What it would have given comes with the next one; closing ends every task."""
+    with GroupBroker(partitions=1) as broker:
+        async with consuming(broker) as consumer:
+            for turns in range(12):
+                task = asyncio.create_task(consumer.poll())
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+            broker.append(0, 1)
+            assert await read(consumer, 1) == [(0, 0)]
+        assert len(asyncio.all_tasks()) == 1
+        with pytest.raises(RuntimeError, match="closed"):
+            await consumer.poll()
+
+
+def test_settings_that_make_no_sense() -> None:
+    """They are told when they are made."""
+    with pytest.raises(ValueError, match="no assignor 'rang'"):
+        ConsumerSettings(assignors=("rang",))
+    with pytest.raises(ValueError, match="one name"):
+        ConsumerSettings(assignors=("range", "range"))
+    with pytest.raises(ValueError, match="needs an assignor"):
+        ConsumerSettings(assignors=())

@@ -1,0 +1,212 @@
+"""Transactions against a scripted coordinator: what is asked in which order and version, and what becomes of errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.client.group_broker import GroupBroker
+
+from tidelog.client.cluster import Cluster
+from tidelog.client.errors import CommitRefused, Fenced, TransactionFailed
+from tidelog.client.offsets import GroupMember
+from tidelog.client.producer import Producer, ProducerSettings
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import TopicPartition
+from tidelog.protocol.apis import ApiKey
+from tidelog.records.batch import read_header
+
+T0 = TopicPartition("t", 0)
+SETTINGS = ProducerSettings(transactional_id="x")
+TRANSACTIONAL = frozenset(
+    {
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.PRODUCE,
+        ApiKey.END_TXN,
+    }
+)
+
+
+def conversation(broker: GroupBroker) -> list[tuple[str, int]]:
+    """The requests about transactions, with their versions."""
+    return [(key.name, version) for key, version, _ in broker.requests if key in TRANSACTIONAL]
+
+
+def producer_ids(broker: GroupBroker, partition: int = 0) -> list[tuple[int, int, int, bool]]:
+    """(producer id, epoch, first sequence, transactional) of the batches of a partition."""
+    headers = [read_header(data, 0) for _, _, data in broker.batches.get(partition, ())]
+    return [(each.producer_id, each.producer_epoch, each.base_sequence, each.is_transactional) for each in headers]
+
+
+async def two_transactions(broker: GroupBroker) -> None:
+    """One with a record and offsets, committed; one with a record, aborted."""
+    async with Cluster(broker.bootstrap) as cluster, Producer(cluster, SETTINGS) as producer:
+        async with producer.transaction():
+            await producer.send("t", b"a", partition=0)
+            await producer.flush()
+            await producer.send_offsets({T0: 7}, GroupMember("g", 3, "m", "i"))
+        await producer.begin()
+        await producer.send("t", b"b", partition=0)
+        await producer.flush()
+        await producer.abort()
+
+
+async def test_partitions_are_added_by_producing() -> None:
+    """KIP-890: nothing is added by request, every end raises the epoch, and sequences begin again."""
+    with GroupBroker(partitions=1) as broker:
+        await two_transactions(broker)
+        assert conversation(broker) == [
+            ("INIT_PRODUCER_ID", 6), ("PRODUCE", 13), ("TXN_OFFSET_COMMIT", 5), ("END_TXN", 5),
+            ("PRODUCE", 13), ("END_TXN", 5),
+        ]  # fmt: skip
+        assert producer_ids(broker) == [(42, 1, 0, True), (42, 2, 0, True)]
+        assert broker.ended == [True, False]
+        assert broker.committed == {0: 7}
+        (offsets,) = broker.asked(ApiKey.TXN_OFFSET_COMMIT)
+        assert (offsets.generation_id, offsets.member_id, offsets.group_instance_id) == (3, "m", "i")
+
+
+async def test_older_clusters_are_told_of_partitions_and_groups() -> None:
+    """In versions that mean this; the epoch stays, and sequences go on."""
+    with GroupBroker(partitions=1) as broker:
+        broker.transaction_version = 1
+        await two_transactions(broker)
+        assert conversation(broker) == [
+            ("INIT_PRODUCER_ID", 6), ("ADD_PARTITIONS_TO_TXN", 3), ("PRODUCE", 11), ("ADD_OFFSETS_TO_TXN", 4),
+            ("TXN_OFFSET_COMMIT", 4), ("END_TXN", 4), ("ADD_PARTITIONS_TO_TXN", 3), ("PRODUCE", 11), ("END_TXN", 4),
+        ]  # fmt: skip
+        assert producer_ids(broker) == [(42, 1, 0, True), (42, 1, 1, True)]
+        assert all(request.transactional_id == "x" for request in broker.asked(ApiKey.PRODUCE))
+
+
+async def test_a_transaction_without_anything_costs_nothing() -> None:
+    """Nobody is asked about it."""
+    with GroupBroker() as broker:
+        async with (
+            Cluster(broker.bootstrap) as cluster,
+            Producer(cluster, SETTINGS) as producer,
+            producer.transaction(),
+        ):
+            pass
+        assert conversation(broker) == [("INIT_PRODUCER_ID", 6)]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_a_batch_that_failed_leaves_nothing_but_to_abort(version: int) -> None:
+    """The commit is refused here; after the abort the epoch is another one, for sequences are missing."""
+    with GroupBroker(partitions=1) as broker:
+        broker.transaction_version = version
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, SETTINGS) as producer:
+            await producer.begin()
+            await producer.send("t", b"a", partition=0)
+            await producer.flush()
+            broker.fail_next[ApiKey.PRODUCE] = [ErrorCode.MESSAGE_TOO_LARGE]
+            await producer.send("t", b"b", partition=0)
+            with pytest.raises(TransactionFailed, match="MESSAGE_TOO_LARGE"):
+                await producer.commit()
+            with pytest.raises(TransactionFailed):
+                await producer.send("t", b"c", partition=0)
+            await producer.abort()
+            async with producer.transaction():
+                await producer.send("t", b"d", partition=0)
+        assert broker.ended == [False, True]
+        assert producer_ids(broker) == [(42, 1, 0, True), (42, 2, 0, True)]
+
+
+async def test_what_was_not_sent_is_dropped_by_an_abort() -> None:
+    """Nobody waits for it, and who awaits its delivery is told."""
+    settings = ProducerSettings(transactional_id="x", linger_ms=60_000)
+    with GroupBroker(partitions=1) as broker:
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, settings) as producer:
+            await producer.begin()
+            delivery = await producer.send("t", b"a", partition=0)
+            await producer.abort()
+            with pytest.raises(TransactionFailed, match="before this record was sent"):
+                await delivery.place()
+            async with producer.transaction():
+                await producer.send("t", b"b", partition=0)
+        assert [record.value for record in broker.records(0)] == [b"b"]
+
+
+@pytest.mark.parametrize("key", [ApiKey.END_TXN, ApiKey.INIT_PRODUCER_ID, ApiKey.TXN_OFFSET_COMMIT])
+async def test_what_passes_is_waited_for(key: ApiKey) -> None:
+    """Markers of the former transaction, a coordinator that moves."""
+    with GroupBroker(partitions=1) as broker:
+        broker.fail_next[key] = [ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_COORDINATOR]
+        await two_transactions(broker)
+        assert broker.ended == [True, False]
+        assert not broker.fail_next[key]
+
+
+async def test_a_fenced_producer_stops() -> None:
+    """It can neither abort nor begin; leaving it raises nothing more."""
+    with GroupBroker(partitions=1) as broker:
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, SETTINGS) as producer:
+            broker.fail_next[ApiKey.END_TXN] = [ErrorCode.PRODUCER_FENCED]
+            await producer.begin()
+            await producer.send("t", b"a", partition=0)
+            with pytest.raises(Fenced, match="another producer goes by the transactional id 'x'"):
+                await producer.commit()
+            for call in (producer.abort, producer.begin, producer.commit):
+                with pytest.raises(Fenced):
+                    await call()
+        assert broker.ended == []
+
+
+async def test_offsets_of_a_former_member_break_the_transaction() -> None:
+    """The consumer's partitions are others' now: abort, and the producer goes on."""
+    with GroupBroker(partitions=1) as broker:
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, SETTINGS) as producer:
+            broker.fail_next[ApiKey.TXN_OFFSET_COMMIT] = [ErrorCode.ILLEGAL_GENERATION]
+            await producer.begin()
+            with pytest.raises(CommitRefused):
+                await producer.send_offsets({T0: 1}, GroupMember("g"))
+            with pytest.raises(TransactionFailed):
+                await producer.commit()
+            await producer.abort()
+            async with producer.transaction():
+                await producer.send_offsets({T0: 1}, GroupMember("g"))
+        assert broker.ended == [False, True]
+
+
+async def test_leaving_with_an_open_transaction_aborts_it() -> None:
+    """Else its readers would wait until it times out."""
+    with GroupBroker(partitions=1) as broker:
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, SETTINGS) as producer:
+            await producer.begin()
+            await producer.send("t", b"a", partition=0)
+            await producer.flush()
+        assert broker.ended == [False]
+
+
+async def test_an_id_that_may_not_be_used_is_told() -> None:
+    """Before anything is sent."""
+
+    async def start(broker: GroupBroker) -> Any:
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, SETTINGS):
+            pass
+
+    with GroupBroker() as broker:
+        broker.fail_next[ApiKey.INIT_PRODUCER_ID] = [ErrorCode.INVALID_TRANSACTION_TIMEOUT]
+        with pytest.raises(KafkaError, match="'x' cannot begin with its id: INVALID_TRANSACTION_TIMEOUT"):
+            await start(broker)
+
+
+async def test_calls_out_of_order() -> None:
+    """They are the caller's errors, and change nothing."""
+    with GroupBroker(partitions=1) as broker:
+        async with Cluster(broker.bootstrap) as cluster:
+            async with Producer(cluster) as plain:
+                with pytest.raises(ValueError, match="need a transactional_id"):
+                    await plain.begin()
+            async with Producer(cluster, SETTINGS) as producer:
+                with pytest.raises(ValueError, match="it must be OPEN"):
+                    await producer.send("t", b"a")
+                with pytest.raises(ValueError, match="it must be OPEN"):
+                    await producer.commit()
+                await producer.begin()
+                with pytest.raises(ValueError, match="it must be READY"):
+                    await producer.begin()
