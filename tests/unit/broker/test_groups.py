@@ -92,6 +92,7 @@ class Log:
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.broken = False
+        self.is_offline = False
         self.flip: tuple[int, int] | None = None
         """After how many reads a bit of which byte is read wrong, once."""
         self.config = LogConfig()

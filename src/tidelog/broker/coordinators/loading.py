@@ -104,7 +104,8 @@ class Loading:
         try:
             data = done.result()
         except (OSError, KafkaError) as error:
-            logger.error("not loaded: partition=%s error=%s", self._shard.replica.topic_partition, error)
+            # The directory has been reported if it is to blame.
+            logger.warning("not loaded: partition=%s error=%s", self._shard.replica.topic_partition, error)
             self._ended(self._shard, error)
             return
         size = min(len(self._suspect), len(data))

@@ -176,8 +176,8 @@ class Shards(Generic[M]):
 
     def leadership_changed(self, partition: int) -> None:
         """This broker began or ceased to lead a partition of the topic: loads it ahead of the first question."""
-        replica = self._node.replicas.get(TopicPartition(self.topic.name, partition))
-        if replica is None or replica.leader is None:
+        replica = self._led(partition)
+        if replica is None:
             self._drop(partition)
         else:
             self._current(partition, replica)
@@ -186,8 +186,8 @@ class Shards(Generic[M]):
 
     def ready(self, partition: int) -> Shard[M]:
         """The loaded state of a partition that this broker leads; raises KafkaError."""
-        replica = self._node.replicas.get(TopicPartition(self.topic.name, partition))
-        if replica is None or replica.leader is None:
+        replica = self._led(partition)
+        if replica is None:
             self._drop(partition)
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "This broker does not coordinate that.")
         shard = self._current(partition, replica)
@@ -196,6 +196,11 @@ class Shards(Generic[M]):
         if not shard.is_loaded:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The coordinator is loading its state: try again.")
         return shard
+
+    def _led(self, partition: int) -> Replica | None:
+        """The partition's replica here, if it leads and can be read."""
+        replica = self._node.replicas.get(TopicPartition(self.topic.name, partition))
+        return None if replica is None or replica.leader is None or replica.log.is_offline else replica
 
     def _current(self, partition: int, replica: Replica) -> Shard[M]:
         shard = self._shards.get(partition)
