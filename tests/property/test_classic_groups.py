@@ -154,6 +154,14 @@ class Groups(RuleBasedStateMachine):
         """Without a word; what it waits for is nobody's."""
         self._forget(self.clients[who])
 
+    @rule(who=st.sampled_from([2, 5]))
+    def restart(self, who: int) -> None:
+        """A static member comes back before anybody has missed it."""
+        self._forget(self.clients[who])
+        self._join(self.clients[who])
+        self._do(lambda: self.coordinator.pass_time(10))
+        self._go_on(self.clients[who])
+
     @rule(ms=st.sampled_from([1, 60, 3000, SESSION_MS // 2, SESSION_MS, REBALANCE_MS, NEW_MEMBER_TIMEOUT_MS]))
     def pass_time(self, ms: int) -> None:
         self._do(lambda: self.coordinator.pass_time(ms))

@@ -13,11 +13,17 @@ from tidelog.model.errors import ErrorCode
 
 def stable(coordinator: Coordinator, *instances: str, **options: int) -> list[str]:
     """A stable group of static members; their ids, the leader's first."""
-    requests = [coordinator.join(instance=instance, **options) for instance in instances]  # type: ignore[arg-type]
-    coordinator.gather()
+    requests = _joined(coordinator, *instances, **options)
     joined = [coordinator.joined(request) for request in requests]
     coordinator.sync_all(joined)
     return [reply.member_id for reply in joined]
+
+
+def _joined(coordinator: Coordinator, *instances: str, **options: int) -> list[int]:
+    """A generation whose leader has not spoken yet; the joins, the leader's first."""
+    requests = [coordinator.join(instance=instance, **options) for instance in instances]  # type: ignore[arg-type]
+    coordinator.gather()
+    return requests
 
 
 def test_a_static_member_needs_no_second_round() -> None:
@@ -125,6 +131,22 @@ def test_coming_back_during_a_rebalance_is_joining() -> None:
     request = coordinator.join(a, instance="a")
     again = coordinator.join(instance="b")
     assert coordinator.joined(request).generation == coordinator.joined(again).generation == 2
+
+
+def test_coming_back_before_its_own_sync_is_no_silence() -> None:
+    """The new id is the one whose SyncGroup is awaited; when it has come nobody is put out."""
+    coordinator = Coordinator()
+    leader = coordinator.joined(_joined(coordinator, "a", "b")[0])
+    coordinator.sync(leader.member_id, 1, instance="a")
+    assert coordinator.state is State.STABLE
+    new = coordinator.joined(coordinator.join(instance="b")).member_id
+    assert list(coordinator.group().pending_sync) == [new]
+    coordinator.synced(coordinator.sync(new, 1, instance="b"))
+    for _ in range(REBALANCE_MS // SESSION_MS * 2):
+        coordinator.pass_time(SESSION_MS // 2)
+        coordinator.heartbeat(leader.member_id, 1, instance="a")
+        coordinator.heartbeat(new, 1, instance="b")
+    assert coordinator.state is State.STABLE
 
 
 def test_a_changed_subscription_alone_does_not_rebalance() -> None:
