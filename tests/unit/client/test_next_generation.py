@@ -1,0 +1,178 @@
+"""Membership by KIP-848 against a scripted coordinator: what heartbeats say, and what is done by their answers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from tests.unit.client.group_broker import GroupBroker
+from tests.unit.client.test_consumer import Told
+from tests.waiting import eventually
+
+from tidelog.client.cluster import Cluster
+from tidelog.client.consumer import Consumer, ConsumerSettings
+from tidelog.client.errors import Fenced
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+
+
+class NextGenerationBroker(GroupBroker):
+    """Answers heartbeats: `target` is the assignment to tell with the next one, None for no news."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.target: list[int] | None = [0]
+        self.member_epoch = 0
+        self.handlers[ApiKey.CONSUMER_GROUP_HEARTBEAT] = self._beat
+
+    def _beat(self, request: Any, version: int) -> Any:
+        kind = messages.ConsumerGroupHeartbeatResponse
+        failure = self._failure(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+        if failure is not None:
+            return kind(error_code=failure, error_message="no", heartbeat_interval_ms=20)
+        if request.member_epoch < 0:
+            return kind(member_epoch=request.member_epoch)
+        assignment = None
+        if self.target is not None:
+            self.member_epoch += 1
+            entry = kind.TopicPartitions(topic_id=self.topic_id, partitions=self.target)
+            assignment = kind.Assignment(topic_partitions=[entry] if self.target else [])
+            self.target = None
+        return kind(
+            member_id=request.member_id,
+            member_epoch=self.member_epoch,
+            heartbeat_interval_ms=20,
+            assignment=assignment,
+        )
+
+    @property
+    def beats(self) -> list[Any]:
+        """The heartbeats so far."""
+        return self.asked(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+
+    @property
+    def told_owned(self) -> list[list[int]]:
+        """What the member said it has, as often as it said so."""
+        return [
+            [partition for entry in beat.topic_partitions for partition in entry.partitions]
+            for beat in self.beats
+            if beat.topic_partitions is not None
+        ]
+
+
+@contextlib.asynccontextmanager
+async def consuming(broker: GroupBroker, told: Told, **settings: Any) -> AsyncIterator[Consumer]:
+    """A polling member of group `g` that wants topic `t`."""
+    chosen = ConsumerSettings(**{"protocol": "consumer", "auto_offset_reset": "earliest"} | settings)
+    async with Cluster(broker.bootstrap) as cluster, Consumer(cluster, "g", chosen) as consumer:
+        consumer.subscribe(["t"], told)
+        yield consumer
+
+
+@contextlib.asynccontextmanager
+async def polling(consumer: Consumer) -> AsyncIterator[asyncio.Task[Any]]:
+    """The consumer polls meanwhile, until it fails."""
+
+    async def poll() -> None:
+        while True:
+            await consumer.poll()
+
+    task = asyncio.create_task(poll())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_an_assignment_is_taken_and_acknowledged() -> None:
+    """All about us once, then only news: what we have, as soon as we have it; at the end that we leave."""
+    told = Told()
+    with NextGenerationBroker() as broker:
+        async with consuming(broker, told, rack="r", server_assignor="range") as consumer, polling(consumer):
+            await eventually(lambda: broker.told_owned == [[], [0]])
+            broker.target = [1]
+            await eventually(lambda: broker.told_owned == [[], [0], [1]])
+            member_id = consumer.member.member_id
+            assert (consumer.member.generation, len(member_id)) == (2, 36)
+            seen = len(broker.beats)
+            await eventually(lambda: len(broker.beats) > seen + 2)
+        first, *others, last = broker.beats
+        assert (first.member_epoch, first.rack_id, first.server_assignor) == (0, "r", "range")
+        assert (first.subscribed_topic_names, first.rebalance_timeout_ms) == (["t"], 300_000)
+        assert all(beat.subscribed_topic_names is None for beat in others)
+        assert (last.member_epoch, last.member_id) == (-1, member_id)
+    assert told.events == [("assigned", [0]), ("revoked", [0]), ("assigned", [1]), ("revoked", [1])]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
+async def test_a_member_that_was_fenced_joins_anew(code: ErrorCode) -> None:
+    """From epoch 0, with nothing: what it had is lost."""
+    told = Told()
+    with NextGenerationBroker() as broker:
+        async with consuming(broker, told) as consumer, polling(consumer):
+            await eventually(lambda: broker.told_owned == [[], [0]])
+            broker.target = [0]
+            broker.fail_next[ApiKey.CONSUMER_GROUP_HEARTBEAT] = [code]
+            await eventually(lambda: broker.told_owned == [[], [0], [], [0]])
+    assert told.events == [("assigned", [0]), ("lost", [0]), ("assigned", [0]), ("revoked", [0])]
+
+
+async def test_commits_carry_the_epoch() -> None:
+    """And are sent again when it rose on the way."""
+    with NextGenerationBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        async with consuming(broker, Told(), auto_commit=False) as consumer:
+            assert await consumer.poll(10) is not None
+            broker.fail_next[ApiKey.OFFSET_COMMIT] = [ErrorCode.STALE_MEMBER_EPOCH]
+            await consumer.commit()
+        assert broker.committed == {0: 1}
+        assert [each.generation_id_or_member_epoch for each in broker.asked(ApiKey.OFFSET_COMMIT)] == [1, 1]
+        (group,) = broker.asked(ApiKey.OFFSET_FETCH)[-1].groups
+        assert group.member_epoch == 1
+
+
+async def test_a_name_that_another_one_has_ends_it() -> None:
+    """It is not ours to take; what the broker says of other refusals is told in its words."""
+    with NextGenerationBroker() as broker:
+        for code, expected in (
+            (ErrorCode.UNRELEASED_INSTANCE_ID, Fenced),
+            (ErrorCode.UNSUPPORTED_ASSIGNOR, KafkaError),
+        ):
+            broker.fail_next[ApiKey.CONSUMER_GROUP_HEARTBEAT] = [code]
+            async with consuming(broker, Told(), instance_id="i") as consumer:
+                with pytest.raises(expected):
+                    await consumer.poll(10)
+
+
+async def test_a_static_member_leaves_for_a_while() -> None:
+    """Epoch -2: whoever comes back by its name gets its partitions."""
+    with NextGenerationBroker() as broker:
+        async with consuming(broker, Told(), instance_id="i") as consumer, polling(consumer):
+            await eventually(lambda: broker.told_owned == [[], [0]])
+        assert broker.beats[-1].member_epoch == -2
+
+
+async def test_who_does_not_come_back_leaves_the_group() -> None:
+    """After max.poll.interval.ms; and joins again when it comes back after all."""
+    told = Told()
+    with NextGenerationBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        async with consuming(broker, told, max_poll_interval_s=0.1) as consumer:
+            assert await consumer.poll(10) is not None
+            await eventually(lambda: broker.beats[-1].member_epoch == -1)
+            broker.target = [0]
+            assert await consumer.poll(10) is not None
+    assert told.events[:3] == [("assigned", [0]), ("lost", [0]), ("assigned", [0])]
+
+
+async def test_a_broker_without_the_protocol_is_told() -> None:
+    """By name of the API."""
+    with GroupBroker() as broker:
+        async with consuming(broker, Told()) as consumer:
+            with pytest.raises(Exception, match="does not serve ConsumerGroupHeartbeat"):
+                await consumer.poll(10)
