@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 
+
+@lru_cache(maxsize=1 << 16)
 def java_hash(text: str) -> int:
     """Java's String.hashCode: 31-fold sums over UTF-16 code units, in 32 bits, signed."""
     data = text.encode("utf-16-be", "surrogatepass")

@@ -45,6 +45,8 @@ class StateMachine:
     """The internal topic, whose name says how its records are read."""
     READS: ClassVar[frozenset[type]] = frozenset()
     """Events that never write: they are answered while the partition takes no appends, too."""
+    DIVISIBLE: ClassVar[frozenset[type]] = frozenset()
+    """Events whose writes stand for themselves: they may be more than fit a batch, and a part of them may be lost."""
 
     @property
     def next_due_ms(self) -> int | None:

@@ -459,6 +459,24 @@ def test_batches_are_as_large_as_the_topic_allows(node: Node) -> None:
     assert ends == [200, 400, 500]
 
 
+def test_what_may_be_divided_is_appended_in_several_batches(node: Node) -> None:
+    """A group with more offsets than fit one batch can be deleted; the answer comes when the last is committed."""
+    groups = groups_of(node)
+    node.replicas.replica.log.config = LogConfig(max_message_bytes=10_000)
+    for first in range(0, 1000, 100):
+        wanted = [OffsetToCommit(TopicPartition("t", first + index), Offset(1)) for index in range(100)]
+        groups.ask("g", lambda request, wanted=wanted: CommitOffsets(request, "g", wanted, 1))
+        node.shell.settle()
+    before = len(node.replicas.replica.log.batches)
+    deleted = groups.delete_groups(["g", "nobody"])
+    node.shell.settle()
+    assert deleted.result() == {"g": ErrorCode.NONE, "nobody": ErrorCode.GROUP_ID_NOT_FOUND}
+    batches = node.replicas.replica.log.batches[before:]
+    assert len(batches) > 3
+    assert max(len(data) for _, _, data in batches) <= 10_000
+    assert len(groups.ask("g", lambda request: FetchOffsets(request, "g")).result().offsets) == 0
+
+
 def test_whoever_waits_hears_that_the_coordinator_has_moved(node: Node) -> None:
     """In the turn of a commit, while it is appended, and while it waits for something else."""
     groups = groups_of(node)

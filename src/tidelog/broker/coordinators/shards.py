@@ -16,23 +16,21 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from tidelog.broker.coordinators.appends import Appends
 from tidelog.broker.coordinators.internal_topic import InternalTopic, TopicCreation
 from tidelog.broker.coordinators.loading import Loading, Marker
-from tidelog.broker.coordinators.shard import BATCH_OVERHEAD, Batch, Shard
+from tidelog.broker.coordinators.shard import Shard
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.coordinator.partitions import partition_for
 from tidelog.coordinator.state_machine import StateMachine, TimePassed
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
-from tidelog.protocol.errors import ProtocolError
-from tidelog.records.batch import Record, build_batch
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
     from tidelog.broker.replicas.replica_manager import Replica
     from tidelog.coordinator.result import Result
     from tidelog.metadata.image import PartitionImage
-    from tidelog.storage.log import AppendInfo
     from tidelog.storage.verification import VerificationGuard
 
 logger: Final = logging.getLogger(__name__)
@@ -45,20 +43,6 @@ DEADLINES_PER_TURN_MAX: Final = 200
 """Deadlines that are carried out before the loop gets its turn."""
 RETRY_MS: Final = 1_000
 """Between two looks at what is due while the partition takes no appends, and before it is loaded anew unasked."""
-_RECORD_OVERHEAD_MAX: Final = 31
-"""Bytes of a record beside its key and value, at most."""
-
-_APPEND_ERRORS: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-}
-"""What a client of the coordinator is told when an append failed, by the append's error: as Kafka translates them."""
 
 
 class _Loaded:
@@ -75,13 +59,21 @@ class Shards(Generic[M]):
         self._make = make
         self.prepare: Callable[[M], object] | None = None
         """Called before each event: brings what the coordinator is to know beside it, such as metadata."""
-        self.on_committed: Callable[[Shard[M], Any], object] | None = None
-        """Called with the result of each event once all that it rests on is committed, after its replies."""
+        self._appends = Appends[M](node, topic, self._abandon)
         self._shards: dict[int, Shard[M]] = {}
         self._creation = TopicCreation(node, topic)
         self._last_request = 0
         self._loading: list[Shard[M]] = []
         self._to_load: deque[Shard[M]] = deque()
+
+    @property
+    def on_committed(self) -> Callable[[Shard[M], Any], object] | None:
+        """Called with the result of each event once all that it rests on is committed, after its replies."""
+        return self._appends.on_committed
+
+    @on_committed.setter
+    def on_committed(self, callback: Callable[[Shard[M], Any], object]) -> None:
+        self._appends.on_committed = callback
 
     # Where something is coordinated.
 
@@ -282,7 +274,7 @@ class Shards(Generic[M]):
         self, shard: Shard[M], result: Result[Any, Any], event: Any, guard: VerificationGuard | None = None
     ) -> None:
         if result.writes:
-            batch = self._write(shard, result, event, guard)
+            batch = self._appends.write(shard, result, event, guard)
             if batch is None:
                 return
         else:
@@ -296,135 +288,14 @@ class Shards(Generic[M]):
                 answer.complete(reply)
             else:
                 batch.replies.append((answer, reply))
-        if self.on_committed is not None:
+        on_committed = self._appends.on_committed
+        if on_committed is not None:
             if batch is None:
-                self.on_committed(shard, result)
+                on_committed(shard, result)
             else:
                 batch.results.append(result)
-        if batch is not None and batch.outcome is not None:
-            outcome, batch.outcome = batch.outcome, None
-            outcome.on_complete(lambda settled: self._settled(shard, batch, settled))
-
-    def _write(
-        self, shard: Shard[M], result: Result[Any, Any], event: Any, guard: VerificationGuard | None
-    ) -> Batch | None:
-        """Puts the writes into this turn's batch and replays them; None when they don't fit any, which is seen to."""
-        try:
-            records = [write.encode() for write in result.writes]
-        except ProtocolError as error:
-            logger.warning("not written: partition=%s reason=%s", shard.replica.topic_partition, error)
-            self._refuse(shard, result, event, ErrorCode.UNKNOWN_SERVER_ERROR)
-            return None
-        size = sum(len(key) + len(value or b"") + _RECORD_OVERHEAD_MAX for key, value in records)
-        limit = shard.replica.log.config.max_message_bytes
-        if size + BATCH_OVERHEAD > limit:
-            self._refuse(shard, result, event, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
-            return None
-        producer = result.writes[0].producer
-        batch = shard.batch
-        if batch is not None and (producer is not None or batch.size + size > limit):
-            self._flush(shard, batch)
-            batch = shard.batch
-        if shard.closed:
-            # What was written before in this turn has failed.
-            return None
-        if producer is not None:
-            return self._write_in_transaction(shard, result, event, records, guard)
-        if batch is None:
-            batch = shard.batch = Batch()
-            self._node.shell.soon(self._flush, shard, batch)
-        batch.records.extend(records)
-        batch.size += size
-        for write in result.writes:
-            shard.machine.replay(write)
-        return batch
-
-    def _write_in_transaction(
-        self,
-        shard: Shard[M],
-        result: Result[Any, Any],
-        event: Any,
-        records: list[tuple[bytes, bytes | None]],
-        guard: VerificationGuard | None,
-    ) -> Batch | None:
-        """Appends the writes as a batch of their own, at once: a marker could come before the end of the turn, and the
-        log refuses what it is too late for. So they are replayed only when they are in the log.
-        """
-        batch = Batch()
-        outcome = self._append(shard, records, result.writes[0].producer, guard)
-        if outcome.done:
-            try:
-                outcome.result()
-            except KafkaError as error:
-                self._refuse(shard, result, event, error.code)
-                return None
-        for write in result.writes:
-            shard.machine.replay(write)
-        shard.appends.append(batch)
-        batch.outcome = outcome
-        return batch
-
-    def _refuse(self, shard: Shard[M], result: Result[Any, Any], event: Any, error: ErrorCode) -> None:
-        """What `event` wants to write cannot be."""
-        for request_id, _ in result.replies:
-            answer = shard.requests.pop(request_id, None)
-            if answer is not None:
-                answer.fail(KafkaError(_APPEND_ERRORS.get(error, error)))
-        if not shard.machine.too_large(event):
-            self._abandon(shard)
-
-    # Appends.
-
-    def _flush(self, shard: Shard[M], batch: Batch) -> None:
-        if shard.batch is not batch:
-            return
-        shard.batch = None
-        shard.appends.append(batch)
-        records, batch.records = batch.records, []
-        outcome = self._append(shard, records, None, None)
-        outcome.on_complete(lambda settled: self._settled(shard, batch, settled))
-
-    def _append(
-        self,
-        shard: Shard[M],
-        records: list[tuple[bytes, bytes | None]],
-        producer: tuple[int, int] | None,
-        guard: VerificationGuard | None,
-    ) -> Deferred[AppendInfo]:
-        now_ms = self._node.clock.wall_ms()
-        producer_id, producer_epoch = producer or (-1, -1)
-        data = build_batch(
-            [Record(index, now_ms, key, value) for index, (key, value) in enumerate(records)],
-            codec=self.topic.codec,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            transactional=producer is not None,
-        )
-        place, timeout_ms = shard.replica.topic_partition, self.topic.commit_timeout_ms
-        return self._node.replicas.append_and_wait(place, bytearray(data), timeout_ms, guard=guard)
-
-    def _settled(self, shard: Shard[M], batch: Batch, outcome: Deferred[AppendInfo]) -> None:
-        if shard.closed:
-            return
-        try:
-            outcome.result()
-        except KafkaError as error:
-            logger.warning(
-                "append failed, loading anew: partition=%s error=%s", shard.replica.topic_partition, error.code.name
-            )
-            for answer, _ in batch.replies:
-                if not answer.done:
-                    answer.fail(KafkaError(_APPEND_ERRORS.get(error.code, error.code), error.message or ""))
-            self._abandon(shard)
-            return
-        # Appends of a partition are committed in the order of its log, unless somebody outside waits for one.
-        shard.appends.remove(batch)
-        for answer, reply in batch.replies:
-            if not answer.done:
-                answer.complete(reply)
-        if self.on_committed is not None:
-            for result in batch.results:
-                self.on_committed(shard, result)
+        if batch is not None:
+            self._appends.listen(shard, batch)
 
     # Time.
 

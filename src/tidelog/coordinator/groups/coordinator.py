@@ -24,7 +24,7 @@ from tidelog.coordinator.groups.events import (
     ListGroups,
 )
 from tidelog.coordinator.groups.group import OFFSETS_ONLY
-from tidelog.coordinator.groups.offset_events import CommitOffsets, FetchOffsets
+from tidelog.coordinator.groups.offset_events import CommitOffsets, ExpireOffsets, FetchOffsets, ForgetPartitions
 from tidelog.coordinator.groups.offsets import Offsets
 from tidelog.coordinator.groups.settings import GroupSettings
 from tidelog.coordinator.records import OffsetRecord, decode_offset_key
@@ -45,6 +45,7 @@ class GroupCoordinator(StateMachine):
     """State of one partition. `handle` decides; of what is in the log, `replay` alone changes anything."""
 
     TOPIC: ClassVar[str] = CONSUMER_OFFSETS
+    DIVISIBLE: ClassVar[frozenset[type]] = frozenset({DeleteGroups, ExpireOffsets, ForgetPartitions})
     READS: ClassVar[frozenset[type]] = frozenset(
         {DescribeConsumerGroup, DescribeGroup, FetchOffsets, Heartbeat, ListGroups}
     )
