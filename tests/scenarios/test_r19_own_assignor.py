@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import threading
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.scenarios.documents import documented
 from tests.waiting import eventually
 
 from tidelog.client import admin
@@ -34,16 +33,6 @@ with warnings.catch_warnings():
 pytestmark = [pytest.mark.row("R19"), pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka")]
 
 PARTITIONS = 8
-CLIENTS_PAGE = Path(__file__).parents[2] / "docs/clients.md"
-
-
-def documented(name: str) -> dict[str, Any]:
-    """What the code under `<!-- runs: name -->` in docs/clients.md defines."""
-    found = re.search(rf"<!-- runs: {name} -->\n```python\n(.*?)```", CLIENTS_PAGE.read_text(), re.DOTALL)
-    assert found is not None, f"docs/clients.md has no code named {name}"
-    namespace: dict[str, Any] = {}
-    exec(compile(found[1], f"docs/clients.md ({name})", "exec"), namespace)  # Our own page.
-    return namespace
 
 
 class CapacityOfOne(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-python has no types.
@@ -65,7 +54,7 @@ class CapacityOfOne(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-p
         counts = dict.fromkeys(given, 0)
         for topic in sorted({topic for each in members for topic in each.metadata.topics}):
             takers = sorted(each.member_id for each in members if topic in each.metadata.topics)
-            for partition in sorted(cluster.partitions_for_topic(topic)):
+            for partition in sorted(cluster.partitions_for_topic(topic) or ()):
                 taker = min(takers, key=lambda member: (counts[member] + 1) / capacities[member])
                 counts[taker] += 1
                 given[taker].setdefault(topic, []).append(partition)
@@ -84,6 +73,7 @@ class StockMember:
             client_id="stock",
             partition_assignment_strategy=[CapacityOfOne()],
             heartbeat_interval_ms=200,
+            metadata_max_age_ms=500,
         )
         self._leaving = threading.Event()
         self._thread = threading.Thread(target=self._poll)

@@ -20,7 +20,7 @@ from tidelog.protocol.apis import ApiKey
 
 CLASSIC: Final = "Classic"
 CONSUMER: Final = "Consumer"
-"""Types of groups, as ListGroups names them: by whom partitions are assigned, a member or (KIP-848) the coordinator."""
+"""Types of groups, as Kafka's tools name them: a member assigns partitions, or (KIP-848) the coordinator does."""
 DEAD: Final = "Dead"
 """The state of a group that is not there."""
 
@@ -109,7 +109,7 @@ def list_groups(
                 del pending[broker_id]
                 for entry in outcome.groups:
                     found[entry.group_id] = GroupListing(
-                        entry.group_id, entry.protocol_type, entry.group_state, entry.group_type
+                        entry.group_id, entry.protocol_type, entry.group_state, entry.group_type.capitalize()
                     )
             elif error.code.retriable:
                 failure = error
