@@ -182,6 +182,10 @@ def downgrade(
     for classic_member in classic.members.values():
         as_classic.expect_member(classic, classic_member)
     logger.info("group becomes classic: group=%s members=%d", group.group_id, len(classic.members))
-    if joining is None:
+    settled = group.epoch == group.assignment_epoch and all(
+        member.is_reconciled_to(group.assignment_epoch) for member in members
+    )
+    # Targets may be handed out only where nobody holds what is another one's by now.
+    if joining is None or not settled:
         prepare(as_classic, classic, "the last member of the newer protocol left")
     return classic
