@@ -15,7 +15,7 @@ from pyspark_tidelog.offsets import OffsetRange, Position
 from pyspark_tidelog.options import EARLIEST, LATEST, OffsetsAt, SourceOptions, Subscription, TimestampStrategy
 from tidelog.client.blocking import BlockingCluster
 from tidelog.client.fetching import READ_COMMITTED, READ_UNCOMMITTED
-from tidelog.client.routing import TopicView
+from tidelog.client.views import TopicView
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition, format_topic_id
 

@@ -16,7 +16,7 @@ from tidelog.cli.output import print_json, print_table
 from tidelog.client import admin
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.blocking import BlockingCluster
-from tidelog.client.routing import TopicView
+from tidelog.client.views import TopicView
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 

@@ -23,7 +23,7 @@ from tidelog.client import admin
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.admin import ConfigEntry, ConfigResource, EligibleReplicas, NewTopic, Reassignment, ResourceType
 from tidelog.client.blocking import BlockingCluster
-from tidelog.client.routing import PartitionView, TopicView
+from tidelog.client.views import PartitionView, TopicView
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition, format_topic_id
 

@@ -35,8 +35,10 @@ from tidelog.client.errors import (
 from tidelog.client.exchange import SIZE_PREFIX, Exchange
 from tidelog.client.fetching import READ_UNCOMMITTED, FetchedData, FetchSettings, fetch_request, fetched, whole_batches
 from tidelog.client.offsets import CommittedOffset, OffsetFound
+from tidelog.client.operations import Call, Deadline, Operation, Outcomes, Pause, Step
 from tidelog.client.producing import ProducedBatch, produce_batches
-from tidelog.client.routing import Call, Deadline, Operation, Outcomes, Pause, Routing, Step, TopicView
+from tidelog.client.routing import Routing
+from tidelog.client.views import TopicView
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 

@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 from tidelog.client.addresses import Address, parse_bootstrap
 from tidelog.client.connection import Connection
 from tidelog.client.errors import ClientError, require_plaintext
-from tidelog.client.routing import Call, Operation, Outcomes, Pause, Routing
+from tidelog.client.operations import Call, Operation, Outcomes, Pause
+from tidelog.client.routing import Routing
 
 T = TypeVar("T")
 

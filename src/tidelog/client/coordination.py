@@ -13,7 +13,8 @@ from typing import Any
 from tidelog.client.cluster import Cluster
 from tidelog.client.connection import Connection
 from tidelog.client.errors import ConnectionFailed, RequestTimedOut
-from tidelog.client.routing import COORDINATOR_GROUP, COORDINATOR_MOVED, Deadline
+from tidelog.client.operations import Deadline
+from tidelog.client.routing import COORDINATOR_GROUP, COORDINATOR_MOVED
 from tidelog.model.errors import KafkaError, error_code
 
 

@@ -23,7 +23,7 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.errors import ClientError, ConnectionFailed, OffsetOutOfRange, RequestTimedOut
 from tidelog.client.fetching import FetchedData, FetchSettings, fetch_request, fetched
 from tidelog.client.offsets import list_offsets
-from tidelog.client.routing import Call
+from tidelog.client.operations import Call
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 

@@ -9,7 +9,9 @@ from typing import Any
 
 from tidelog.client.exchange import ByVersion
 from tidelog.client.fetching import READ_UNCOMMITTED
-from tidelog.client.routing import Operation, Routing, partition_error
+from tidelog.client.operations import Operation
+from tidelog.client.routing import Routing
+from tidelog.client.views import partition_error
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition
 from tidelog.protocol import messages

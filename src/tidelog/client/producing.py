@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tidelog.client.offsets import by_topic
-from tidelog.client.routing import Operation, Routing
+from tidelog.client.operations import Operation
+from tidelog.client.routing import Routing
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages

@@ -14,14 +14,16 @@ retry, refresh and give up alike, and tests play the brokers' part with plain va
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from tidelog.client.addresses import Address
 from tidelog.client.errors import ClientError, ConnectionFailed, RequestTimedOut
 from tidelog.client.exchange import ByVersion
+from tidelog.client.operations import Call, Deadline, Operation, Pause
 from tidelog.client.retries import RetryPolicy
-from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.client.views import Broker, TopicView, partition_error, topic_error, topic_view
+from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -39,74 +41,6 @@ COORDINATOR_MOVED: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
 """Answers of a broker that no longer, or not yet, is the coordinator."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Call:
-    """One request for one broker. `timeout_s` bounds connecting, sending and waiting together."""
-
-    address: Address
-    message: Any
-    timeout_s: float
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Pause:
-    """Nothing to do for so long."""
-
-    seconds: float
-
-
-Step: TypeAlias = "Sequence[Call] | Pause"
-Outcomes: TypeAlias = "Sequence[Any]"
-"""A response message or a `ClientError` for each call, in their order; nothing after a pause."""
-Operation: TypeAlias = Generator[Step, Outcomes, T]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class PartitionView:
-    """A partition as Metadata last showed it; `leader` -1 where there is none, `leader_epoch` -1 where unknown."""
-
-    partition: int
-    leader: int
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    offline: tuple[int, ...]
-    error: ErrorCode
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class TopicView:
-    """A topic as Metadata last showed it. `topic_id` is zero where the broker is too old to tell."""
-
-    name: str
-    topic_id: TopicId
-    internal: bool
-    partitions: Mapping[int, PartitionView]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Broker:
-    """A broker as Metadata last showed it."""
-
-    broker_id: int
-    address: Address
-    rack: str | None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Deadline:
-    """The moment, in the monotonic seconds of `now`, at which an operation gives up."""
-
-    now: Callable[[], float]
-    at: float
-    timeout_s: float
-
-    @property
-    def remaining_s(self) -> float:
-        """Seconds left, 0 when it has passed."""
-        return max(0.0, self.at - self.now())
 
 
 class Routing:
@@ -278,12 +212,12 @@ class Routing:
             self._names_by_id.clear()
         errors: dict[str, ErrorCode] = {}
         for topic in response.topics:
-            error = ErrorCode(topic.error_code)
+            error = error_code(topic.error_code)
             if error is not ErrorCode.NONE:
                 errors[topic.name] = error
                 self.topics.pop(topic.name, None)
                 continue
-            view = _topic_view(topic)
+            view = topic_view(topic)
             self.topics[topic.name] = view
             if view.topic_id != ZERO_TOPIC_ID:
                 self._names_by_id[view.topic_id] = view.name
@@ -337,20 +271,14 @@ class Routing:
                 for address, group in groups.items()
             ]
             outcomes = (yield calls) if calls else ()
-            for (_address, group), outcome in zip(groups.items(), outcomes, strict=True):
+            for group, outcome in zip(groups.values(), outcomes, strict=True):
                 if isinstance(outcome, (ConnectionFailed, RequestTimedOut)):
                     failure = outcome
                     retriable |= {tp: KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{tp}: {outcome}") for tp in group}
                 elif isinstance(outcome, ClientError):
                     raise outcome
                 else:
-                    for topic_partition, code, text, value in parse(outcome):
-                        if code is ErrorCode.NONE:
-                            results[topic_partition] = value
-                        elif code.retriable:
-                            retriable[topic_partition] = partition_error(topic_partition, code, text)
-                        else:
-                            results[topic_partition] = partition_error(topic_partition, code, text)
+                    _sort_answers(parse(outcome), results, retriable)
             pending = {tp: value for tp, value in pending.items() if tp not in results}
             for topic_partition in pending:
                 self.forget_leader(topic_partition)
@@ -410,7 +338,7 @@ class Routing:
             if isinstance(outcome, Address):
                 outcome = yield from self.ask(outcome, message, deadline)
                 if not isinstance(outcome, ClientError):
-                    codes = {ErrorCode(code) for code in errors_of(outcome)}
+                    codes = {error_code(code) for code in errors_of(outcome)}
                     moved = codes & COORDINATOR_MOVED
                     if not moved:
                         return outcome
@@ -444,7 +372,7 @@ class Routing:
         )
         response = yield from self.ask_any(request, deadline)
         answer = response.coordinators[0] if response.coordinators else response
-        code = ErrorCode(answer.error_code)
+        code = error_code(answer.error_code)
         if code is ErrorCode.NONE:
             self._coordinators[key_type, key] = address = Address(answer.host, answer.port)
             return address
@@ -454,42 +382,19 @@ class Routing:
         return error
 
 
-def topic_error(name: str, code: ErrorCode) -> KafkaError:
-    """An error that Metadata gave for a topic, in words."""
-    match code:
-        case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return KafkaError(code, f"topic '{name}' does not exist")
-        case ErrorCode.INVALID_TOPIC_EXCEPTION:
-            return KafkaError(code, f"'{name}' is not a valid topic name")
-        case ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            return KafkaError(code, f"not authorized to see topic '{name}'")
-        case _:
-            return KafkaError(code, f"topic '{name}'")
-
-
-def partition_error(topic_partition: TopicPartition, code: ErrorCode, text: str | None) -> KafkaError:
-    """An error that a broker gave for a partition, with the broker's words where it had some."""
-    return KafkaError(code, text or str(topic_partition))
-
-
-def _topic_view(topic: Any) -> TopicView:
-    return TopicView(
-        name=topic.name,
-        topic_id=TopicId(bytes(topic.topic_id)),
-        internal=topic.is_internal,
-        partitions={
-            partition.partition_index: PartitionView(
-                partition=partition.partition_index,
-                leader=partition.leader_id,
-                leader_epoch=partition.leader_epoch,
-                replicas=tuple(partition.replica_nodes),
-                isr=tuple(partition.isr_nodes),
-                offline=tuple(partition.offline_replicas),
-                error=ErrorCode(partition.error_code),
-            )
-            for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
-        },
-    )
+def _sort_answers(
+    answers: Iterable[tuple[TopicPartition, ErrorCode, str | None, R]],
+    results: dict[TopicPartition, R | KafkaError],
+    retriable: dict[TopicPartition, KafkaError],
+) -> None:
+    """What is final goes to `results`, what may succeed later to `retriable`."""
+    for topic_partition, code, text, value in answers:
+        if code is ErrorCode.NONE:
+            results[topic_partition] = value
+        elif code.retriable:
+            retriable[topic_partition] = partition_error(topic_partition, code, text)
+        else:
+            results[topic_partition] = partition_error(topic_partition, code, text)
 
 
 def _none_answers(failures: Sequence[ClientError]) -> ClientError:

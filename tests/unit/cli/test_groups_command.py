@@ -21,7 +21,7 @@ from tidelog.client.addresses import Address
 from tidelog.client.admin import GroupDescription, GroupListing, MemberDescription
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumer import Consumer, ConsumerSettings
-from tidelog.client.routing import Broker
+from tidelog.client.views import Broker
 from tidelog.model.identifiers import TopicPartition
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tidelog.client.addresses import Address
 from tidelog.client.errors import InvalidResponse
 from tidelog.client.fetching import FetchedData, FetchSettings, fetch_request, fetched, whole_batches
-from tidelog.client.routing import Routing, TopicView
+from tidelog.client.routing import Routing
+from tidelog.client.views import TopicView
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicId, TopicPartition
 from tidelog.protocol import messages

@@ -10,8 +10,9 @@ import pytest
 from tidelog.client.addresses import Address
 from tidelog.client.errors import ClientError, ConnectionFailed, InvalidResponse, RequestTimedOut
 from tidelog.client.offsets import OffsetFound, list_offsets
+from tidelog.client.operations import Call, Operation, Pause
 from tidelog.client.retries import RetryPolicy
-from tidelog.client.routing import Call, Operation, Pause, Routing
+from tidelog.client.routing import Routing
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages

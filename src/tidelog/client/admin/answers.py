@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from tidelog.client.errors import ClientError
 from tidelog.client.exchange import ByVersion
-from tidelog.client.routing import Deadline, Operation, Routing
+from tidelog.client.operations import Deadline, Operation
+from tidelog.client.routing import Routing
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 

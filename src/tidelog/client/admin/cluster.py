@@ -7,7 +7,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from tidelog.client.admin.answers import ask_broker, error_of
-from tidelog.client.routing import Broker, Operation, Routing
+from tidelog.client.operations import Operation
+from tidelog.client.routing import Routing
+from tidelog.client.views import Broker
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages

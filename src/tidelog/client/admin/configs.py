@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tidelog.client.admin.answers import ask_broker, error_codes, error_of
-from tidelog.client.routing import Operation, Routing
+from tidelog.client.operations import Operation
+from tidelog.client.routing import Routing
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 

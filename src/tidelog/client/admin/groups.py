@@ -12,7 +12,9 @@ from tidelog.client.errors import ClientError, UnsupportedByBroker
 from tidelog.client.exchange import ByVersion
 from tidelog.client.member_data import PROTOCOL_TYPE, InvalidMemberData, decode_assignment
 from tidelog.client.offsets import by_topic
-from tidelog.client.routing import COORDINATOR_GROUP, Broker, Call, Deadline, Operation, Routing, partition_error
+from tidelog.client.operations import Call, Deadline, Operation
+from tidelog.client.routing import COORDINATOR_GROUP, Routing
+from tidelog.client.views import Broker, partition_error
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages

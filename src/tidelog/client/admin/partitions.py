@@ -10,7 +10,8 @@ from typing import Any
 from tidelog.client.admin.answers import REQUEST_TIMEOUT_MS, change_partitions, error_of
 from tidelog.client.errors import ClientError, UnsupportedByBroker
 from tidelog.client.exchange import ByVersion
-from tidelog.client.routing import Operation, Routing
+from tidelog.client.operations import Operation
+from tidelog.client.routing import Routing
 from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages

@@ -9,7 +9,9 @@ from typing import Any, Final
 from tidelog.client.admin.answers import REQUEST_TIMEOUT_MS, error_codes, error_of
 from tidelog.client.errors import UnsupportedByBroker
 from tidelog.client.exchange import ByVersion
-from tidelog.client.routing import Operation, Routing, TopicView, topic_error
+from tidelog.client.operations import Operation
+from tidelog.client.routing import Routing
+from tidelog.client.views import TopicView, topic_error
 from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import TopicId, TopicPartition
 from tidelog.protocol import messages

@@ -14,7 +14,9 @@ from tidelog.client.admin.answers import ask_broker, error_of
 from tidelog.client.errors import ClientError, UnsupportedByBroker
 from tidelog.client.exchange import ByVersion
 from tidelog.client.offsets import by_topic
-from tidelog.client.routing import COORDINATOR_TRANSACTION, Call, Deadline, Operation, Routing, partition_error
+from tidelog.client.operations import Call, Deadline, Operation
+from tidelog.client.routing import COORDINATOR_TRANSACTION, Routing
+from tidelog.client.views import partition_error
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages

@@ -9,7 +9,7 @@ from tidelog.assignors.assignor import Assignment, Assignor, MemberId, Subscript
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import ClientError, InvalidResponse
 from tidelog.client.member_data import InvalidMemberData, decode_subscription, encode_assignment
-from tidelog.client.routing import Broker, TopicView
+from tidelog.client.views import Broker, TopicView
 from tidelog.model.identifiers import TopicPartition
 
 

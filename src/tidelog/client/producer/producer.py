@@ -31,6 +31,7 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.errors import ClientError, ConnectionFailed, RequestTimedOut, TransactionFailed
 from tidelog.client.exchange import ByVersion
 from tidelog.client.offsets import CommittedOffset, GroupMember
+from tidelog.client.operations import Call
 from tidelog.client.partitioners import Partitioner, Partitions, partitioner_factory
 from tidelog.client.producer.batches import (
     HEADER_OVERHEAD_MAX,
@@ -44,7 +45,7 @@ from tidelog.client.producer.batches import (
 from tidelog.client.producer.settings import ACKS_ALL, ProducerSettings
 from tidelog.client.producer.transactions import PRODUCE_EXPLICIT_MAX, State, Transactions
 from tidelog.client.producing import ProducedBatch, produce_request, produced
-from tidelog.client.routing import Call, TopicView
+from tidelog.client.views import TopicView
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages

@@ -1,0 +1,47 @@
+"""What an operation is made of: calls and pauses, which drivers carry out, and the deadline that ends it. No I/O."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from tidelog.client.addresses import Address
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Call:
+    """One request for one broker. `timeout_s` bounds connecting, sending and waiting together."""
+
+    address: Address
+    message: Any
+    timeout_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pause:
+    """Nothing to do for so long."""
+
+    seconds: float
+
+
+Step: TypeAlias = "Sequence[Call] | Pause"
+Outcomes: TypeAlias = "Sequence[Any]"
+"""A response message or a `ClientError` for each call, in their order; nothing after a pause."""
+Operation: TypeAlias = Generator[Step, Outcomes, T]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Deadline:
+    """The moment, in the monotonic seconds of `now`, at which an operation gives up."""
+
+    now: Callable[[], float]
+    at: float
+    timeout_s: float
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds left, 0 when it has passed."""
+        return max(0.0, self.at - self.now())
