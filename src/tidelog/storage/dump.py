@@ -11,7 +11,8 @@ same items. The files are read as they are, without the log around them: nothing
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from tidelog.model.errors import KafkaError
 from tidelog.records.batch import HEADER_SIZE, BatchHeader, InvalidBatch, check_crc, read_header, read_records
@@ -80,7 +81,21 @@ def dump_lines(disk: Disk, path: str, *, data: bool = True, records: bool = True
             yield item.line()
 
 
-def dump_items(disk: Disk, path: str, *, data: bool = True, records: bool = True) -> Iterator[Item]:
+Show: TypeAlias = Callable[[bytes | None, bytes | None], tuple[str | None, str | None]]
+"""Key and value of a record as they are to be printed; None for what is not there."""
+
+
+def as_text(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
+    """Both as UTF-8."""
+    return (
+        None if key is None else key.decode(errors="replace"),
+        None if value is None else value.decode(errors="replace"),
+    )
+
+
+def dump_items(
+    disk: Disk, path: str, *, data: bool = True, records: bool = True, show: Show = as_text
+) -> Iterator[Item]:
     """What is in the file, told by its name; unknown names are dumped as text if they are text."""
     name = path.rpartition("/")[2]
     found = _NAME.fullmatch(name)
@@ -90,7 +105,7 @@ def dump_items(disk: Disk, path: str, *, data: bool = True, records: bool = True
             yield Item("text", {"text": f"Log starting offset: {base_offset}"})
             file = disk.open(path, read_only=True)
             try:
-                yield from _log_items(file, name, data=data, records=records)
+                yield from _log_items(file, name, show if data else None, records=records)
             finally:
                 file.close()
         case ".index":
@@ -121,7 +136,7 @@ def _text_items(content: bytes, name: str) -> Iterator[Item]:
 # .log
 
 
-def _log_items(file: File, name: str, *, data: bool, records: bool) -> Iterator[Item]:
+def _log_items(file: File, name: str, show: Show | None, *, records: bool) -> Iterator[Item]:
     gaps: list[tuple[int, int]] = []
     last_offset: int | None = None
     position, size = 0, file.size()
@@ -132,7 +147,7 @@ def _log_items(file: File, name: str, *, data: bool, records: bool) -> Iterator[
             message = _legacy_message(file, position)
             if message is None:
                 break
-            yield from _legacy_items(message, position, data=data, records=records)
+            yield from _legacy_items(message, position, show, records=records)
             position += message.size
             continue
         if position + header.size > size:
@@ -149,7 +164,7 @@ def _log_items(file: File, name: str, *, data: bool, records: bool) -> Iterator[
                 if last_offset is not None and record.offset != last_offset + 1:
                     gaps.append((last_offset, record.offset))
                 last_offset = record.offset
-                yield Item("record", _record_fields(record, header, data=data))
+                yield Item("record", _record_fields(record, header, show))
         position += header.size
     if position < size:
         yield Item("text", {"text": f"Found {size - position} invalid bytes at the end of {name}"})
@@ -168,7 +183,7 @@ def _legacy_message(file: File, position: int) -> LegacyMessage | None:
         return None
 
 
-def _legacy_items(message: LegacyMessage, position: int, *, data: bool, records: bool) -> Iterator[Item]:
+def _legacy_items(message: LegacyMessage, position: int, show: Show | None, *, records: bool) -> Iterator[Item]:
     timestamp_name = "LogAppendTime" if message.is_log_append_time else "CreateTime"
     if message.magic == 0:
         timestamp_name = "NoTimestampType"
@@ -194,8 +209,8 @@ def _legacy_items(message: LegacyMessage, position: int, *, data: bool, records:
         }
         if len(message.records) == 1:
             fields |= checksum
-        if data:
-            _add_content(fields, record)
+        if show is not None:
+            _add_content(fields, record, show)
         yield Item("record", fields)
 
 
@@ -222,7 +237,7 @@ def _batch_fields(batch: bytes, header: BatchHeader, position: int) -> dict[str,
     }
 
 
-def _record_fields(record: Record, header: BatchHeader, *, data: bool) -> dict[str, Any]:
+def _record_fields(record: Record, header: BatchHeader, show: Show | None) -> dict[str, Any]:
     sequence = -1
     if header.base_sequence >= 0:
         sequence = (header.base_sequence + record.offset - header.base_offset) % _SEQUENCE_COUNT
@@ -239,16 +254,17 @@ def _record_fields(record: Record, header: BatchHeader, *, data: bool) -> dict[s
             _add_marker(fields, record)
         except KafkaError as error:
             fields["controlType"] = f"unreadable ({error})"
-    elif data:
-        _add_content(fields, record)
+    elif show is not None:
+        _add_content(fields, record, show)
     return fields
 
 
-def _add_content(fields: dict[str, Any], record: Record) -> None:
-    if record.key is not None:
-        fields["key"] = record.key.decode(errors="replace")
-    if record.value is not None:
-        fields["payload"] = record.value.decode(errors="replace")
+def _add_content(fields: dict[str, Any], record: Record, show: Show) -> None:
+    key, value = show(record.key, record.value)
+    if key is not None:
+        fields["key"] = key
+    if value is not None:
+        fields["payload"] = value
 
 
 def _add_marker(fields: dict[str, Any], record: Record) -> None:
