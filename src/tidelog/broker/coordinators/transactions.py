@@ -15,6 +15,7 @@ from tidelog.broker.coordinators.marker_sender import MarkerSender
 from tidelog.broker.coordinators.shard import Shard
 from tidelog.broker.coordinators.shards import Shards
 from tidelog.broker.deferred import Deferred
+from tidelog.coordinator.state_machine import TimePassed
 from tidelog.coordinator.transactions.coordinator import TransactionCoordinator
 from tidelog.coordinator.transactions.events import (
     AbortOverdue,
@@ -26,6 +27,7 @@ from tidelog.coordinator.transactions.events import (
     InitProducer,
     Listing,
     ListTransactions,
+    MarkersWritten,
     NeedsProducerId,
     Outcome,
     ProducerIdentity,
@@ -57,7 +59,7 @@ class Transactions:
         self._node = node
         self.shards: Shards[TransactionCoordinator] = Shards(node, _topic(node.config), TransactionCoordinator)
         self.shards.on_committed = self._committed
-        self._sender = MarkerSender(node, self.shards.tell)
+        self._sender = MarkerSender(node, self._markers_written)
 
     def start(self) -> None:
         """Begins to look for overdue transactions and forgotten transactional ids."""
@@ -228,6 +230,12 @@ class Transactions:
     def _committed(self, shard: Shard[TransactionCoordinator], result: TransactionResult) -> None:
         for wanted in result.sends:
             self._sender.send(shard, wanted)
+
+    def _markers_written(self, shard: Shard[TransactionCoordinator], event: MarkersWritten) -> None:
+        self.shards.tell(shard, event)
+        if shard.machine.has_released:
+            # Who has waited for this goes into the same batch: a turn later it would wait for one more replication.
+            self.shards.tell(shard, TimePassed(event.wall_ms))
 
     # Time.
 

@@ -106,6 +106,11 @@ class TransactionCoordinator(StateMachine):
         """When TimePassed is wanted; 0: at once."""
         return 0 if self._released or self._resumed else self._deadlines.next_due_ms
 
+    @property
+    def has_released(self) -> bool:
+        """Whether requests are held whose transaction has ended: TimePassed serves them."""
+        return bool(self._released)
+
     def handle(self, now_ms: int, event: Event) -> TransactionResult:
         """What follows from `event`. `now_ms` is monotonic; wall times come with the events."""
         result = TransactionResult()
