@@ -363,6 +363,8 @@ class ConsumerMember(Member):
         self._lives = 0
         self._heard_at = 0.0
         self._target: list[TopicPartition] | None = None
+        self._held: list[TopicPartition] = []
+        """What it was given and has not given up; it has no positions in some of it before it has asked for them."""
 
     @property
     def is_settled(self) -> bool:
@@ -388,7 +390,7 @@ class ConsumerMember(Member):
             rebalance_timeout_ms=int(10 * REBALANCE_S * 1000) if joins else -1,
             subscribed_topic_names=self._topics if joins else None,
             server_assignor="range" if joins and self._random.chance(0.3) else None,
-            topic_partitions=self._by_id(list(self.positions)),
+            topic_partitions=self._by_id(self._held),
         )
         sent_at = self._history.now()
         response = await self._coordinator.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, request)
@@ -413,16 +415,19 @@ class ConsumerMember(Member):
         """Gives up what is not its own any more, said with the next heartbeat; begins with what is new."""
         if self._target is None:
             return
-        gone = [partition for partition in self.positions if partition not in self._target]
+        gone = [partition for partition in self._held if partition not in self._target]
         if gone:
             if self._random.chance(0.5):
                 await self._commit(everything=True)
             for partition in gone:
-                del self.positions[partition]
+                self._held.remove(partition)
+                self.positions.pop(partition, None)
             self._history.released(self._member_id, gone)
-        new = [partition for partition in self._target if partition not in self.positions]
-        for partition in new:
-            self._history.taken(self._member_id, partition, self._valid_until(self._member_id))
+        for partition in self._target:
+            if partition not in self._held:
+                self._history.taken(self._member_id, partition, self._valid_until(self._member_id))
+                self._held.append(partition)
+        new = [partition for partition in self._held if partition not in self.positions]
         self.positions |= await self._fetch_positions(new)
 
     def _valid_until(self, member_id: str) -> Any:
@@ -446,7 +451,8 @@ class ConsumerMember(Member):
         self._trace.record("leaves", self.name)
 
     def _give_up(self) -> None:
-        self._history.released(self._member_id, list(self.positions))
+        self._history.released(self._member_id, self._held)
+        self._held.clear()
         super()._give_up()
 
     def _forget_name(self) -> None:
