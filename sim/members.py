@@ -363,6 +363,7 @@ class ConsumerMember(Member):
         self._lives = 0
         self._heard_at = 0.0
         self._target: list[TopicPartition] | None = None
+        self._says_all = True
         self._held: list[TopicPartition] = []
         """What it was given and has not given up; it has no positions in some of it before it has asked for them."""
 
@@ -382,14 +383,15 @@ class ConsumerMember(Member):
             await self._heartbeat()
 
     async def _heartbeat(self) -> None:
-        joins = self._epoch == 0
+        # What an answer said that did not arrive is told again to who says all of itself again.
+        says_all, self._says_all = self._says_all or self._epoch == 0, True
         request = messages.ConsumerGroupHeartbeatRequest(
             group_id=self._history.group,
             member_id=self._member_id,
             member_epoch=self._epoch,
-            rebalance_timeout_ms=int(10 * REBALANCE_S * 1000) if joins else -1,
-            subscribed_topic_names=self._topics if joins else None,
-            server_assignor="range" if joins and self._random.chance(0.3) else None,
+            rebalance_timeout_ms=int(10 * REBALANCE_S * 1000) if says_all else -1,
+            subscribed_topic_names=self._topics if says_all else None,
+            server_assignor="range" if self._epoch == 0 and self._random.chance(0.3) else None,
             topic_partitions=self._by_id(self._held),
         )
         sent_at = self._history.now()
@@ -400,6 +402,7 @@ class ConsumerMember(Member):
             self._fenced(code)
         if code is not ErrorCode.NONE:
             raise ConnectionError(f"{code.name}: {response.error_message}")
+        self._says_all = False
         self._heard_at = sent_at
         self._epoch = response.member_epoch
         if response.assignment is not None:
