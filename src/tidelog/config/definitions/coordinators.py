@@ -101,7 +101,7 @@ SETTINGS: Final = (
         "group.initial.rebalance.delay.ms",
         INT,
         0,
-        "How long a new group waits for further members, and again while they keep coming; 50 at least. Kafka's "
+        "How long a new group waits for further members, and again while they keep coming; 100 at least. Kafka's "
         "default is 3000.",
     ),
     Setting("group.min.session.timeout.ms", INT, 6000, "The shortest session a member may ask for."),

@@ -64,7 +64,7 @@ class ClassicGroup:
         "_supporters",
         "_topics",
         "_waiting_joins",
-        "came_during_delay",
+        "came_ms",
         "deadlines",
         "delay_left_ms",
         "generation",
@@ -106,8 +106,8 @@ class ClassicGroup:
         """Ids that were given out and have not joined yet (a set, in order)."""
         self.pending_sync: dict[str, None] = {}
         """Members of which SyncGroup is still awaited in this generation (a set, in order)."""
-        self.came_during_delay = False
-        """Whether somebody came while a new group waits for further members: then it waits once more."""
+        self.came_ms: int | None = None
+        """When somebody came last while a new group waits for further members (monotonic): then it waits longer."""
         self.delay_left_ms = 0
         """How much longer it may wait so."""
         self.recorded: messages.GroupMetadataValue | None = None

@@ -40,7 +40,7 @@ def join(turn: Turn, group: ClassicGroup, event: JoinGroup) -> None:
         _join_as_static_member(turn, group, event, event.instance_id)
     elif event.needs_known_id:
         group.pending[event.new_member_id] = None
-        group.came_during_delay = group.is_initial
+        group.came_ms = turn.now_ms
         group.expect(turn.now_ms, event.new_member_id, event.session_timeout_ms)
         turn.reply(event.request_id, JoinReply(ErrorCode.MEMBER_ID_REQUIRED, event.new_member_id))
     else:
@@ -98,7 +98,7 @@ def _add(turn: Turn, group: ClassicGroup, event: JoinGroup, member_id: str) -> N
         event.protocols,
         is_new=True,
     )
-    group.came_during_delay = group.is_initial
+    group.came_ms = turn.now_ms
     group.add(member, event.protocol_type)
     group.wait_for_join(member, event.request_id)
     group.expect(turn.now_ms, member_id, NEW_MEMBER_TIMEOUT_MS)

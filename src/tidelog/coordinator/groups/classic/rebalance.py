@@ -20,10 +20,12 @@ from tidelog.model.errors import ErrorCode
 
 log = logging.getLogger(__name__)
 
-GATHER_MS: Final = 50
+GATHER_MS: Final = 100
 """Least wait of a new group for further members, whatever group.initial.rebalance.delay.ms says. Members that start
-together come some milliseconds apart; one of which the first generation knows nothing waits until the others' next
+together come some ten milliseconds apart; one of which the first generation knows nothing waits until the others' next
 heartbeats, three seconds as a rule."""
+QUIET_MS: Final = 50
+"""How long nobody may have come at the end of that least wait."""
 RETRY_MS_MIN: Final = 500
 """Least wait for static members of which none has joined again. They say how long a rebalance may take, and a timeout
 of 0 must not keep the coordinator busy until their sessions end."""
@@ -53,7 +55,7 @@ def prepare(turn: Turn, group: ClassicGroup, reason: str) -> None:
     )
     group.enter(State.PREPARING_REBALANCE, turn.wall_ms)
     if initial:
-        group.came_during_delay = False
+        group.came_ms = None
         delay_ms = _initial_delay_ms(turn)
         group.delay_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
         turn.await_joins(group, delay_ms)
@@ -67,6 +69,16 @@ def _initial_delay_ms(turn: Turn) -> int:
     return max(turn.settings.group_initial_rebalance_delay_ms, GATHER_MS)
 
 
+def _more_delay_ms(turn: Turn, group: ClassicGroup) -> int:
+    """How much longer a new group waits, since somebody has come meanwhile; 0 if nobody has."""
+    came_ms, group.came_ms = group.came_ms, None
+    if came_ms is None:
+        return 0
+    setting_ms = turn.settings.group_initial_rebalance_delay_ms
+    more_ms = setting_ms if setting_ms >= GATHER_MS else max(came_ms + QUIET_MS - turn.now_ms, 0)
+    return min(more_ms, group.delay_left_ms)
+
+
 def complete_join_if_all_joined(turn: Turn, group: ClassicGroup) -> None:
     """The first members of a group wait for the end of the initial delay, all joined or not."""
     if group.state is State.PREPARING_REBALANCE and not group.is_initial and group.all_joined:
@@ -77,11 +89,10 @@ def joins_due(turn: Turn, group: ClassicGroup) -> None:
     """The rebalance has waited long enough for members; an initial one begins again while members keep coming."""
     if group.state is not State.PREPARING_REBALANCE:
         return
-    if group.is_initial and group.came_during_delay and group.delay_left_ms:
-        group.came_during_delay = False
-        delay_ms = min(_initial_delay_ms(turn), group.delay_left_ms)
-        group.delay_left_ms = max(group.delay_left_ms - delay_ms, 0)
-        turn.await_joins(group, delay_ms)
+    more_ms = _more_delay_ms(turn, group) if group.is_initial else 0
+    if more_ms:
+        group.delay_left_ms -= more_ms
+        turn.await_joins(group, more_ms)
     else:
         complete_join(turn, group)
 

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.coordinator.groups.classic.cluster import REBALANCE_MS, SESSION_MS, Coordinator
 
 from tidelog.coordinator.groups.classic.group import ClassicGroup, State
-from tidelog.coordinator.groups.classic.rebalance import GATHER_MS, fail_waiting
+from tidelog.coordinator.groups.classic.rebalance import GATHER_MS, QUIET_MS, fail_waiting
 from tidelog.coordinator.groups.classic.turn import Turn
 from tidelog.coordinator.groups.settings import GroupSettings
 from tidelog.coordinator.result import Result
@@ -43,10 +43,18 @@ def test_one_that_asks_for_its_id_keeps_coming_too() -> None:
     request = coordinator.join(coordinator.new_id())
     coordinator.pass_time(GATHER_MS - 1)
     coordinator.new_id()
-    coordinator.pass_time(GATHER_MS)
+    coordinator.pass_time(QUIET_MS - 1)
     assert coordinator.reply(request) is None
     coordinator.pass_time(1)
     assert coordinator.joined(request).generation == 1
+
+
+def test_members_that_have_all_come_need_not_wait_longer() -> None:
+    """Without a delay in the settings nothing is added for those that came at once."""
+    coordinator = Coordinator()
+    requests = [coordinator.join(known=False) for _ in range(3)]
+    coordinator.pass_time(GATHER_MS)
+    assert {coordinator.joined(request).generation for request in requests} == {1}
 
 
 def test_it_does_not_wait_longer_than_a_rebalance_may_take() -> None:
