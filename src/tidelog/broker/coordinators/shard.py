@@ -46,6 +46,7 @@ class Shard(Generic[M]):
         "batch",
         "closed",
         "failure",
+        "is_held",
         "is_loaded",
         "machine",
         "markers",
@@ -74,6 +75,8 @@ class Shard(Generic[M]):
         """Appended and not committed yet, in the order of the log."""
         self.markers: list[Marker] = []
         """Transactions that ended while the partition was being loaded."""
+        self.is_held = False
+        """What is due waits, since the partition takes no appends."""
         self.timer: Timer | None = None
         self.timer_due_ms = 0
 

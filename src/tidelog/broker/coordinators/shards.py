@@ -39,6 +39,8 @@ M = TypeVar("M", bound=StateMachine)
 
 LOADS_MAX: Final = 2
 """Partitions that are loaded at once: each holds a buffer, and a slice of each may run in one turn of the loop."""
+GRACE_MS: Final = 6_000
+"""After a time without appends, in which members could not be heard, until what is due is done: two heartbeats."""
 DEADLINES_PER_TURN_MAX: Final = 200
 """Deadlines that are carried out before the loop gets its turn."""
 RETRY_MS: Final = 1_000
@@ -317,7 +319,12 @@ class Shards(Generic[M]):
         try:
             self._check_appends(shard, event)
         except KafkaError:
+            shard.is_held = True
             shard.timer = self._node.shell.after(RETRY_MS, self._time_passed, shard)
+            return
+        if shard.is_held:
+            shard.is_held = False
+            shard.timer = self._node.shell.after(GRACE_MS, self._time_passed, shard)
             return
         # While the timer stands in the past, handling does not arm another.
         shard.timer_due_ms = -1

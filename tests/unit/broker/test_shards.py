@@ -1,0 +1,218 @@
+"""The shell of any coordinator: time, answers that come later, and who hears of what was committed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+from tests.unit.broker.coordinator_harness import Node, error_of
+
+from tidelog.broker.coordinators.internal_topic import InternalTopic
+from tidelog.broker.coordinators.shards import GRACE_MS, RETRY_MS, Shards
+from tidelog.coordinator.records import CoordinatorRecord
+from tidelog.coordinator.result import Result
+from tidelog.coordinator.state_machine import StateMachine, TimePassed
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC
+from tidelog.protocol import messages
+from tidelog.protocol.coordinator_records import CONSUMER_OFFSETS
+from tidelog.records.batch import Codec
+
+TOPIC = InternalTopic(CONSUMER_OFFSETS_TOPIC, 1, 1, [], Codec.NONE, 1000, 1 << 20)
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Answered when somebody wakes it."""
+
+    request_id: int
+
+
+@dataclass(frozen=True)
+class Wake:
+    """Writes, and answers itself and those that wait."""
+
+    request_id: int
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Answered with the names that were written."""
+
+    request_id: int
+
+
+class Machine(StateMachine):
+    """Each wake, and each deadline, writes a name."""
+
+    TOPIC: ClassVar[str] = CONSUMER_OFFSETS
+    READS: ClassVar[frozenset[type]] = frozenset({Ask})
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.waiting: list[int] = []
+        self.due: list[int] = []
+        self.began = 0
+
+    @property
+    def next_due_ms(self) -> int | None:
+        return min(self.due, default=None)
+
+    def handle(self, now_ms: int, event: Any) -> Result[Any, Any]:
+        result: Result[Any, Any] = Result()
+        match event:
+            case Wait(request_id):
+                self.waiting.append(request_id)
+            case Wake(request_id):
+                result.writes.append(name(f"n{len(self.names)}"))
+                result.replies = [(each, "woken") for each in (*self.waiting, request_id)]
+                self.waiting.clear()
+            case Ask(request_id):
+                result.replies.append((request_id, list(self.names)))
+            case TimePassed() if self.due and min(self.due) <= now_ms:
+                self.due.remove(min(self.due))
+                result.writes.append(name(f"due{len(self.names)}"))
+        return result
+
+    def replay(self, record: CoordinatorRecord) -> None:
+        assert isinstance(record.key, messages.GroupMetadataKey)
+        self.names.append(record.key.group)
+
+    def loaded(self, now_ms: int, wall_ms: int) -> Result[Any, Any] | None:
+        self.began += 1
+        return Result([name("began")]) if self.names else None
+
+
+def name(text: str) -> CoordinatorRecord:
+    return CoordinatorRecord(messages.GroupMetadataKey(group=text), None)
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node()
+
+
+def shards_of(node: Node) -> tuple[Shards[Machine], list[Machine]]:
+    machines: list[Machine] = []
+
+    def make() -> Machine:
+        machines.append(Machine())
+        return machines[-1]
+
+    return Shards(node, TOPIC, make), machines  # type: ignore[arg-type]
+
+
+def test_a_request_may_be_answered_by_a_later_event(node: Node) -> None:
+    """When what that event wrote is committed."""
+    shards, _ = shards_of(node)
+    node.replicas.commit_at_once = False
+    waiting = shards.ask("k", Wait)
+    waking = shards.ask("k", Wake)
+    node.shell.settle()
+    assert not waiting.done
+    node.replicas.outcomes[0].complete(None)
+    assert (waiting.result(), waking.result()) == ("woken", "woken")
+
+
+def test_whoever_left_is_not_answered(node: Node) -> None:
+    """His request is forgotten."""
+    shards, _ = shards_of(node)
+    waiting = shards.ask("k", Wait)
+    waiting.abandon()
+    shards.ask("k", Wake)
+    node.shell.settle()
+    assert not waiting.done
+
+
+def test_who_waits_is_told_when_the_coordinator_moves(node: Node) -> None:
+    """He asks elsewhere."""
+    shards, _ = shards_of(node)
+    waiting = shards.ask("k", Wait)
+    node.replicas.replica.leader = None
+    shards.leadership_changed(0)
+    assert error_of(waiting) is ErrorCode.NOT_COORDINATOR
+
+
+def test_results_are_told_when_they_are_committed(node: Node) -> None:
+    """After the replies, in the order of the events; those that wrote nothing behind those that did."""
+    shards, _ = shards_of(node)
+    told: list[Any] = []
+    shards.on_committed = lambda shard, result: told.append((shard.term, len(result.writes)))
+    node.replicas.commit_at_once = False
+    shards.ask("k", Wake).on_complete(lambda _: told.append("reply"))
+    shards.ask("k", Ask)
+    node.shell.settle()
+    assert told == []
+    node.replicas.outcomes[0].complete(None)
+    assert told == ["reply", (0, 1), (0, 0)]
+    shards.ask("k", Ask)
+    assert told[3:] == [(0, 0)]
+
+
+def test_each_deadline_sees_what_the_one_before_wrote(node: Node) -> None:
+    """All that are due, in one turn; the timer is set for the next."""
+    shards, machines = shards_of(node)
+    shards.ask("k", Ask)
+    machines[0].due = [5, 3, 900]
+    shards.ask("k", Ask)
+    assert node.shell.waiting() == [3]
+    node.clock.now_ms = 10
+    node.shell.run_timers()
+    assert machines[0].names == ["due0", "due1"]
+    assert node.shell.waiting() == [890]
+    machines[0].due.append(100)
+    shards.ask("k", Ask)
+    assert node.shell.waiting() == [90]
+
+
+def test_no_deadline_is_missed_for_want_of_replicas(node: Node) -> None:
+    """What is due waits, and when the partition takes appends again, for members to be heard first."""
+    shards, machines = shards_of(node)
+    shards.ask("k", Ask)
+    machines[0].due = [1]
+    shards.ask("k", Ask)
+    leader = node.replicas.replica.leader
+    assert leader is not None
+    leader.has_enough_replicas = False
+    node.clock.now_ms = 10
+    node.shell.run_timers()
+    assert (machines[0].names, node.shell.waiting()) == ([], [RETRY_MS])
+    leader.has_enough_replicas = True
+    node.shell.run_timers()
+    assert (machines[0].names, node.shell.waiting()) == ([], [GRACE_MS])
+    node.shell.run_timers()
+    assert machines[0].names == ["due0"]
+
+
+def test_a_coordinator_that_begins_may_write(node: Node) -> None:
+    """Once, when all of the log was replayed."""
+    shards, _ = shards_of(node)
+    shards.ask("k", Wake)
+    node.shell.settle()
+    fresh, machines = shards_of(node)
+    fresh.leadership_changed(0)
+    node.shell.settle()
+    assert (machines[0].names, machines[0].began) == (["n0", "began"], 1)
+
+
+def test_a_coordinator_that_failed_begins_anew_by_itself(node: Node) -> None:
+    """Somebody may be waiting for a deadline, and nobody asks."""
+    shards, machines = shards_of(node)
+    node.replicas.refuse = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+    outcome = shards.ask("k", Wake)
+    node.shell.settle()
+    assert error_of(outcome) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert len(machines) == 1
+    node.shell.run_timers()
+    assert len(machines) == 2
+
+
+def test_whoever_is_told_of_a_failure_does_not_find_its_state(node: Node) -> None:
+    """He may ask again at once."""
+    shards, machines = shards_of(node)
+    node.replicas.refuse = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+    found: list[Any] = []
+    shards.ask("k", Wake).on_complete(lambda _: found.append(shards.ask("k", Ask).result()))
+    node.shell.settle()
+    assert (found, machines[0].names) == ([[]], ["n0"])
