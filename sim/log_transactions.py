@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from sim.clock import EPOCH_MS
 from sim.invariants import require
-from sim.log_scenario import LogScenario
+from sim.log_scenario import CONFIG, LogScenario
 from tidelog.records.batch import build_batch, read_records
 from tidelog.records.control import ControlRecordType, EndTxnMarker, build_end_txn_batch
 from tidelog.records.record import Record
 from tidelog.storage.log import AppendOrigin, Log
+from tidelog.storage.tasks import run_now
 
 PRODUCERS: Final = range(4000, 4003)
 
@@ -47,3 +49,16 @@ class TransactionScenario(LogScenario):
         info = log.append(bytearray(data), leader_epoch=self.ledger.epoch, now_ms=self.clock.wall_ms(), origin=origin)
         require(2, (info.first_offset, info.duplicate) == (base, False), f"{log}: appended at {info}, {base} expected")
         self.ledger.appended = log.log_end_offset
+
+
+class FlushedTransactionScenario(TransactionScenario):
+    """Each batch is flushed before the next: whenever a segment is closed, nothing of its batches is left to flush."""
+
+    config = replace(CONFIG, flush_messages=1, retention_bytes=-1)
+
+    def append(self, log: Log) -> None:
+        super().append(log)
+        task = log.flush_task()
+        if task is not None:
+            run_now(task)
+        self.ledger.flushed = max(self.ledger.flushed, log.flushed_offset)

@@ -7,7 +7,7 @@ import errno
 import pytest
 from sim.log_checks import check_log
 from sim.log_scenario import PARTITION, LogScenario, count_changes
-from sim.log_transactions import TransactionScenario
+from sim.log_transactions import FlushedTransactionScenario, TransactionScenario
 from sim.randomness import SeededRandom
 
 from tidelog.records.batch import CRC_POSITION, BatchHeader, iterate_headers
@@ -112,3 +112,14 @@ def test_crashes_with_transactions_of_many_seeds(seed: int) -> None:
         scenario = TransactionScenario(seed)
         if scenario.crash_at(number, power_cut=True):
             scenario.check_recovery(power_cut=True)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_aborted_transactions_survive_where_each_batch_is_flushed(seed: int) -> None:
+    """With flush.messages=1 a segment is closed when its batches are durable: its index of them must be, too."""
+    scenario = FlushedTransactionScenario(seed)
+    number = 1 + seed
+    while scenario.crash_at(number, power_cut=True):
+        scenario.check_recovery(power_cut=True)
+        scenario = FlushedTransactionScenario(seed)
+        number += 3
