@@ -38,6 +38,8 @@ from tidelog.testing.process import ProcessBroker
 ONE_COORDINATOR: Final = {"offsets.topic.num.partitions": 1, "group.initial.rebalance.delay.ms": 0}
 MEMBERS: Final = 10
 """Of a group."""
+GROUPS_AT_ONCE: Final = 40
+"""That are made at the same time: 400 connections, under the usual limit of open files."""
 TICK: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -130,12 +132,10 @@ def heartbeats(broker: ProcessBroker, options: argparse.Namespace) -> None:
     with client(broker) as connection:
         find(connection, "g")
     beats: list[tuple[socket.socket, bytes]] = []
-    for number in range(options.groups):
-        group = f"g{number}"
-        lane = socket.create_connection((host, int(port)))
-        lane.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        members = join(lane, group)
-        beats.extend((lane, frame(ApiKey.HEARTBEAT, 4, heartbeat)) for heartbeat in members)
+    for first in range(0, options.groups, GROUPS_AT_ONCE):
+        names = [f"g{number}" for number in range(first, min(first + GROUPS_AT_ONCE, options.groups))]
+        for lane, members in join_all((host, int(port)), names):
+            beats.extend((lane, frame(ApiKey.HEARTBEAT, 4, heartbeat)) for heartbeat in members)
     refused = [0]
     ask_all(beats, 0.5, refused)
     before, started = cpu_s(broker), time.monotonic()
@@ -153,46 +153,70 @@ def heartbeats(broker: ProcessBroker, options: argparse.Namespace) -> None:
         lane.close()
 
 
-def join(lane: socket.socket, group: str) -> list[messages.HeartbeatRequest]:
-    """Ten members come in on one connection, one after another, by version 3, and are in a stable group."""
-    kind = messages.JoinGroupRequest
-    protocols = [kind.JoinGroupRequestProtocol(name="range", metadata=b"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00")]
-    lanes = [lane, *(socket.create_connection(lane.getpeername()) for _ in range(MEMBERS - 1))]
+class Group:
+    """Ten members, each on a connection of its own until the group is stable."""
 
-    def joined(member_ids: list[str]) -> list[Any]:
-        for each, member_id in zip(lanes, member_ids, strict=True):
+    def __init__(self, address: tuple[str, int], name: str) -> None:
+        self.name = name
+        self.lanes = [socket.create_connection(address) for _ in range(MEMBERS)]
+        self.joined: list[Any] = []
+
+    @property
+    def is_together(self) -> bool:
+        """Whether all came into one generation."""
+        return len(self.joined) == MEMBERS and len({found.generation_id for found in self.joined}) == 1
+
+    def ask_to_join(self) -> None:
+        kind = messages.JoinGroupRequest
+        protocols = [kind.JoinGroupRequestProtocol(name="range", metadata=bytes(10))]
+        for index, lane in enumerate(self.lanes):
             wanted = kind(
-                group_id=group,
+                group_id=self.name,
                 session_timeout_ms=300_000,
                 rebalance_timeout_ms=10_000,
-                member_id=member_id,
+                member_id=self.joined[index].member_id if self.joined else "",
                 protocol_type="consumer",
                 protocols=protocols,
             )
-            each.sendall(frame(ApiKey.JOIN_GROUP, 3, wanted))
-        return [answer(each, ApiKey.JOIN_GROUP, 3) for each in lanes]
+            lane.sendall(frame(ApiKey.JOIN_GROUP, 3, wanted))
 
-    answers = joined([""] * MEMBERS)
-    while len({found.generation_id for found in answers}) > 1:
-        answers = joined([found.member_id for found in answers])
-    generation = answers[0].generation_id
-    for each, found in zip(lanes, answers, strict=True):
-        assignments = [
-            messages.SyncGroupRequest.SyncGroupRequestAssignment(member_id=other.member_id, assignment=b"")
-            for other in (answers if found.leader == found.member_id else [])
+    def hear(self) -> None:
+        self.joined = [answer(lane, ApiKey.JOIN_GROUP, 3) for lane in self.lanes]
+
+    def synchronize(self) -> tuple[socket.socket, list[messages.HeartbeatRequest]]:
+        """The connection that is kept, and each member's heartbeat."""
+        generation = self.joined[0].generation_id
+        kind = messages.SyncGroupRequest.SyncGroupRequestAssignment
+        for lane, found in zip(self.lanes, self.joined, strict=True):
+            request = messages.SyncGroupRequest(
+                group_id=self.name,
+                generation_id=generation,
+                member_id=found.member_id,
+                assignments=[kind(member_id=other.member_id) for other in self.joined]
+                if found.leader == found.member_id
+                else [],
+            )
+            lane.sendall(frame(ApiKey.SYNC_GROUP, 2, request))
+        for lane in self.lanes:
+            answer(lane, ApiKey.SYNC_GROUP, 2)
+        for lane in self.lanes[1:]:
+            lane.close()
+        self.lanes[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return self.lanes[0], [
+            messages.HeartbeatRequest(group_id=self.name, generation_id=generation, member_id=found.member_id)
+            for found in self.joined
         ]
-        request = messages.SyncGroupRequest(
-            group_id=group, generation_id=generation, member_id=found.member_id, assignments=assignments
-        )
-        each.sendall(frame(ApiKey.SYNC_GROUP, 2, request))
-    for each in lanes:
-        answer(each, ApiKey.SYNC_GROUP, 2)
-    for each in lanes[1:]:
-        each.close()
-    return [
-        messages.HeartbeatRequest(group_id=group, generation_id=generation, member_id=found.member_id)
-        for found in answers
-    ]
+
+
+def join_all(address: tuple[str, int], names: list[str]) -> list[tuple[socket.socket, list[messages.HeartbeatRequest]]]:
+    """Stable groups, made at the same time: a new one waits a moment for further members."""
+    groups = [Group(address, name) for name in names]
+    while apart := [group for group in groups if not group.is_together]:
+        for group in apart:
+            group.ask_to_join()
+        for group in apart:
+            group.hear()
+    return [group.synchronize() for group in groups]
 
 
 def ask_all(beats: list[tuple[socket.socket, bytes]], seconds: float, refused: list[int]) -> None:
