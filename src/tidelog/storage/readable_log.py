@@ -108,9 +108,11 @@ class ReadableLog:
     @property
     def last_stable_offset(self) -> Offset:
         """What committed reads stay below: the first open transaction, at most the high watermark."""
+        # In this order: beside a reader a transaction may begin and the high watermark pass its first record.
+        high_watermark = self.high_watermark
         unstable = self.producers.first_unstable_offset
-        if unstable is None or unstable >= self.high_watermark:
-            return self.high_watermark
+        if unstable is None or unstable >= high_watermark:
+            return high_watermark
         # What a transaction wrote before the log's start is gone for all.
         return Offset(max(unstable, self.log_start_offset))
 
