@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 
-from tidelog.model.identifiers import NO_LEADER_EPOCH, Offset
+from tidelog.broker.coordinators.loading import Loading
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.replicas.replica_manager import ReplicaManager
+from tidelog.model.identifiers import NO_LEADER_EPOCH, Offset, TopicPartition
 from tidelog.replication.follower import PartitionFollower
 from tidelog.replication.follower_events import EpochEnd, FetchPosition
 from tidelog.replication.leader import PartitionLeader
 from tidelog.storage.log import Log
+from tidelog.storage.producer_state import AppendOrigin
 
 
 def truncation_by_high_watermark(patch: pytest.MonkeyPatch) -> None:
@@ -57,6 +61,28 @@ def producers_go_with_their_records(patch: pytest.MonkeyPatch) -> None:
 def commits_below_min_insync_replicas(patch: pytest.MonkeyPatch) -> None:
     """Before Kafka 3.7: the high watermark follows the ISR, however small it is."""
     patch.setattr(PartitionLeader, "has_enough_replicas", property(lambda leader: True))
+
+
+def coordinators_answer_when_appended(patch: pytest.MonkeyPatch) -> None:
+    """Offsets acknowledged as with acks=1: when the leader has them."""
+
+    def append(
+        manager: ReplicaManager, topic_partition: TopicPartition, data: bytes, timeout_ms: int, **transaction: Any
+    ) -> Deferred[Any]:
+        replica = manager.leader(topic_partition)
+        return Deferred.of(manager.append(replica, data, required_acks=1, origin=AppendOrigin.COORDINATOR))
+
+    patch.setattr(ReplicaManager, "append_and_wait", append)
+
+
+def coordinators_answer_when_loaded(patch: pytest.MonkeyPatch) -> None:
+    """A new coordinator takes all that it has read for committed."""
+
+    def look(loading: Loading) -> bool:
+        loading._ended(loading._shard, None)
+        return True
+
+    patch.setattr(Loading, "look", look)
 
 
 def _never_name_an_epoch_after(patch: pytest.MonkeyPatch, is_blind: Any) -> None:
