@@ -8,6 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from sim.compaction_scenario import CompactionScenario
 from sim.follower_scenario import FollowerScenario
 from sim.invariants import InvariantBrokenError
 from sim.jobs import Job, made
@@ -67,9 +68,9 @@ def _summary(job: Job, outcome: Outcome) -> str:
 
 
 def crash_log(seed: int) -> bool:
-    """A leader's log and a follower's, cut off by a kill and by a power cut at each change of the disk; says where a
-    promise was not kept."""
-    return all(_crash_everywhere(seed, kind) for kind in (LogScenario, FollowerScenario))
+    """A leader's log, a follower's and a compacted one, cut off by a kill and by a power cut at each change of the disk;
+    says where a promise was not kept."""
+    return all(_crash_everywhere(seed, kind) for kind in (LogScenario, FollowerScenario, CompactionScenario))
 
 
 def _crash_everywhere(seed: int, kind: type[LogScenario]) -> bool:

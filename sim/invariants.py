@@ -16,6 +16,7 @@ INVARIANTS: Final = {
     11: "bytes whose checksum fails are never served",
     12: "per producer: in the order of sending, no duplicate, no gap",
     13: "transactions are all or nothing, to readers too; who is fenced succeeds no more; offsets go with the records",
+    14: "the last value of every key survives compaction, at its offset; tombstones and markers live out their time",
     15: "a partition has one owner in a generation; stale commits are refused; acknowledged ones survive",
     16: "the metadata store is linearizable, and a snapshot equals a replay",
     17: "a bounded time after the last fault all is whole, and everything has been acknowledged and seen",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 from sim.clock import EPOCH_MS, ManualClock
 from sim.disk import Fault, FaultPlan, Operation, ProcessDeath, SimulatedDisk
@@ -25,7 +25,7 @@ from tidelog.records.record import Record
 from tidelog.storage.errors import NoLogDirectory
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
-from tidelog.storage.log_manager import LogManager
+from tidelog.storage.log_manager import LogManager, LogManagerSettings
 from tidelog.storage.tasks import run_now
 
 PARTITION: Final = TopicPartition("topicone", 0)
@@ -73,6 +73,9 @@ class Ledger:
 class LogScenario:
     """A disk, and the processes that follow one another on it."""
 
+    config: ClassVar[LogConfig] = CONFIG
+    settings: ClassVar[LogManagerSettings] = LogManagerSettings()
+
     def __init__(self, seed: int | str) -> None:
         self.random = SeededRandom(seed, "log scenario")
         self.clock = ManualClock()
@@ -92,7 +95,8 @@ class LogScenario:
             log_dirs=["/data"],
             broker_id=0,
             cluster_id="simulated",
-            default_config=CONFIG,
+            default_config=self.config,
+            settings=self.settings,
             random=self.random.stream("manager"),
         )
         manager.open()

@@ -36,10 +36,12 @@ class Durability:
         "_is_writing_epochs",
         "_prepared_epochs",
         "_recovery_point",
+        "_unsynced_from",
         "epochs",
         "flushed_offset",
         "folder",
         "is_cut",
+        "rolls",
         "truncation_is_pending",
         "truncations",
         "unflushed_since_ms",
@@ -67,6 +69,11 @@ class Durability:
         self._files = 0
         """Counts the segment files created; a flush makes durable their names, too."""
         self._files_synced = 0
+        self._unsynced_from: int | None = None
+        """Base offset of the first closed segment whose indexes are not durable, its batches perhaps all: those of the
+        active one are left out of flushes. Recovery must read it again, or it would miss what was aborted in it."""
+        self.rolls = 0
+        """Counts them: a flush from before a roll has not synced the indexes of the segment that was closed."""
         self.truncations = 0
         """Counts them: a flush from before a truncation says nothing of what was appended after it."""
 
@@ -79,6 +86,17 @@ class Durability:
     def file_created(self) -> None:
         """A segment's files are new in the folder."""
         self._files += 1
+
+    def rolled(self, closed: Segment) -> None:
+        """`closed` is appended to no more."""
+        self.rolls += 1
+        if self._unsynced_from is None:
+            self._unsynced_from = closed.base_offset
+
+    def all_synced(self, log_end_offset: int) -> None:
+        """Every file is durable."""
+        self.flushed_offset = Offset(log_end_offset)
+        self._unsynced_from = None
 
     def truncated_to(self, offset: int) -> None:
         """The log was cut to end at `offset`."""
@@ -99,8 +117,10 @@ class Durability:
 
     @property
     def recovery_point(self) -> Offset:
-        """What a checkpoint may say: batches below it are on the device, and their epochs in the checkpoint file."""
-        return self.flushed_offset if not self.epochs_dirty else min(self._recovery_point, self.flushed_offset)
+        """What a checkpoint may say: batches below it are on the device, so are indexes of the segments that end below,
+        and the batches' epochs are in the checkpoint file."""
+        offset = self.flushed_offset if not self.epochs_dirty else min(self._recovery_point, self.flushed_offset)
+        return offset if self._unsynced_from is None else Offset(min(offset, self._unsynced_from))
 
     @property
     def epochs_dirty(self) -> bool:
@@ -150,9 +170,12 @@ class Durability:
         content = epochs = self._epochs_content()
         if epochs == self._epochs_written or self._is_writing_epochs:
             epochs = None
-        if self.truncation_is_pending or (target <= self.flushed_offset and epochs is None):
+        unsynced = self._unsynced_from
+        syncs_closed = unsynced is not None and target >= segments[-1].base_offset
+        if self.truncation_is_pending or (target <= self.flushed_offset and epochs is None and not syncs_closed):
             return None
-        dirty = segments[floor_index(segments, self.flushed_offset) :]
+        first = self.flushed_offset if unsynced is None or not syncs_closed else min(unsynced, self.flushed_offset)
+        dirty = segments[floor_index(segments, first) :]
         dirty = [segment for segment in dirty if segment.base_offset < target or segment is segments[-1]]
         for segment in dirty:
             segment.write_indexes()
@@ -163,7 +186,8 @@ class Durability:
 
     def sync(self, segments: list[Segment], log_end_offset: int) -> None:
         """Makes durable what a clean stop has written, file by file, in this thread."""
-        for segment in segments[floor_index(segments, self.flushed_offset) :]:
+        unsynced = self.flushed_offset if self._unsynced_from is None else self._unsynced_from
+        for segment in segments[floor_index(segments, min(unsynced, self.flushed_offset)) :]:
             segment.fsync(indexes=True)
             segment.release_files()
         self.folder.sync_file(snapshot_path(self.folder, log_end_offset))
@@ -183,6 +207,7 @@ class Flush:
         "_durability",
         "_epochs",
         "_files",
+        "_rolls",
         "_settled",
         "_snapshot",
         "_syncs_names",
@@ -215,6 +240,7 @@ class Flush:
         self._files = durability._files
         self._syncs_names = durability._files != durability._files_synced
         self._truncations = durability.truncations
+        self._rolls = durability.rolls
 
     def __repr__(self) -> str:
         return f"Flush({self._durability.folder.topic_partition} to {self.target})"
@@ -245,6 +271,10 @@ class Flush:
         durability._files_synced = max(self._files, durability._files_synced)
         if self._truncations == durability.truncations:
             durability.flushed_offset = Offset(max(durability.flushed_offset, self.target))
+            if durability._unsynced_from is not None and self.target >= self._active.base_offset:
+                # What was closed before this flush began is durable with its indexes.
+                is_all = self._rolls == durability.rolls
+                durability._unsynced_from = None if is_all else max(durability._unsynced_from, self._active.base_offset)
             if self._content == durability._epochs_written:
                 durability._recovery_point = Offset(max(durability._recovery_point, self.target))
         self._settled()

@@ -36,6 +36,7 @@ from tidelog.storage.append import (
 from tidelog.storage.flushing import Durability
 from tidelog.storage.log_config import LONG_MAX, LogConfig
 from tidelog.storage.log_reader import ReadResult
+from tidelog.storage.offset_index import RELATIVE_OFFSET_MAX
 from tidelog.storage.producer_recovery import producers_at, take_snapshot
 from tidelog.storage.producer_state import AppendOrigin, ProducerState, ProducerUpdate
 from tidelog.storage.readable_log import ReadableLog
@@ -264,7 +265,10 @@ class Log(ReadableLog):
         try:
             rolled = segment.should_roll(self.config, self._jitter_ms, size, max_timestamp, last_offset, now_ms)
             if rolled:
-                segment = self._roll(first_offset, now_ms)
+                # At the log's end, though the leader's compaction may have left a gap behind it: a gap between the
+                # files would look like what a power cut leaves.
+                is_far = last_offset - self.log_end_offset > RELATIVE_OFFSET_MAX
+                segment = self._roll(first_offset if is_far else self.log_end_offset, now_ms)
             latest: int = self.epochs.latest
             for _, header in batches:
                 if header.partition_leader_epoch != latest:
@@ -375,6 +379,7 @@ class Log(ReadableLog):
             old.rebuild_indexes()
             return old
         old.become_inactive()
+        self.durability.rolled(old)
         new = self.create_segment(base_offset, now_ms)
         self.segments = [*self.segments, new]
         self._positions = None
@@ -611,7 +616,7 @@ class Log(ReadableLog):
         """
         self.catch_up_producers(self.folder.environment.clock.wall_ms())
         self.producers.map_end_offset = self.log_end_offset
-        changed = self.flushed_offset < self.log_end_offset
+        changed = self.recovery_point < self.log_end_offset
         changed = take_snapshot(self.folder, self.producers) or changed
         changed = self.durability.prepare_epochs() or changed
         for segment in self.segments:
@@ -628,7 +633,7 @@ class Log(ReadableLog):
 
     def synced(self) -> None:
         """All that `close` left is durable."""
-        self.durability.flushed_offset = self.log_end_offset
+        self.durability.all_synced(self.log_end_offset)
 
     def release_files(self) -> None:
         """Closes descriptors, of a log whose directory has failed or that is being deleted."""

@@ -92,6 +92,10 @@ class LogDirectory:
         self._is_damaged = False
         self.removed: set[TopicPartition] = set()
         """Of logs that are not here any more, and that a checkpoint file may still name."""
+        self.recovery_written: Mapping[TopicPartition, int] = {}
+        """The recovery points as they stand in their file: a crash cannot take back what is below."""
+        self._recovery_draft: tuple[bytes, Mapping[TopicPartition, int]] = (b"", {})
+        """Of the newest content that is to be written there."""
         self.created: list[str] = []
         """Partition folders made since the last sync."""
         self.needs_sync = False
@@ -249,7 +253,8 @@ class LogDirectory:
         """Path and content of the checkpoints that differ from what was last written."""
         contents: list[tuple[str, Mapping[TopicPartition, int]]] = []
         if recovery:
-            contents.append((RECOVERY_POINT_CHECKPOINT, {tp: log.recovery_point for tp, log in self.logs.items()}))
+            recovery_points = {tp: log.recovery_point for tp, log in self.logs.items()}
+            contents.append((RECOVERY_POINT_CHECKPOINT, recovery_points))
             # Kafka leaves out starts that are a segment's own. But the removal of older segments may not be durable
             # yet, and a power cut that brings them back must not bring back their records.
             starts = {tp: log.kept_start for tp, log in self.logs.items() if log.kept_start > 0}
@@ -265,6 +270,8 @@ class LogDirectory:
             content = encode_offsets(offsets)
             if self.written.get(name) != content:
                 self.written[name] = content
+                if name == RECOVERY_POINT_CHECKPOINT:
+                    self._recovery_draft = (content, offsets)
                 writes.append((f"{self._path}/{name}", content))
         return writes
 
@@ -289,6 +296,9 @@ class LogDirectory:
             with self._checkpoint_lock:
                 if self.written.get(path.rpartition("/")[2]) == content:
                     replace_file(self._disk, path, content)
+                    draft, offsets = self._recovery_draft
+                    if content is draft:
+                        self.recovery_written = offsets
 
     def sync_folders(self, created: list[str]) -> None:
         """Makes new folders of partitions durable, and that others were renamed or removed.

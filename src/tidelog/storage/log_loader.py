@@ -67,9 +67,12 @@ def load_log(
     *,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    cleaned_offset: int | None = None,
     clean: bool = False,
 ) -> Log:
     """Loads the log in `folder`; recovers it unless its last owner stopped cleanly.
+
+    `cleaned_offset` is how far compaction had come; None for a log that it never saw.
 
     OSError where the disk refuses. Damage in the files is repaired, at the cost of what cannot be read any more.
     """
@@ -87,6 +90,7 @@ def load_log(
         log_start_offset=max(log_start_offset, segments[0].base_offset if segments else 0),
         epochs=EpochCache() if epochs is None else epochs,
     )
+    log.cleaned_offset = None if cleaned_offset is None else Offset(cleaned_offset)
     try:
         _recover(log, damaged, recovery_point, now_ms, clean=clean, epochs_lost=epochs is None)
         end = log.segments[-1].next_offset() if log.segments else log_start_offset
@@ -248,11 +252,14 @@ def _recover(
 def _does_not_follow(log: Log, segment: Segment, following: Segment) -> bool:
     """Whether the next file is of another time than unflushed `segment`, so that it must not be served.
 
-    Batches are missing between the two: a power cut kept the next file, and not them. Compaction leaves gaps that mean
-    nothing. Or the two overlap: the next file was removed by a truncation, and has come back.
+    Batches are missing between the two: a power cut kept the next file, and not them. Or the two overlap: the next file
+    was removed by a truncation, and has come back. Gaps that compaction has left mean nothing; our cleaner leaves none
+    above the recovery point, Kafka's may.
     """
     end = segment.next_offset()
-    return end > following.base_offset or (end < following.base_offset and not log.config.compacted)
+    if end < following.base_offset:
+        return log.cleaned_offset is None or following.base_offset > log.cleaned_offset
+    return end > following.base_offset
 
 
 def _last_epoch(segment: Segment) -> int:

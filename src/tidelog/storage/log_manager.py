@@ -15,7 +15,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import Offset, TopicId, TopicPartition, format_topic_id
+from tidelog.model.identifiers import TopicId, TopicPartition, format_topic_id
 from tidelog.placement import log_directory as placement
 from tidelog.ports.disk import replace_file
 from tidelog.storage.checkpoints import encode_partition_metadata
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from tidelog.ports.clock import Clock
     from tidelog.ports.disk import Disk
     from tidelog.ports.random import Random
+    from tidelog.storage.tasks import DiskTask
 
 __all__ = ["LogManager", "LogManagerSettings", "NewLog"]
 
@@ -134,7 +135,13 @@ class LogManager:
         )
         """Copies of logs on their way to another directory."""
         self.cleaner = LogCleaner(
-            clock, random, self._logs, lambda partition: self.futures.get(partition) is not None, self.settings.cleaner
+            clock,
+            random,
+            self._logs,
+            self.settings.cleaner,
+            is_moving=lambda partition: self.futures.get(partition) is not None,
+            recovery_written=self._recovery_written,
+            checkpoint_task=self._checkpoint_task,
         )
         """Compacts the logs; its tasks are to be asked for, and run, one at a time."""
         self.wanted_directories: dict[TopicPartition, str] = {}
@@ -169,6 +176,7 @@ class LogManager:
             high_watermarks = directory.read_offsets(REPLICATION_CHECKPOINT)
             cleaned = directory.read_offsets(CLEANER_CHECKPOINT)
             directory.knows_cleaned = bool(cleaned)
+            directory.recovery_written = recovery_points
             partitions, futures, deleted = directory.partition_folders()
             named = {*recovery_points, *start_offsets, *high_watermarks, *cleaned}
             directory.removed.update(named.difference(dict(partitions)))
@@ -179,10 +187,9 @@ class LogManager:
                     self.config_of(topic_partition.topic),
                     recovery_point=recovery_points.get(topic_partition, 0),
                     log_start_offset=start_offsets.get(topic_partition, 0),
+                    cleaned_offset=cleaned.get(topic_partition),
                     clean=directory.was_clean,
                 )
-                found = cleaned.get(topic_partition)
-                log.cleaned_offset = None if found is None else Offset(found)
                 mark = high_watermarks.get(topic_partition, 0)
                 log.begin_at_high_watermark(min(max(mark, log.log_start_offset), log.log_end_offset))
                 return log
@@ -262,6 +269,12 @@ class LogManager:
     def directory_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
         """The directory in which a log lies."""
         return self._owners.get(topic_partition)
+
+    def _recovery_written(self, topic_partition: TopicPartition) -> int:
+        return self._owners[topic_partition].recovery_written.get(topic_partition, 0)
+
+    def _checkpoint_task(self, topic_partition: TopicPartition) -> DiskTask | None:
+        return self.upkeep.checkpoint_task(self._owners[topic_partition])
 
     def config_of(self, topic: str) -> LogConfig:
         """The settings of a topic's logs."""

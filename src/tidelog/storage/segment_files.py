@@ -126,14 +126,15 @@ class SegmentFiles:
     def fsync(self, *, indexes: bool) -> None:
         """Makes what is written durable, beside appends; OSError when that failed, and then what is on disk is unknown.
 
-        The indexes of the active segment need not be durable: recovery writes them anew from the log.
+        The offset and the time index of the active segment need not be durable: recovery writes them anew from the log,
+        and whoever finds them wrong later. A transaction that was aborted would go unnoticed.
         """
         with self.log_file as file:
             file.fsync()
+        self.transaction_index.fsync()
         if indexes:
             self.offset_index.fsync()
             self.time_index.fsync()
-            self.transaction_index.fsync()
 
     # Coming and going.
 

@@ -227,11 +227,19 @@ class Upkeep:
         """Writes the checkpoint files that have changed."""
         tasks: list[DiskTask] = []
         for directory in self._directories:
-            if directory.failure is None and not directory.is_checkpointing:
-                writes = directory.checkpoint_writes(recovery=recovery, high_watermarks=high_watermarks)
-                if writes:
-                    tasks.append(self._write_task(directory, writes))
+            task = self.checkpoint_task(directory, recovery=recovery, high_watermarks=high_watermarks)
+            if task is not None:
+                tasks.append(task)
         return tasks
+
+    def checkpoint_task(
+        self, directory: LogDirectory, *, recovery: bool = True, high_watermarks: bool = False
+    ) -> DiskTask | None:
+        """Those of one directory; None where none has changed, or they are being written."""
+        if directory.failure is not None or directory.is_checkpointing:
+            return None
+        writes = directory.checkpoint_writes(recovery=recovery, high_watermarks=high_watermarks)
+        return self._write_task(directory, writes) if writes else None
 
     def _write_task(self, directory: LogDirectory, writes: list[tuple[str, bytes]]) -> DiskTask:
         directory.is_checkpointing = True

@@ -3,6 +3,7 @@
 Never cleaned is the active segment, what lies at or past the last stable offset, and segments with a record younger
 than `min.compaction.lag.ms`. A log is due when the dirty part of what could be cleaned is more than
 `min.cleanable.dirty.ratio`, or when a dirty segment is older than `max.compaction.lag.ms`.
+The cleaner moreover leaves alone what is above the recovery point, as its checkpoint has it.
 """
 
 from __future__ import annotations

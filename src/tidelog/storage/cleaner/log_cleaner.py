@@ -1,17 +1,21 @@
 """All compacted logs of a broker, cleaned one after the other, the dirtiest first.
 
-    look for a log that is due --> clean it, a slice at a time --> look again
-            |  none                      too fast: wait               |  failed
-            +--> rest for log.cleaner.backoff.ms <--------------------+
+    look for a log that is due --> flush it --> clean it, a slice at a time --> look again
+            |  none                                 too fast: wait         |  failed
+            +--> rest for log.cleaner.backoff.ms <-------------------------+
 
-Both are `DiskTask`s; whoever runs them asks for the `next_task`, one at a time. A log whose files cannot be cleaned is
+These are `DiskTask`s; whoever runs them asks for the `next_task`, one at a time. A log whose files cannot be cleaned is
 left alone until the next start, and its reason told once; an I/O error takes its directory offline, as any other does.
+
+The flush, and a checkpoint of the recovery point, come first because a cleaning must not rest on what a power cut may
+take: a record that supersedes others, the marker that ended a transaction. And because recovery takes gaps above the
+recovery point for losses.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.model.errors import KafkaError
 from tidelog.storage.cleaner.choice import cleanable_offsets, filthiest, log_to_clean, warm
@@ -33,7 +37,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_SEED_SIZE = 16
+_SEED_SIZE: Final = 16
+_WAIT_MS: Final = 50
+"""Until the next look, while somebody else flushes the log, or writes the checkpoints."""
+
+
+class _Found(NamedTuple):
+    """A log that is to be flushed and then cleaned."""
+
+    to_clean: LogToClean
+    end: int
+    """Its end when it was found: all that the cleaning rests on is below."""
+    truncations: int
+    """How often it had been cut by then."""
 
 
 class LogCleaner:
@@ -44,11 +60,17 @@ class LogCleaner:
         clock: Clock,
         random: Random | None,
         logs: Mapping[TopicPartition, Log],
-        is_moving: Callable[[TopicPartition], bool],
         settings: CleanerSettings,
+        *,
+        is_moving: Callable[[TopicPartition], bool],
+        recovery_written: Callable[[TopicPartition], int],
+        checkpoint_task: Callable[[TopicPartition], DiskTask | None],
     ) -> None:
-        """`logs` are the broker's, as they are at any time; `is_moving`: a log is being copied to another directory,
-        and has to stay as it is meanwhile. Without `random` the key maps' digests can be guessed.
+        """`logs` are the broker's, as they are at any time. Without `random` the key maps' digests can be guessed.
+
+        `is_moving`: a log is being copied to another directory, and has to stay as it is meanwhile. `recovery_written`
+        is a log's recovery point as its checkpoint file has it, which `checkpoint_task` writes anew; None where others
+        are at it.
         """
         self.settings = settings
         """May be replaced; a cleaning under way goes on with those it began with, but for the throttle."""
@@ -58,6 +80,10 @@ class LogCleaner:
         self._random = random
         self._logs = logs
         self._is_moving = is_moving
+        self._recovery_written = recovery_written
+        self._checkpoint_task = checkpoint_task
+        self._found: _Found | None = None
+        """The log to be cleaned next, once it is durable."""
         self._uncleanable: dict[TopicPartition, tuple[Log, str]] = {}
         self._cleaning: Cleaning | None = None
         self._is_busy = False
@@ -68,7 +94,7 @@ class LogCleaner:
     @property
     def next_due_ms(self) -> int | None:
         """Monotonic time at which `next_task` has something; None while a task is under way, or nothing ever is."""
-        if self._is_busy or (self._cleaning is None and not self.settings.enabled):
+        if self._is_busy or (self._cleaning is None and self._found is None and not self.settings.enabled):
             return None
         return self._next_ms
 
@@ -79,7 +105,8 @@ class LogCleaner:
 
     def settings_changed(self, settings: CleanerSettings) -> None:
         """Takes new settings."""
-        if settings.backoff_ms < self.settings.backoff_ms and self._cleaning is None:
+        is_resting = self._cleaning is None and self._found is None
+        if settings.backoff_ms < self.settings.backoff_ms and is_resting:
             self._next_ms = min(self._next_ms, self._clock.monotonic_ms() + settings.backoff_ms)
         self.settings = settings
 
@@ -88,8 +115,11 @@ class LogCleaner:
         due_ms = self.next_due_ms
         if due_ms is None or self._clock.monotonic_ms() < due_ms:
             return None
-        self._is_busy = True
-        return self._look() if self._cleaning is None else self._slice(self._cleaning)
+        task = self._flush() if self._found is not None else None
+        if self._found is None:
+            task = self._look() if self._cleaning is None else self._slice(self._cleaning)
+        self._is_busy = task is not None
+        return task
 
     def run_due(self) -> int:
         """Looks for logs and cleans them, in this thread, until none is due: for tests and tools. Gives how many."""
@@ -102,7 +132,7 @@ class LogCleaner:
             except OSError as caught:
                 error = caught
             task.finish(error)
-            if self._cleaning is not None:
+            if self._cleaning is not None or self._found is not None:
                 self._next_ms = self._clock.monotonic_ms()
         return self.cleanings - before
 
@@ -153,8 +183,7 @@ class LogCleaner:
             if found is None or not self.settings.enabled:
                 self._next_ms = self._clock.monotonic_ms() + self.settings.backoff_ms
                 return
-            seed = bytes(_SEED_SIZE) if self._random is None else self._random.token(_SEED_SIZE)
-            self._cleaning = Cleaning(found, self.settings, seed=seed, now_ms=now_ms)
+            self._found = _Found(found, found.log.log_end_offset, found.log.durability.truncations)
 
         return SimpleTask("look for a log to clean", run, finish)
 
@@ -163,8 +192,7 @@ class LogCleaner:
             return None
         try:
             offsets = cleanable_offsets(log, log.cleaned_offset, now_ms)
-            durable = max(offsets.first_dirty, min(offsets.first_uncleanable, log.recovery_point))
-            return log_to_clean(log, offsets._replace(first_uncleanable=durable), now_ms)
+            return log_to_clean(log, offsets, now_ms)
         except (KafkaError, CorruptFile) as error:
             self._leave_alone(log, error)
         except OSError as error:
@@ -172,6 +200,44 @@ class LogCleaner:
         return None
 
     # Cleaning it.
+
+    def _flush(self) -> DiskTask | None:
+        """What makes the log durable that was found; None when nothing is left to do, or others are at it."""
+        assert self._found is not None
+        to_clean, end, truncations = self._found
+        log = to_clean.log
+        if self._is_kept_from(log) or log.durability.truncations != truncations:
+            self._found = None
+            return None
+        if log.recovery_point < end:
+            task = self._flush_task(log)
+        elif self._recovery_written(log.topic_partition) < end:
+            task = self._checkpoint_task(log.topic_partition)
+        else:
+            self._found = None
+            seed = bytes(_SEED_SIZE) if self._random is None else self._random.token(_SEED_SIZE)
+            self._cleaning = Cleaning(to_clean, self.settings, seed=seed, now_ms=self._clock.wall_ms())
+            return self._slice(self._cleaning)
+        if task is None:
+            self._next_ms = self._clock.monotonic_ms() + _WAIT_MS
+            return None
+        return self._watched(task)
+
+    def _flush_task(self, log: Log) -> DiskTask | None:
+        try:
+            return log.flush_task()
+        except KafkaError as refused:
+            logger.debug("cleaner_flush_refused log=%s reason=%s", log.topic_partition, refused)
+            return None
+
+    def _watched(self, task: DiskTask) -> DiskTask:
+        """The task, after which the next one may be asked for."""
+
+        def finish(error: OSError | None) -> None:
+            self._is_busy = False
+            task.finish(error)
+
+        return SimpleTask(f"before a cleaning: {task}", task.run, finish)
 
     def _slice(self, cleaning: Cleaning) -> DiskTask:
         rate = self.settings.io_bytes_per_second_max
