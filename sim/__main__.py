@@ -6,13 +6,14 @@ import argparse
 import logging
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sim.compaction_scenario import CompactionScenario
 from sim.follower_scenario import FollowerScenario
 from sim.invariants import InvariantBrokenError
 from sim.jobs import Job, made
 from sim.log_scenario import LogScenario, count_changes
+from sim.transaction_scenario import FlushedTransactionScenario, TransactionScenario
 
 if TYPE_CHECKING:
     from sim.run import Outcome
@@ -67,10 +68,14 @@ def _summary(job: Job, outcome: Outcome) -> str:
     )
 
 
+KINDS: Final = (LogScenario, FollowerScenario, TransactionScenario, FlushedTransactionScenario, CompactionScenario)
+"""A leader's log, a follower's, those with transactions, a compacted one."""
+
+
 def crash_log(seed: int) -> bool:
-    """A leader's log, a follower's and a compacted one, cut off by a kill and by a power cut at each change of the disk;
-    says where a promise was not kept."""
-    return all(_crash_everywhere(seed, kind) for kind in (LogScenario, FollowerScenario, CompactionScenario))
+    """A log of each kind, cut off by a kill and by a power cut at each change of the disk; says where a promise was not
+    kept."""
+    return all(_crash_everywhere(seed, kind) for kind in KINDS)
 
 
 def _crash_everywhere(seed: int, kind: type[LogScenario]) -> bool:

@@ -7,8 +7,8 @@ import errno
 import pytest
 from sim.log_checks import check_log
 from sim.log_scenario import PARTITION, LogScenario, count_changes
-from sim.log_transactions import FlushedTransactionScenario, TransactionScenario
 from sim.randomness import SeededRandom
+from sim.transaction_scenario import FlushedTransactionScenario, TransactionScenario
 
 from tidelog.records.batch import CRC_POSITION, BatchHeader, iterate_headers
 
