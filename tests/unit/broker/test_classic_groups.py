@@ -1,0 +1,143 @@
+"""Requests of classic groups' members at a broker: what they wait for, and what they are told when it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.broker.harness import Broker
+
+from tidelog.broker.deferred import Deferred
+from tidelog.model.errors import ErrorCode
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+
+GROUP = "g"
+PROTOCOLS = [messages.JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"m")]
+
+
+@pytest.fixture
+def min_insync() -> int:
+    return 2
+
+
+@pytest.fixture
+def broker(tmp_path: Path, min_insync: int) -> Iterator[Broker]:
+    """One that coordinates all groups, on one partition that two more brokers follow."""
+    broker = Broker(str(tmp_path), {"min.insync.replicas": min_insync})
+    broker.tell_brokers(live=(0, 1, 2))
+    broker.lead("__consumer_offsets", isr=[0], replicas=[0, 1, 2])
+    broker.shell.run_turns()
+    yield broker
+    broker.close()
+
+
+def led(broker: Broker, isr: list[int], partition_epoch: int = 1) -> None:
+    """The controller has other replicas in sync; the leader and its epoch stay."""
+    broker.lead("__consumer_offsets", isr=isr, replicas=[0, 1, 2], leader_epoch=1, partition_epoch=partition_epoch)
+    broker.shell.run_turns()
+
+
+def join(broker: Broker, member_id: str = "", version: int = 3, **changes: Any) -> Any:
+    fields = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "protocol_type": "consumer", **changes}
+    request = messages.JoinGroupRequest(group_id=GROUP, member_id=member_id, protocols=PROTOCOLS, **fields)
+    return broker.send(ApiKey.JOIN_GROUP, version, request)
+
+
+def sync(broker: Broker, member_id: str, generation: int = 1) -> Any:
+    given = messages.SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=b"a")
+    request = messages.SyncGroupRequest(
+        group_id=GROUP, generation_id=generation, member_id=member_id, assignments=[given]
+    )
+    return broker.send(ApiKey.SYNC_GROUP, 3, request)
+
+
+def beat(broker: Broker, member_id: str, generation: int = 1) -> int:
+    request = messages.HeartbeatRequest(group_id=GROUP, generation_id=generation, member_id=member_id)
+    return int(broker.ask(ApiKey.HEARTBEAT, 3, request).error_code)
+
+
+def result(broker: Broker, key: ApiKey, version: int, answer: Any) -> Any:
+    """The answer, now that it must be there."""
+    broker.shell.run_turns()
+    return broker.decode(key, version, answer.result() if isinstance(answer, Deferred) else answer)
+
+
+def joined(broker: Broker) -> Any:
+    """The only member of a generation whose leader has not spoken."""
+    answer = join(broker)
+    broker.shell.advance(100)
+    found = result(broker, ApiKey.JOIN_GROUP, 3, answer)
+    assert found.error_code == ErrorCode.NONE, found
+    return found
+
+
+@pytest.mark.parametrize("min_insync", [1])
+def test_an_assignment_waits_until_it_is_committed(broker: Broker) -> None:
+    """Members must not own what a coordinator could forget."""
+    led(broker, [0, 1])
+    member = joined(broker)
+    answer = sync(broker, member.member_id)
+    broker.shell.run_turns()
+    assert not answer.done
+    # Who has not got it is not in sync any more: what is left has it.
+    led(broker, [0], partition_epoch=2)
+    assert result(broker, ApiKey.SYNC_GROUP, 3, answer).assignment == b"a"
+
+
+def test_a_failed_append_has_the_members_ask_again(broker: Broker) -> None:
+    """COORDINATOR_NOT_AVAILABLE; then what the log says holds: it may have the record, or not."""
+    led(broker, [0, 1])
+    member = joined(broker)
+    answer = sync(broker, member.member_id)
+    broker.shell.run_turns()
+    broker.shell.advance(broker.config.offsets_commit_timeout_ms)
+    found = result(broker, ApiKey.SYNC_GROUP, 3, answer)
+    assert (found.error_code, found.assignment) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, b"")
+
+
+def test_a_coordinator_that_is_deposed_sends_its_members_away(broker: Broker) -> None:
+    """A join that waits is told to look for the new one."""
+    led(broker, [0, 1])
+    answer = join(broker)
+    broker.lead("__consumer_offsets", leader=1, isr=[0, 1], replicas=[0, 1, 2], leader_epoch=2, partition_epoch=2)
+    assert result(broker, ApiKey.JOIN_GROUP, 3, answer).error_code == ErrorCode.NOT_COORDINATOR
+    assert beat(broker, "m") == ErrorCode.NOT_COORDINATOR
+
+
+def test_heartbeats_are_served_where_nothing_can_be_written(broker: Broker) -> None:
+    """Members live on while too few replicas are in sync; who would join is told to wait."""
+    led(broker, [0, 1])
+    member = joined(broker)
+    led(broker, [0], partition_epoch=2)
+    assert beat(broker, member.member_id) == ErrorCode.NONE
+    assert result(broker, ApiKey.JOIN_GROUP, 3, join(broker)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"session_timeout_ms": 5_999}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"session_timeout_ms": 1_800_001}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"session_timeout_ms": -1}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"protocol_type": ""}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+    ],
+)
+def test_joins_that_are_refused(broker: Broker, changes: dict[str, Any], error: ErrorCode) -> None:
+    """At once, whatever the group."""
+    led(broker, [0, 1])
+    assert result(broker, ApiKey.JOIN_GROUP, 3, join(broker, **changes)).error_code == error
+
+
+def test_ids_are_drawn_for_new_members(broker: Broker) -> None:
+    """Made of the client's id, or the instance's, and of chance that the broker is given."""
+    led(broker, [0, 1])
+    first, second = (result(broker, ApiKey.JOIN_GROUP, 5, join(broker, version=5)).member_id for _ in range(2))
+    assert first != second
+    assert first.startswith("test-")
+    assert len(first) == len("test-") + 36
+    answer = join(broker, version=5, group_instance_id="i")
+    broker.shell.advance(150)
+    assert result(broker, ApiKey.JOIN_GROUP, 5, answer).member_id.startswith("i-")
