@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,12 +10,17 @@ import pytest
 from tidelog.broker.coordinators.loading import Loading
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.replicas.replica_manager import ReplicaManager
-from tidelog.model.identifiers import NO_LEADER_EPOCH, Offset, TopicPartition
+from tidelog.coordinator.transactions.coordinator import TransactionCoordinator
+from tidelog.coordinator.transactions.events import InitProducer, ProducerIdentity, TransactionResult
+from tidelog.coordinator.transactions.records import record_of
+from tidelog.coordinator.transactions.states import TransactionState
+from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import NO_LEADER_EPOCH, Offset, ProducerEpoch, TopicPartition
 from tidelog.replication.follower import PartitionFollower
 from tidelog.replication.follower_events import EpochEnd, FetchPosition
 from tidelog.replication.leader import PartitionLeader
 from tidelog.storage.log import Log
-from tidelog.storage.producer_state import AppendOrigin
+from tidelog.storage.producer_state import AppendOrigin, ProducerState
 
 
 def truncation_by_high_watermark(patch: pytest.MonkeyPatch) -> None:
@@ -83,6 +89,32 @@ def coordinators_answer_when_loaded(patch: pytest.MonkeyPatch) -> None:
         return True
 
     patch.setattr(Loading, "look", look)
+
+
+def what_was_begun_is_inherited(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator that fences the producer before, and does not abort what that one had begun."""
+    initialize = TransactionCoordinator._initialize
+
+    def inherited(coordinator: TransactionCoordinator, event: InitProducer, result: TransactionResult) -> Any:
+        known = coordinator._transactions.get(event.transactional_id)
+        if known is None or known.state is not TransactionState.ONGOING:
+            return initialize(coordinator, event, result)
+        raised = replace(known, producer_epoch=ProducerEpoch(known.producer_epoch + 1))
+        result.writes.append(record_of(event.transactional_id, raised))
+        return ProducerIdentity(ErrorCode.NONE, raised.producer_id, raised.producer_epoch)
+
+    patch.setattr(TransactionCoordinator, "_initialize", inherited)
+
+
+def markers_of_any_coordinator(patch: pytest.MonkeyPatch) -> None:
+    """Before KIP-98: a leader does not remember whose markers it has written."""
+    prepare = ProducerState._prepare_marker
+
+    def forgetful(states: ProducerState, update: Any, entry: Any, *arguments: Any) -> None:
+        entry.coordinator_epoch = -1
+        prepare(states, update, entry, *arguments)
+
+    patch.setattr(ProducerState, "_prepare_marker", forgetful)
 
 
 def _never_name_an_epoch_after(patch: pytest.MonkeyPatch, is_blind: Any) -> None:
