@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from tests.unit.client.log_broker import LogBroker
@@ -24,6 +25,9 @@ class GroupBroker(LogBroker):
         self.generation = 0
         self.others: list[Any] = []
         """Members beside ours, as a JoinGroup response lists them."""
+        self.rejoins = threading.Event()
+        """A JoinGroup after the first generation waits for it, as for other members."""
+        self.rejoins.set()
         self.committed: dict[int, int] = {}
         self.transaction_version = 2
         self.epoch = 0
@@ -81,6 +85,8 @@ class GroupBroker(LogBroker):
             return kind(error_code=failure, generation_id=-1, protocol_name="", member_id=request.member_id)
         if not request.member_id and request.group_instance_id is None:
             return kind(error_code=ErrorCode.MEMBER_ID_REQUIRED, generation_id=-1, protocol_name="", member_id=MEMBER)
+        if self.generation:
+            assert self.rejoins.wait(30)
         self.generation += 1
         protocol = request.protocols[0]
         ours = kind.JoinGroupResponseMember(

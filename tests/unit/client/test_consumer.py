@@ -255,6 +255,35 @@ async def test_nothing_is_taken_from_under_a_caller_that_works() -> None:
             assert consumer.assignment == {T0}
 
 
+async def test_a_cooperative_member_reads_on_while_others_join() -> None:
+    """What it must give up then goes when the caller asks for more, with its commit, and it joins once more."""
+    told = Told()
+    kind = messages.JoinGroupResponse.JoinGroupResponseMember
+    with GroupBroker() as broker:
+        broker.append(1, 1)
+        async with consuming(broker, told, assignors=("cooperative-sticky",)) as consumer:
+            await read(consumer, 1)
+            broker.others = [kind(member_id="zz", metadata=encode_subscription(Subscription(frozenset({"t"}))))]
+            broker.rejoins.clear()
+            broker.fail_next[ApiKey.HEARTBEAT] = [ErrorCode.REBALANCE_IN_PROGRESS]
+            waiting = asyncio.create_task(consumer.poll(30))
+            await eventually(lambda: len(broker.asked(ApiKey.JOIN_GROUP)) == 3)
+            broker.append(1, 1)
+            assert (await waiting) is not None
+            broker.rejoins.set()
+            await eventually(lambda: len(broker.asked(ApiKey.SYNC_GROUP)) == 2)
+            await some_heartbeats(broker)
+            assert told.events == [("assigned", [0, 1])]
+            assert consumer.assignment == {T0, T1}
+            waiting = asyncio.create_task(consumer.poll(30))
+            await eventually(lambda: ("revoked", [1]) in told.events)
+            await eventually(lambda: broker.generation == 3)
+            assert consumer.assignment == {T0}
+            assert broker.committed[1] == 2
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+
 async def test_who_does_not_come_back_leaves_the_group() -> None:
     """After max.poll.interval.ms; and joins again when it comes back after all."""
     told = Told()

@@ -12,7 +12,7 @@ from tests.unit.client.scripted_broker import DROP
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import OffsetOutOfRange
 from tidelog.client.fetcher import Fetcher
-from tidelog.client.fetching import FetchSettings
+from tidelog.client.fetching import FetchedData, FetchSettings
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol.apis import ApiKey
@@ -83,3 +83,32 @@ async def test_without_ends_it_waits_for_more() -> None:
                 broker.append(0, 1)
             await fetcher.close()
         assert seen == 3
+
+
+async def test_what_was_fetched_ahead_of_a_pause_is_fetched_again() -> None:
+    """A paused partition gives nothing, and nothing of it is lost; a dropped or sought one starts afresh."""
+    partition = TopicPartition("t", 0)
+    with LogBroker(partitions=1) as broker:
+        broker.append(0, 1, 1)
+        async with Cluster(broker.bootstrap) as cluster:
+            fetcher = Fetcher(cluster, {partition: 0})
+
+            async def next_piece() -> FetchedData:
+                while (data := fetcher.take()) is None:
+                    await fetcher.advance()
+                    await fetcher.wait()
+                return data
+
+            await fetcher.advance()
+            await fetcher.wait()
+            fetcher.pause([partition])
+            assert fetcher.take() is None
+            assert fetcher.positions == {partition: 0}
+            fetcher.resume([partition])
+            data = await next_piece()
+            assert (data.fetch_offset, data.next_offset) == (0, 2)
+            fetcher.seek(partition, 1)
+            assert (await next_piece()).fetch_offset == 1
+            fetcher.drop([partition])
+            assert (fetcher.take(), fetcher.positions) == (None, {})
+            await fetcher.close()
