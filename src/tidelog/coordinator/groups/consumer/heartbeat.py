@@ -46,6 +46,15 @@ def heartbeat(turn: ConsumerTurn, event: ConsumerHeartbeat) -> ConsumerHeartbeat
     """Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED,
     UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION.
     """
+    found = turn.groups.get(event.group)
+    if isinstance(found, ConsumerGroup) and _has_no_news(turn, found, event):
+        turn.await_heartbeat(found, found.members[event.member_id])
+        return ConsumerHeartbeatReply(
+            ErrorCode.NONE,
+            member_id=event.member_id,
+            epoch=event.epoch,
+            interval_ms=turn.settings.heartbeat_interval_ms,
+        )
     _check(turn, event)
     if event.epoch < JOINING_EPOCH:
         return _leave(turn, event)
@@ -78,6 +87,24 @@ def heartbeat(turn: ConsumerTurn, event: ConsumerHeartbeat) -> ConsumerHeartbeat
         epoch=after.epoch,
         interval_ms=_interval_ms(turn, change),
         assignment=plain(after.assigned) if _must_tell(event, before, after) else None,
+    )
+
+
+def _has_no_news(turn: ConsumerTurn, group: ConsumerGroup, event: ConsumerHeartbeat) -> bool:
+    """Whether a member that has its whole target only says that it lives: nearly all heartbeats of a large group."""
+    member = group.members.get(event.member_id)
+    return (
+        member is not None
+        and member.epoch == event.epoch == group.epoch
+        and member.is_reconciled_to(group.assignment_epoch)
+        and group.topics_seen is turn.topics
+        and (not group.patterns or group.patterns_seen is turn.topics)
+        and all(told is None for told in (event.topics, event.pattern, event.assignor, event.rack_id))
+        and event.rebalance_timeout_ms < 0
+        and event.instance_id == member.instance_id
+        and event.client_id == member.client_id
+        and event.client_host == member.client_host
+        and member.classic is None
     )
 
 

@@ -15,7 +15,7 @@ from tests.unit.coordinator.groups.consumer.world import (
     view,
 )
 
-from tidelog.coordinator.groups.consumer.group import STABLE
+from tidelog.coordinator.groups.consumer.group import EMPTY, STABLE
 
 TOPICS = st.sampled_from([frozenset({"a"}), frozenset({"b"}), frozenset({"a", "b"})])
 PATTERNS = st.sampled_from(["a", "b", ".*", "[ab]"])
@@ -33,6 +33,7 @@ class Lives(RuleBasedStateMachine):
     def begin(self, assignor: str, interval_ms: int, classic_first: bool) -> None:
         self.world = World(topics=view(a=4, b=1), assignment_interval_ms=interval_ms)
         self.sizes = {"a": 4, "b": 1}
+        self.incarnations: dict[str, int] = {}
         self.versions = 1
         self.assignor = assignor
         self.clients: list[Consumer | ClassicConsumer] = []
@@ -99,6 +100,17 @@ class Lives(RuleBasedStateMachine):
         client = self.consumer(place)
         if client is not None:
             client.heartbeat(tell=tell, lose=lose)
+
+    @rule(place=PLACES, lose=st.booleans())
+    def slow_and_quick(self, place: int, lose: bool) -> None:
+        """One hears what it is to give up and is slow; all others take at once what they are told to."""
+        slow = self.consumer(place)
+        if slow is None:
+            return
+        slow.heartbeat(lose=lose)
+        for client in self.alive():
+            if client is not slow:
+                client.step()
 
     @rule(place=PLACES)
     def revoke(self, place: int) -> None:
@@ -168,11 +180,14 @@ class Lives(RuleBasedStateMachine):
     def delete(self, name: str) -> None:
         """It comes back with the next growth, as another topic of the same name would."""
         self.sizes[name] = 0
+        self.incarnations[name] = self.incarnations.get(name, 0) + 1
         self._topics_changed()
 
     def _topics_changed(self) -> None:
         self.versions += 1
-        self.world.topics = view(self.versions, **{name: size for name, size in self.sizes.items() if size})
+        self.world.topics = view(
+            self.versions, self.incarnations, **{name: size for name, size in self.sizes.items() if size}
+        )
 
     @rule(clean=st.booleans())
     def move(self, clean: bool) -> None:
@@ -211,7 +226,7 @@ class Lives(RuleBasedStateMachine):
         )
         if self.world.kind == "consumer":
             assert found == every
-            assert self.world.group.state == STABLE
+            assert self.world.group.state == (STABLE if alive else EMPTY)
         elif alive:
             # Classic members that subscribed to topics that changed learn of it by themselves, not from here.
             assert len(found) == len(set(found))

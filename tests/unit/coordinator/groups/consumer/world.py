@@ -6,6 +6,7 @@ when it is fenced, and joins anew. `World.check` holds what must be true after e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,8 +48,9 @@ def topic_id(name: str, incarnation: int = 0) -> TopicId:
     return TopicId(name.encode().ljust(15, b"-") + bytes([incarnation]))
 
 
-def view(version: int = 1, **topics: int) -> TopicsView:
-    return TopicsView([TopicView(name, topic_id(name), TopicLayout(count)) for name, count in topics.items()], version)
+def view(version: int = 1, incarnations: Mapping[str, int] | None = None, **topics: int) -> TopicsView:
+    ids = {name: topic_id(name, (incarnations or {}).get(name, 0)) for name in topics}
+    return TopicsView([TopicView(name, ids[name], TopicLayout(count)) for name, count in topics.items()], version)
 
 
 def compacted(log: Log) -> Log:
@@ -439,5 +441,8 @@ def check_clients(world: World, clients: list[Consumer | ClassicConsumer]) -> No
             # Of a generation that has passed a member hears with its next heartbeat.
             continue
         for place in client.partitions:
+            if place[0] not in world.topics.names:
+                # Nobody reads a topic that was deleted, and classic members cannot name it any more.
+                continue
             assert place not in seen, f"{place} is consumed by {seen[place]} and {client.member_id}"
             seen[place] = client.member_id
