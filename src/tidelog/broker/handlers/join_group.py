@@ -14,6 +14,7 @@ from uuid import UUID
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
+from tidelog.broker.handlers._members import REASON_LENGTH_MAX, member_error
 from tidelog.coordinator.groups.classic.events import JoinGroup, JoinReply
 from tidelog.coordinator.groups.classic.members import Protocol
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -32,8 +33,6 @@ REBALANCE_TIMEOUT_FROM: Final = 1
 KNOWN_MEMBER_FROM: Final = 4
 NULLABLE_PROTOCOL_FROM: Final = 7
 SKIP_ASSIGNMENT_FROM: Final = 9
-REASON_LENGTH_MAX: Final = 255
-"""Characters of a client's reason that are kept, as with Kafka."""
 
 
 def handle(
@@ -51,7 +50,7 @@ def handle(
         try:
             reply = outcome.result()
         except KafkaError as error:
-            reply = JoinReply(group_error(error), request.member_id)
+            reply = JoinReply(member_error(error), request.member_id)
         answer.complete(_response(version, reply))
 
     asked = node.groups.ask(request.group_id, lambda request_id: _event(node, context, request, request_id))
@@ -111,11 +110,6 @@ def _response(version: int, reply: JoinReply) -> messages.JoinGroupResponse:
             for member in reply.members
         ],
     )
-
-
-def group_error(error: KafkaError) -> ErrorCode:
-    """What a member is told when its group could not be written: the offsets' own error is none of its."""
-    return ErrorCode.UNKNOWN_SERVER_ERROR if error.code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE else error.code
 
 
 def error_response(request: messages.JoinGroupRequest, version: int, error: KafkaError) -> messages.JoinGroupResponse:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
-from tidelog.broker.handlers.join_group import REASON_LENGTH_MAX, group_error
+from tidelog.broker.handlers._members import REASON_LENGTH_MAX, member_error
 from tidelog.coordinator.groups.classic.events import LeaveGroup, LeaveReply, LeavingMember
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
@@ -45,7 +45,7 @@ def handle(
         try:
             errors = outcome.result().errors
         except KafkaError as error:
-            answer.complete(error_response(request, version, KafkaError(group_error(error))))
+            answer.complete(error_response(request, version, KafkaError(member_error(error))))
         else:
             answer.complete(_response(version, leaving, errors))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
-from tidelog.broker.handlers.join_group import group_error
+from tidelog.broker.handlers._members import member_error
 from tidelog.coordinator.groups.classic.events import MemberAssignment, SyncGroup, SyncReply
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
@@ -44,7 +44,7 @@ def handle(
         try:
             reply = outcome.result()
         except KafkaError as error:
-            reply = SyncReply(group_error(error))
+            reply = SyncReply(member_error(error))
         answer.complete(_response(reply))
 
     asked = node.groups.ask(request.group_id, lambda request_id: _event(node, request, request_id))

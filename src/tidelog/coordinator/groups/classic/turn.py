@@ -9,17 +9,16 @@ from tidelog.coordinator.groups.classic.deadlines import JOIN, SESSION, SYNC, Cl
 from tidelog.coordinator.groups.classic.events import HeartbeatReply, JoinReply, LeaveReply, SyncReply
 from tidelog.coordinator.groups.classic.group import ClassicGroup
 from tidelog.coordinator.groups.classic.members import ClassicMember
-from tidelog.coordinator.groups.settings import GroupSettings
 from tidelog.coordinator.records import CoordinatorRecord
 from tidelog.model.errors import ErrorCode
 from tidelog.protocol import messages
 
 if TYPE_CHECKING:
     from tidelog.coordinator.groups.part import GroupResult
+    from tidelog.coordinator.groups.settings import GroupSettings
 
 VALUE_VERSION: Final = 3
 """Of GroupMetadataValue, as Kafka 4.3 writes it."""
-ClassicSettings = GroupSettings
 
 
 @dataclass(slots=True)
