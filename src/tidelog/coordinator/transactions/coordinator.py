@@ -11,9 +11,8 @@ over. Kafka answers CONCURRENT_TRANSACTIONS instead, and its clients come again 
 only after `hold_ms`.
 
 State that is in the log may run ahead of what is committed, for a later record is never committed without the earlier
-ones. Markers go out when the decision is committed: until then another coordinator might decide otherwise. For the
-same reason a coordinator that finds prepared transactions in the log writes their state once more, and sends markers
-when that is committed.
+ones. Markers go out when the decision is committed: until then another coordinator might decide otherwise. A
+coordinator that finds prepared transactions in the log has all their markers written again.
 """
 
 from __future__ import annotations
@@ -89,8 +88,6 @@ class TransactionCoordinator(StateMachine):
         self._former_epochs: dict[str, ProducerEpoch] = {}
         """Transactional id -> the epoch that its producer gave up for the present one (KIP-360): the same question
         may come again. Kafka does not write it down either."""
-        self._resumed: list[str] = []
-        """Prepared transactions that were found while loading and have to be written once more."""
         self._held: dict[int, Holdable] = {}
         self._held_by: dict[str, list[int]] = {}
         """Transactional id -> request ids, in the order in which they came."""
@@ -104,7 +101,7 @@ class TransactionCoordinator(StateMachine):
     @property
     def next_due_ms(self) -> int | None:
         """When TimePassed is wanted; 0: at once."""
-        return 0 if self._released or self._resumed else self._deadlines.next_due_ms
+        return 0 if self._released else self._deadlines.next_due_ms
 
     @property
     def has_released(self) -> bool:
@@ -152,17 +149,11 @@ class TransactionCoordinator(StateMachine):
             self._ongoing.pop(transactional_id, None)
 
     def loaded(self, now_ms: int, wall_ms: int) -> TransactionResult:
-        """Transactions that were prepared are completed from here on.
-
-        Something is written in any case, if it is but once more what is there: answers wait for it, and so rest on
-        nothing that was found in the log and is not committed.
-        """
+        """Transactions that were prepared are completed from here on: what was read is committed by now."""
         result = TransactionResult()
-        self._resumed = [name for name, transaction in self._transactions.items() if transaction.state.is_prepared]
-        self._resume(result)
-        if not result.writes and self._transactions:
-            name, transaction = next(iter(self._transactions.items()))
-            result.writes.append(record_of(name, transaction))
+        for name, transaction in self._transactions.items():
+            if transaction.state.is_prepared:
+                self._go_on(name, transaction, result)
         return result
 
     def too_large(self, event: Any) -> bool:
@@ -305,13 +296,14 @@ class TransactionCoordinator(StateMachine):
     def _prepare(self, name: str, decision: Transaction, result: TransactionResult) -> None:
         """Writes that a transaction ends, and wants its markers."""
         self._former_epochs.pop(name, None)
-        self._decide_end(name, decision, result)
+        result.writes.append(record_of(name, decision))
+        self._go_on(name, decision, result)
         if not decision.partitions:
             # Whoever began this end by asking for something else is served in the next turn.
             self._released[name] = None
 
-    def _decide_end(self, name: str, decision: Transaction, result: TransactionResult) -> None:
-        result.writes.append(record_of(name, decision))
+    def _go_on(self, name: str, decision: Transaction, result: TransactionResult) -> None:
+        """A prepared transaction needs its markers, or none."""
         if decision.partitions:
             self._want_markers(name, decision, result)
         else:
@@ -329,14 +321,6 @@ class TransactionCoordinator(StateMachine):
                 decision.client_version,
             )
         )
-
-    def _resume(self, result: TransactionResult) -> None:
-        """Goes on with prepared transactions that were found while loading, as many as a batch holds."""
-        resumed = self._one_batch(self._resumed)
-        self._resumed = self._resumed[len(resumed) :]
-        for name in resumed:
-            # It has not changed since: a prepared transaction does only by its markers.
-            self._decide_end(name, self._transactions[name], result)
 
     def _note_markers(self, event: MarkersWritten, result: TransactionResult) -> None:
         name = event.transactional_id
@@ -395,7 +379,6 @@ class TransactionCoordinator(StateMachine):
         return True
 
     def _pass_time(self, now_ms: int, result: TransactionResult) -> None:
-        self._resume(result)
         while (request_id := self._deadlines.pop_due(now_ms)) is not None:
             assert isinstance(request_id, int)
             event = self._let_go(request_id)

@@ -309,6 +309,11 @@ class Life:
         self.coordinator = loaded_from(self.log)
         self.term += 1
         self.lags = self.random.random() < 0.7
+        # The shell begins when all that was read is committed; until then the coordinator may move once more.
+        if self.random.random() < 0.3:
+            self.the_coordinator_moves()
+            return
+        self.commit(len(self.log))
         self.carry_out(self.coordinator.loaded(self.now_ms, self.wall_ms))
         self.turns()
 
