@@ -239,6 +239,18 @@ def test_a_commit_that_fits_no_batch_is_refused_alone(node: Node) -> None:
     assert committed(groups) == 1
 
 
+def test_what_no_record_can_hold_is_refused_alone(node: Node) -> None:
+    """Flexible versions carry longer names than Kafka's records have room for."""
+    groups = groups_of(node)
+    small = commit(groups, 1)
+    wanted, group = [OffsetToCommit(PARTITION, Offset(1))], "g" * 40_000
+    outcome = groups.ask(group, lambda request: CommitOffsets(request, group, wanted, 1))
+    assert error_of(outcome) is ErrorCode.UNKNOWN_SERVER_ERROR
+    node.shell.settle()
+    assert small.done
+    assert committed(groups) == 1
+
+
 def test_batches_are_as_large_as_the_topic_allows(node: Node) -> None:
     """What one event writes is never divided."""
     groups = groups_of(node)

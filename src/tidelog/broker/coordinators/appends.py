@@ -10,7 +10,7 @@ from tidelog.broker.coordinators.shard import BATCH_OVERHEAD, Batch, Shard
 from tidelog.broker.deferred import Deferred
 from tidelog.coordinator.state_machine import StateMachine
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.errors import InvalidMessage
 from tidelog.records.batch import Record, build_batch
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Appends(Generic[M]):
         """Puts the writes into this turn's batch and replays them; None when they don't fit any, which is seen to."""
         try:
             records = [write.encode() for write in result.writes]
-        except ProtocolError as error:
+        except InvalidMessage as error:
             logger.warning("not written: partition=%s reason=%s", shard.replica.topic_partition, error)
             self._refuse(shard, result, event, ErrorCode.UNKNOWN_SERVER_ERROR)
             return None
