@@ -208,6 +208,19 @@ def test_who_ends_the_transaction_before_is_asked_again(transactional: Broker) -
     assert result(transactional, answer, 12) == (ErrorCode.CONCURRENT_TRANSACTIONS, -1)
 
 
+def test_the_marker_that_is_waited_for_does_not_void_the_next_transaction(transactional: Broker) -> None:
+    """The producer is faster than the end of its last one: what is asked again holds after the marker."""
+    first = send(transactional, version=12)
+    say(transactional, questions(transactional)[0])
+    assert result(transactional, first, 12) == (ErrorCode.NONE, 0)
+    answers = [send(transactional, sequence, version=12, epoch=1) for sequence in range(3)]
+    say(transactional, questions(transactional)[1], ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert end(transactional, epoch=1, version=2) == ErrorCode.NONE
+    transactional.shell.advance(20)
+    say(transactional, questions(transactional)[2])
+    assert [result(transactional, each, 12) for each in answers] == [(ErrorCode.NONE, offset) for offset in (2, 3, 4)]
+
+
 def test_a_coordinator_that_is_gone_is_no_refusal(transactional: Broker) -> None:
     """NOT_ENOUGH_REPLICAS, which producers take for a reason to try again."""
     answer = send(transactional)

@@ -21,6 +21,8 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.storage.verification import ONGOING, VerificationGuard
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidelog.broker.node import Node
     from tidelog.broker.replicas.replica_manager import Replica
     from tidelog.ports.disk import Bytes
@@ -47,13 +49,18 @@ _TRY_AGAIN: Final = (
 """Which producers do not expect in answer to their records: they are told NOT_ENOUGH_REPLICAS, and send them again."""
 
 
+_FIRST_PAUSE_MS: Final = 1
+"""Before a coordinator that still ends the transaction before is asked again; doubled each time."""
+
+
 class _Waiting:
     """A batch in line."""
 
-    __slots__ = ("data", "outcome", "required_acks", "version")
+    __slots__ = ("data", "outcome", "required_acks", "sequence", "version")
 
-    def __init__(self, data: bytearray, required_acks: int, version: int) -> None:
+    def __init__(self, data: bytearray, sequence: int, required_acks: int, version: int) -> None:
         self.data = data
+        self.sequence = sequence
         self.required_acks = required_acks
         self.version = version
         self.outcome: Deferred[AppendInfo] = Deferred()
@@ -79,28 +86,27 @@ class TransactionalAppends:
         NOT_ENOUGH_REPLICAS where nobody could say, CONCURRENT_TRANSACTIONS.
         """
         producer_id, producer_epoch, sequence = _PRODUCER.unpack_from(data, _PRODUCER_AT)
-        adds = version >= ADDS_SINCE
+        asked = Asked(transactional_id, producer_id, producer_epoch, version >= ADDS_SINCE)
         key = (replica, producer_id, producer_epoch)
         line = self._lines.get(key)
         if line is None:
             check_refusals(replica, data, self._node.clock.monotonic_ms())
-        # Also for one that joins a line: the guard is to know the earliest sequence, whichever comes first.
-        guard = self._guard(replica, producer_id, producer_epoch, sequence, adds=adds)
-        if line is None and (guard is None or guard is ONGOING):
-            return self._node.replicas.append(replica, data, required_acks=required_acks, guard=guard)
+            if self._is_free(replica, asked):
+                guard = ONGOING if self._verifies(asked) else None
+                return self._node.replicas.append(replica, data, required_acks=required_acks, guard=guard)
         if self._waiting_bytes + len(data) > WAITING_BYTES_MAX:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "Too much waits for transaction coordinators already.")
-        waiting = _Waiting(bytearray(data), required_acks, version)
+        waiting = _Waiting(bytearray(data), sequence, required_acks, version)
         self._waiting_bytes += len(waiting.data)
         if line is not None:
             line.append(waiting)
+            guard = replica.log.producers.verifications.get(producer_id)
+            if guard is not None:
+                guard.also(producer_epoch, sequence)
             return waiting.outcome
-        assert guard is not None
-        self._lines[key] = deque([waiting])
-        answer = self._verifications.verify(
-            Asked(transactional_id, producer_id, producer_epoch, adds), replica.topic_partition
-        )
-        answer.on_complete(lambda settled: self._go_on(key, guard, settled.result()))
+        line = self._lines[key] = deque([waiting])
+        confirmed = self._confirm(replica, asked, lambda: [each.sequence for each in line])
+        confirmed.on_complete(lambda settled: self._go_on(key, *settled.result()))
         return waiting.outcome
 
     def verify(
@@ -117,29 +123,67 @@ class TransactionalAppends:
 
         Fails with KafkaError of what `Verifications.verify` names.
         """
-        guard = self._guard(replica, producer_id, producer_epoch, sequence, adds=adds)
-        if guard is None or guard is ONGOING:
-            return Deferred.of(guard)
+        asked = Asked(transactional_id, producer_id, producer_epoch, adds)
+        if self._is_free(replica, asked):
+            return Deferred.of(ONGOING if self._verifies(asked) else None)
 
-        def judge(error: ErrorCode) -> VerificationGuard | None:
+        def judge(answer: tuple[VerificationGuard, ErrorCode]) -> VerificationGuard | None:
+            guard, error = answer
             if error is not ErrorCode.NONE:
                 raise KafkaError(error)
             return guard
 
-        asked = Asked(transactional_id, producer_id, producer_epoch, adds)
-        return self._verifications.verify(asked, replica.topic_partition).then(judge)
+        return self._confirm(replica, asked, lambda: [sequence]).then(judge)
 
-    def _guard(
-        self, replica: Replica, producer_id: int, producer_epoch: int, sequence: int, *, adds: bool
-    ) -> VerificationGuard | None:
-        """None where nothing is verified, by transaction.partition.verification.enable."""
-        node = self._node
-        if not node.config.transaction_partition_verification_enable and not adds:
-            return None
+    def _verifies(self, asked: Asked) -> bool:
+        """By transaction.partition.verification.enable; partitions that are to be added need the coordinator anyway."""
+        return asked.adds or self._node.config.transaction_partition_verification_enable
+
+    def _is_free(self, replica: Replica, asked: Asked) -> bool:
+        """Whether nobody is to be asked before an append."""
         producers = replica.log.producers
-        return producers.begin_verification(
-            producer_id, producer_epoch, sequence, node.clock.wall_ms(), bumps_epochs=adds
-        )
+        return producers.has_ongoing(asked.producer_id, asked.producer_epoch) or not self._verifies(asked)
+
+    def _confirm(
+        self, replica: Replica, asked: Asked, sequences: Callable[[], list[int]]
+    ) -> Deferred[tuple[VerificationGuard, ErrorCode]]:
+        """The coordinator's word, and the guard that was begun before it was asked for; never fails.
+
+        `sequences`: those with which the batches that wait begin. A coordinator that is still ending the transaction
+        before is asked again, for add.partitions.to.txn.retry.backoff.max.ms at most: with a new guard each time, since
+        the marker of the former transaction, which is what everybody waits for, takes the older one away.
+        """
+        node = self._node
+        answer: Deferred[tuple[VerificationGuard, ErrorCode]] = Deferred()
+        began_ms = node.clock.monotonic_ms()
+
+        def ask(pause_ms: int) -> None:
+            guard = ONGOING
+            now_ms = node.clock.wall_ms()
+            for sequence in sequences():
+                guard = replica.log.producers.begin_verification(
+                    asked.producer_id, asked.producer_epoch, sequence, now_ms, bumps_epochs=asked.adds
+                )
+            if guard is ONGOING:
+                answer.complete((guard, ErrorCode.NONE))
+                return
+            word = self._verifications.verify(asked, replica.topic_partition)
+            word.on_complete(lambda settled: judge(guard, settled.result(), pause_ms))
+
+        def judge(guard: VerificationGuard, error: ErrorCode, pause_ms: int) -> None:
+            waited_ms = node.clock.monotonic_ms() - began_ms
+            if (
+                error is ErrorCode.CONCURRENT_TRANSACTIONS
+                and asked.adds
+                and waited_ms < node.config.add_partitions_to_txn_retry_backoff_max_ms
+            ):
+                pause_ms = min(pause_ms, node.config.add_partitions_to_txn_retry_backoff_ms)
+                node.shell.after(pause_ms, ask, 2 * pause_ms)
+            else:
+                answer.complete((guard, error))
+
+        ask(_FIRST_PAUSE_MS)
+        return answer
 
     def _go_on(self, key: tuple[Replica, int, int], guard: VerificationGuard, error: ErrorCode) -> None:
         """The coordinator has said its word: the line moves, or is sent home."""

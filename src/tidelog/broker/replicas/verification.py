@@ -5,8 +5,7 @@
 
 The leader of a partition asks before the first batch of each transaction. What is asked in one turn of the loop, and
 while a question is under way, goes to each coordinator's broker in one request. Producers of transaction.version 2 do
-not add partitions themselves: there the question adds them. The coordinator may still be ending the transaction
-before; then it is asked again, for add.partitions.to.txn.retry.backoff.max.ms at most.
+not add partitions themselves: there the question adds them.
 """
 
 from __future__ import annotations
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger(__name__)
 
 _VERSION: Final = 5
-_FIRST_PAUSE_MS: Final = 1
-"""Before a coordinator that still ends the transaction before is asked again; doubled each time."""
 
 
 class Asked(NamedTuple):
@@ -48,13 +45,11 @@ class Asked(NamedTuple):
 class _Question:
     """One partition of a transaction."""
 
-    __slots__ = ("answer", "asked", "asked_ms", "pause_ms", "topic_partition")
+    __slots__ = ("answer", "asked", "topic_partition")
 
-    def __init__(self, asked: Asked, topic_partition: TopicPartition, now_ms: int) -> None:
+    def __init__(self, asked: Asked, topic_partition: TopicPartition) -> None:
         self.asked = asked
         self.topic_partition = topic_partition
-        self.asked_ms = now_ms
-        self.pause_ms = _FIRST_PAUSE_MS
         self.answer: Deferred[ErrorCode] = Deferred()
 
 
@@ -75,7 +70,7 @@ class Verifications:
         INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS ...; or
         COORDINATOR_NOT_AVAILABLE and NETWORK_EXCEPTION where it cannot be asked. Never fails.
         """
-        question = _Question(asked, topic_partition, self._node.clock.monotonic_ms())
+        question = _Question(asked, topic_partition)
         self._ask(question)
         return question.answer
 
@@ -176,22 +171,10 @@ class Verifications:
         for transactional_id, questions in batch.items():
             for question in questions:
                 topic, partition = question.topic_partition
-                code = codes.get((transactional_id, topic, partition))
-                self._settle(question, ErrorCode.UNKNOWN_SERVER_ERROR if code is None else ErrorCode(code))
-
-    def _settle(self, question: _Question, error: ErrorCode) -> None:
-        config = self._node.config
-        if error is ErrorCode.PRODUCER_FENCED:
-            # As producers expect it in answer to their records.
-            error = ErrorCode.INVALID_PRODUCER_EPOCH
-        if error is ErrorCode.CONCURRENT_TRANSACTIONS and question.asked.adds:
-            waited_ms = self._node.clock.monotonic_ms() - question.asked_ms
-            if waited_ms < config.add_partitions_to_txn_retry_backoff_max_ms:
-                pause_ms = min(question.pause_ms, config.add_partitions_to_txn_retry_backoff_ms)
-                question.pause_ms = 2 * pause_ms
-                self._node.shell.after(pause_ms, self._ask, question)
-                return
-        question.answer.complete(error)
+                code = codes.get((transactional_id, topic, partition), ErrorCode.UNKNOWN_SERVER_ERROR)
+                # Fenced: as producers expect it in answer to their records.
+                fenced = code == ErrorCode.PRODUCER_FENCED
+                question.answer.complete(ErrorCode.INVALID_PRODUCER_EPOCH if fenced else ErrorCode(code))
 
 
 def _request(batch: Iterable[list[_Question]]) -> messages.AddPartitionsToTxnRequest:
