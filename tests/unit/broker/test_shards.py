@@ -54,12 +54,14 @@ class Machine(StateMachine):
         self.waiting: list[int] = []
         self.due: list[int] = []
         self.began = 0
+        self.mistakes = 0
 
     @property
     def next_due_ms(self) -> int | None:
         return min(self.due, default=None)
 
     def handle(self, now_ms: int, event: Any) -> Result[Any, Any]:
+        self._slip()
         result: Result[Any, Any] = Result()
         match event:
             case Wait(request_id):
@@ -75,7 +77,13 @@ class Machine(StateMachine):
                 result.writes.append(name(f"due{len(self.names)}"))
         return result
 
+    def _slip(self) -> None:
+        if self.mistakes:
+            self.mistakes -= 1
+            raise ZeroDivisionError
+
     def replay(self, record: CoordinatorRecord) -> None:
+        self._slip()
         assert isinstance(record.key, messages.GroupMetadataKey)
         self.names.append(record.key.group)
 
@@ -183,6 +191,38 @@ def test_no_deadline_is_missed_for_want_of_replicas(node: Node) -> None:
     assert (machines[0].names, node.shell.waiting()) == ([], [GRACE_MS])
     node.shell.run_timers()
     assert machines[0].names == ["due0"]
+
+
+def test_a_mistake_at_a_deadline_does_not_stop_the_clock(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    """It is told, and the rest is done a moment later."""
+    shards, machines = shards_of(node)
+    shards.ask("k", Ask)
+    machines[0].due = [1, 2]
+    shards.ask("k", Ask)
+    node.clock.now_ms = 10
+    machines[0].mistakes = 1
+    node.shell.run_timers()
+    assert (machines[0].names, node.shell.waiting()) == ([], [RETRY_MS])
+    node.shell.run_timers()
+    assert machines[0].names == ["due0", "due1"]
+    assert "deadline failed" in caplog.text
+
+
+def test_a_mistake_in_replaying_ends_one_loading(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    """That partition is not served; whatever waits behind it is loaded."""
+    shards, _ = shards_of(node)
+    shards.ask("k", Wake)
+    node.shell.settle()
+    fresh, machines = shards_of(node)
+    fresh.leadership_changed(0)
+    machines[0].mistakes = 1
+    node.shell.settle()
+    assert error_of(fresh.ask("k", Ask)) is ErrorCode.NOT_COORDINATOR
+    assert "replay failed" in caplog.text
+    node.replicas.replica.leader_epoch = 1
+    fresh.leadership_changed(0)
+    node.shell.settle()
+    assert fresh.ask("k", Ask).done
 
 
 def test_a_coordinator_that_begins_may_write(node: Node) -> None:

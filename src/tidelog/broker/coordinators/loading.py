@@ -137,6 +137,11 @@ class Loading:
                 return
             self._suspect = b""
             logger.warning("read again: partition=%s reason=%s", self._shard.replica.topic_partition, error)
+        except Exception:
+            # A record that nobody thought of; the partitions behind this one must be loaded nevertheless.
+            logger.exception("replay failed: partition=%s", self._shard.replica.topic_partition)
+            self._give_up("a record could not be replayed")
+            return
         if self._suspect and self._reads >= READS_MAX:
             self._give_up("the same bytes are different each time")
             return

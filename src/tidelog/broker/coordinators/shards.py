@@ -219,13 +219,13 @@ class Shards(Generic[M]):
     def _load_ended(self, shard: Shard[M], error: Exception | None) -> None:
         """`error`: ValueError for what is malformed, anything else may be better the next time."""
         self._loading.remove(shard)
+        self._load_next()
         if error is None:
             self._loaded(shard)
         elif isinstance(error, ValueError):
             shard.failure = str(error)
         else:
             self._abandon(shard)
-        self._load_next()
 
     def _loaded(self, shard: Shard[M]) -> None:
         if not shard.is_current:
@@ -332,7 +332,13 @@ class Shards(Generic[M]):
             due_ms = shard.machine.next_due_ms
             if due_ms is None or due_ms > self._node.clock.monotonic_ms():
                 break
-            self._handle(shard, event)
+            try:
+                self._handle(shard, event)
+            except Exception:
+                # Nobody is there to be told, and what else is due must not be given up.
+                logger.exception("deadline failed: partition=%s", shard.replica.topic_partition)
+                shard.timer = self._node.shell.after(RETRY_MS, self._time_passed, shard)
+                return
             if shard.closed:
                 return
         shard.timer = None
