@@ -63,7 +63,7 @@ def measure(directory: str, record_bytes: int, codec: Codec, size: int) -> str:
     mb = 1e6
     return (
         f"{record_bytes:5d} B {codec.codec_name:7} {before / mb:7.0f} MB to {after / mb:5.0f} MB in {took:5.2f} s:"
-        f" {records_count * record_bytes / mb / took:5.0f} MB/s of records, {records_count / took / mb:5.2f} million records/s,"
+        f" {records_count * record_bytes / mb / took:5.0f} MB/s of records, {records_count / took / mb:5.2f} million/s,"
         f" {used / took:4.0%} of a core"
     )
 
