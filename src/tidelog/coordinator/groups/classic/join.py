@@ -24,6 +24,10 @@ NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60 * 1000
 """How long a new member's first join may wait. It has no id yet and sends no heartbeats; if its client gave up and
 asked again, this one is nobody's."""
 
+PENDING_MS_MAX: Final = 60_000
+"""How long an id that was given out may be joined with, however long the session: clients do so at once or never. A
+client that only ever asks for ids must not fill the memory."""
+
 
 def join(turn: Turn, group: ClassicGroup, event: JoinGroup) -> None:
     """Answers at once, or when the rebalance of which it is part has come that far."""
@@ -41,7 +45,7 @@ def join(turn: Turn, group: ClassicGroup, event: JoinGroup) -> None:
     elif event.needs_known_id:
         group.pending[event.new_member_id] = None
         group.came_ms = turn.now_ms
-        group.expect(turn.now_ms, event.new_member_id, event.session_timeout_ms)
+        group.expect(turn.now_ms, event.new_member_id, min(event.session_timeout_ms, PENDING_MS_MAX))
         turn.reply(event.request_id, JoinReply(ErrorCode.MEMBER_ID_REQUIRED, event.new_member_id))
     else:
         _add(turn, group, event, event.new_member_id)

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.coordinator.groups.classic.cluster import RANGE, REBALANCE_MS, SESSION_MS, Coordinator
 
 from tidelog.coordinator.groups.classic.group import State
-from tidelog.coordinator.groups.classic.join import NEW_MEMBER_TIMEOUT_MS
+from tidelog.coordinator.groups.classic.join import NEW_MEMBER_TIMEOUT_MS, PENDING_MS_MAX
 from tidelog.coordinator.groups.classic.members import Protocol
 from tidelog.coordinator.groups.settings import GroupSettings
 from tidelog.model.errors import ErrorCode
@@ -47,6 +47,17 @@ def test_an_id_that_was_given_out_expires() -> None:
     assert coordinator.state is State.DEAD
     assert not coordinator.log
     assert coordinator.join_error(coordinator.join(member_id)) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_ids_are_kept_for_a_minute_at_most() -> None:
+    """However long a session the client asks for."""
+    coordinator = Coordinator()
+    for number in range(100):
+        coordinator.new_id(group=f"g{number}", session_ms=1_800_000)
+    assert len(coordinator.machine.groups) == 100
+    coordinator.pass_time(PENDING_MS_MAX)
+    assert not coordinator.machine.groups
+    assert coordinator.machine.next_due_ms is None
 
 
 def test_an_id_that_expires_holds_no_rebalance_up() -> None:
