@@ -18,8 +18,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from tidelog.pipeline.demo.data import DATA_SETS, FLIGHTS, DataSet, json_records, load
-from tidelog.pipeline.demo.failover import Failover, Story, View
+from tidelog.pipeline.demo.failover import Failover, Story
+from tidelog.pipeline.demo.group import Reading, ReadingGroup
 from tidelog.pipeline.demo.processes import Brokers, Interrupted, cluster, no_process_stays
+from tidelog.pipeline.demo.telling import tell_failover, tell_reading
 from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.session import check_java, spark_session
 
@@ -165,11 +167,11 @@ def run(directory: Path, bootstrap: str | None) -> int:
                 show.took("start three brokers", started)
             address = bootstrap or brokers.bootstrap  # type: ignore[union-attr]  # One of the two is there.
             create_topics(address, prepared)
-            story = send(show, address, prepared, brokers)
+            story, reading = stream(show, address, prepared, brokers, directory / "readers.log")
             spark = start_spark(show, directory)
             take_into_tables(show, spark, address, directory, prepared)
             answers = question(show, spark, directory)
-            faults = verify(show, directory, prepared)
+            faults = [*reading.faults, *verify(show, directory, prepared)]
             picture = directory / "flights.png"
             started = time.monotonic()
             with show.stage("drawing"):
@@ -183,7 +185,7 @@ def run(directory: Path, bootstrap: str | None) -> int:
         finally:
             running.__exit__(None, None, None)
         show.took("stop", started)
-    report(show, story, answers, faults, directory, time.monotonic() - began)
+    report(show, story, reading, answers, faults, directory, time.monotonic() - began)
     return 1 if faults else 0
 
 
@@ -216,8 +218,29 @@ def create_topics(address: str, prepared: list[Records]) -> None:
             raise PipelineError(f"topic {name} could not be created: {error}") from error
 
 
-def send(show: Show, address: str, prepared: list[Records], brokers: Brokers | None) -> Story | None:
-    """An unchanged confluent-kafka client produces, keyed, lz4, acks=all; in the middle of the flights a leader dies.
+def stream(
+    show: Show, address: str, prepared: list[Records], brokers: Brokers | None, log: Path
+) -> tuple[Story | None, Reading]:
+    """The flights are read by a group of consumers while they are produced; what befell brokers and consumers."""
+    partitions = next(each.data_set.partitions for each in prepared if each.data_set.name == FLIGHTS)
+    with log.open("wb") as errors:
+        with show.stage("three consumers form a group"):
+            group = ReadingGroup(address, FLIGHTS, partitions, errors)
+        try:
+            story = send(show, address, prepared, brokers, group)
+            started = time.monotonic()
+            with show.stage("the group reads the rest", group.lag) as advance:
+                reading = group.tell(advance)
+        finally:
+            group.close()
+    show.took("until the group had read all", started, sum(reading.records.values()))
+    return story, reading
+
+
+def send(
+    show: Show, address: str, prepared: list[Records], brokers: Brokers | None, group: ReadingGroup
+) -> Story | None:
+    """An unchanged confluent-kafka client produces, keyed, lz4, acks=all; a consumer dies, and then a leader.
 
     What that did to the cluster is returned; None where the cluster is not ours to be broken.
     """
@@ -249,11 +272,13 @@ def send(show: Show, address: str, prepared: list[Records], brokers: Brokers | N
             failover.waits.acknowledged(message.partition(), time.monotonic())
 
     started = time.monotonic()
-    with show.stage("producing; a leader is killed", total) as advance:
+    with show.stage("producing; two processes are killed", total) as advance:
         for each in prepared:
             topic = each.data_set.name
-            middle = len(each.records) // 2 if topic == FLIGHTS else -1
+            third, middle = (len(each.records) // 3, len(each.records) // 2) if topic == FLIGHTS else (-1, -1)
             for index, (key, value) in enumerate(each.records):
+                if index == third:
+                    group.strike(index)
                 if index == middle and failover is not None:
                     failover.strike(index)
                 while True:
@@ -346,7 +371,13 @@ def verify(show: Show, directory: Path, prepared: list[Records]) -> list[str]:
 
 
 def report(
-    show: Show, story: Story | None, answers: "Answers", faults: list[str], directory: Path, seconds: float
+    show: Show,
+    story: Story | None,
+    reading: Reading,
+    answers: "Answers",
+    faults: list[str],
+    directory: Path,
+    seconds: float,
 ) -> None:
     """The answers, what happened to the cluster, what it took, and what to try next."""
     console = show.console
@@ -356,7 +387,8 @@ def report(
     console.print("[bold]Where do flights arrive late?[/bold]  flights joined with airports and planes")
     console.print(_answer_table(answers.destinations, ("faa", "name", "flights", "delay", "age"), 5))
     if story is not None:
-        tell(console, story)
+        tell_failover(console, story)
+    tell_reading(console, reading)
     console.print(show.table())
     if faults:
         console.print("[bold red]Not every record arrived exactly once:[/bold red]")
@@ -370,42 +402,6 @@ def report(
     console.print("[bold]Try next[/bold]")
     for command, why in _next_steps(directory):
         console.print(f"  [dim]{why}[/dim]\n    {command}", soft_wrap=True)
-
-
-def tell(console: Console, story: Story) -> None:
-    """The death of a broker, partition by partition, and when what happened."""
-    table = Table(
-        title=f"Broker {story.victim} was killed (SIGKILL) when {story.sent:,} flights had been sent",
-        title_justify="left",
-        title_style="bold",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1),
-    )
-    for heading in ("partition", "led by", "then", "now", "in sync", "then", "now", "producers waited"):
-        table.add_column(heading, justify="right" if heading == "producers waited" else "left", no_wrap=True)
-    for partition, before in story.before.items():
-        states = (before, story.meanwhile[partition], story.after[partition])
-        table.add_row(
-            f"{FLIGHTS}-{partition}",
-            *(_leader(view, story.victim) for view in states),
-            *(" ".join(map(str, view.in_sync)) for view in states),
-            f"{story.waits_s[partition]:.2f} s",
-        )
-    console.print(table)
-    for seconds, what in (
-        (story.led_again_s, "what it had led was led by others"),
-        (story.shrunk_s, "acks=all waited for the other two replicas only"),
-        (story.back_s, "the broker was back"),
-        (story.whole_s, "it had caught up: every replica in sync"),
-    ):
-        console.print(f"  after {seconds:5.2f} s  {what}")
-    console.print()
-
-
-def _leader(view: View, victim: int) -> str:
-    text = "nobody" if view.leader < 0 else str(view.leader)
-    return f"[bold red]{text}[/bold red]" if view.leader in (victim, -1) else text
 
 
 def _answer_table(rows: list[Any], columns: tuple[str, ...], count: int) -> Table:
