@@ -284,6 +284,26 @@ async def test_a_cooperative_member_reads_on_while_others_join() -> None:
             await asyncio.gather(waiting, return_exceptions=True)
 
 
+async def test_who_commits_by_hand_is_given_nothing_during_a_rebalance() -> None:
+    """What it would commit of that names a generation that may be over by then."""
+    with GroupBroker() as broker:
+        broker.append(1, 1)
+        async with consuming(broker, assignors=("cooperative-sticky",), auto_commit=False) as consumer:
+            await read(consumer, 1)
+            broker.rejoins.clear()
+            broker.fail_next[ApiKey.HEARTBEAT] = [ErrorCode.REBALANCE_IN_PROGRESS]
+            waiting = asyncio.create_task(consumer.poll(30))
+            await eventually(lambda: len(broker.asked(ApiKey.JOIN_GROUP)) == 3)
+            broker.append(1, 1)
+            fetches = len(broker.asked(ApiKey.FETCH))
+            await eventually(lambda: len(broker.asked(ApiKey.FETCH)) > fetches + 3)
+            assert not waiting.done()
+            broker.rejoins.set()
+            assert await waiting is not None
+            await consumer.commit()
+            assert (consumer.member.generation, broker.committed[1]) == (2, 2)
+
+
 async def test_who_does_not_come_back_leaves_the_group() -> None:
     """After max.poll.interval.ms; and joins again when it comes back after all."""
     told = Told()

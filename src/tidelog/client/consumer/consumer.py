@@ -201,11 +201,21 @@ class Consumer:
         while True:
             await self._fetcher.advance()
             self._settle_if_needed()
-            if not self._ownership.changing:
+            if not self._held_back:
                 data = self._fetcher.take()
                 if data is not None:
                     return data
             await self._fetcher.wait()
+
+    @property
+    def _held_back(self) -> bool:
+        """Whether nothing may be given out now: partitions are about to go, or a commit by hand would come too late.
+
+        Cooperative members read on while a rebalance waits for others. But who commits what it was given at once, as
+        a transaction does, would name the former generation when the next one has just begun, and be refused.
+        """
+        rebalancing = self._settling is not None and not self._settings.auto_commit
+        return self._ownership.changing or rebalancing
 
     def _settle_if_needed(self) -> None:
         """Starts the task that rebalances and finds positions, if there is need; raises what it failed with.
