@@ -28,6 +28,17 @@ from tidelog.model.errors import ErrorCode, KafkaError
 PATTERN_REFRESH_MIN_MS: Final = 10_000
 """Between two looks at all patterns of a group, though topics come and go: each is a match with every topic's name."""
 
+NAME_LENGTH_MAX: Final = 4096
+"""Characters of an id: it stands in each record of its member, and records have to fit a batch."""
+SUBSCRIPTION_LENGTH_MAX: Final = 200_000
+"""Characters of the topics that a member names."""
+PATTERN_TOPICS_LENGTH_MAX: Final = 500_000
+"""Characters of the topics that a pattern stands for: they are one record, which has to fit a batch."""
+RECORD_BYTES: Final = 50
+"""Of a target's record, without names and partitions: key, value, and what the batch adds."""
+PARTITION_BYTES: Final = 5
+"""Of a partition in it, with its share of the topics' ids."""
+
 
 @dataclass(slots=True)
 class GroupChange:
@@ -154,6 +165,11 @@ class GroupChange:
                 ErrorCode.INVALID_REGULAR_EXPRESSION,
                 f"SubscribedTopicRegex `{text}` is not a valid regular expression: {error}.",
             ) from error
+        if sum(map(len, found)) > PATTERN_TOPICS_LENGTH_MAX:
+            raise KafkaError(
+                ErrorCode.INVALID_REGULAR_EXPRESSION,
+                f"SubscribedTopicRegex `{text}` stands for too many topics: {len(found)}.",
+            )
         known = self.group.patterns.get(text)
         if known is not None and known.topics == found:
             return
@@ -185,6 +201,26 @@ class GroupChange:
                 # Another release let it pass: it stays what it was.
                 continue
         return len(self.resolved) > count
+
+
+def check_room(turn: ConsumerTurn, group: ConsumerGroup, member_id: str) -> None:
+    """KafkaError GROUP_MAX_SIZE_REACHED where there is no place for a new member: a target is written as one batch, and
+    one that does not fit would never be."""
+    if member_id in group.members:
+        return
+    count = len(group.members) + 1
+    if count > turn.settings.group_size_max:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The consumer group has reached its maximum capacity of {turn.settings.group_size_max} members.",
+        )
+    topics = turn.topics.topics
+    partitions = sum(topics[name].layout.partitions for name in group.subscribed_topics if name in topics)
+    size = count * (RECORD_BYTES + len(group.group_id) + len(member_id)) + PARTITION_BYTES * partitions
+    if size > turn.all_settings.group_record_max_bytes:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED, f"The target of {count} members does not fit a batch of records."
+        )
 
 
 def assignment_delay_ms(turn: ConsumerTurn, group: ConsumerGroup) -> int:

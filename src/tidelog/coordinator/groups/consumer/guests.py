@@ -23,7 +23,14 @@ from tidelog.coordinator.groups.classic.events import (
     SyncGroup,
     SyncReply,
 )
-from tidelog.coordinator.groups.consumer.change import GroupChange, remove, replace_static
+from tidelog.coordinator.groups.consumer.change import (
+    NAME_LENGTH_MAX,
+    SUBSCRIPTION_LENGTH_MAX,
+    GroupChange,
+    check_room,
+    remove,
+    replace_static,
+)
 from tidelog.coordinator.groups.consumer.group import PROTOCOL_TYPE, ConsumerGroup
 from tidelog.coordinator.groups.consumer.member import (
     JOINING_EPOCH,
@@ -53,8 +60,10 @@ logger = logging.getLogger(__name__)
 def join(turn: ConsumerTurn, group: ConsumerGroup, event: JoinGroup) -> JoinReply:
     """Raises KafkaError."""
     member_id = event.member_id or event.new_member_id
-    if member_id not in group.members and len(group.members) >= turn.settings.group_size_max:
-        raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    check_room(turn, group, member_id)
+    told = sum(len(protocol.name) + len(protocol.metadata) for protocol in event.protocols)
+    if told > SUBSCRIPTION_LENGTH_MAX or len(event.instance_id or "") > NAME_LENGTH_MAX:
+        raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, "What the member says does not fit a record.")
     if not group.supports_classic(event.protocol_type, (protocol.name for protocol in event.protocols)):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if event.member_id == UNKNOWN_MEMBER and event.instance_id is None and event.needs_known_id:

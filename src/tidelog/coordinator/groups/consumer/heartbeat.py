@@ -13,7 +13,15 @@ from typing import Final
 
 from tidelog.coordinator.groups.classic.group import ClassicGroup, State
 from tidelog.coordinator.groups.consumer import records
-from tidelog.coordinator.groups.consumer.change import GroupChange, assignment_delay_ms, remove, replace_static
+from tidelog.coordinator.groups.consumer.change import (
+    NAME_LENGTH_MAX,
+    SUBSCRIPTION_LENGTH_MAX,
+    GroupChange,
+    assignment_delay_ms,
+    check_room,
+    remove,
+    replace_static,
+)
 from tidelog.coordinator.groups.consumer.events import ConsumerHeartbeat, ConsumerHeartbeatReply
 from tidelog.coordinator.groups.consumer.group import ConsumerGroup
 from tidelog.coordinator.groups.consumer.member import (
@@ -61,11 +69,7 @@ def heartbeat(turn: ConsumerTurn, event: ConsumerHeartbeat) -> ConsumerHeartbeat
     former = turn.groups.get(event.group)
     group = _group(turn, event.group, joins=event.epoch == JOINING_EPOCH)
     member_id = event.member_id or event.new_member_id
-    if member_id not in group.members and len(group.members) >= turn.settings.group_size_max:
-        raise KafkaError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The consumer group has reached its maximum capacity of {turn.settings.group_size_max} members.",
-        )
+    check_room(turn, group, member_id)
     before, replaced = _member(group, event, member_id)
     change = GroupChange(turn, group, before, _as_told(before, event, member_id), id_of(replaced))
     if replaced is not None and before is not None:
@@ -125,6 +129,12 @@ def _complaint(event: ConsumerHeartbeat) -> str | None:
     for name, text in (("GroupId", event.group), ("InstanceId", event.instance_id), ("RackId", event.rack_id)):
         if text is not None and not text.strip():
             return f"{name} can't be empty."
+        if text is not None and len(text) > NAME_LENGTH_MAX:
+            return f"{name} is longer than {NAME_LENGTH_MAX} characters."
+    if len(event.member_id) > NAME_LENGTH_MAX:
+        return f"MemberId is longer than {NAME_LENGTH_MAX} characters."
+    if event.topics is not None and sum(map(len, event.topics)) > SUBSCRIPTION_LENGTH_MAX:
+        return f"SubscribedTopicNames are longer than {SUBSCRIPTION_LENGTH_MAX} characters together."
     if not event.member_id and (event.version >= OWN_ID_FROM or event.epoch != JOINING_EPOCH):
         return "MemberId can't be empty."
     if event.epoch < STATIC_LEAVE_EPOCH:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -60,6 +61,10 @@ def ask(world: World, **fields: Any) -> ConsumerHeartbeatReply:
         {"owned": None},
         {"owned": {A: frozenset({1})}},
         {"topics": None},
+        {"group": "g" * 5000},
+        {"member_id": "m" * 5000},
+        {"instance_id": "i" * 5000},
+        {"topics": frozenset({"t" * 300_000})},
     ],
 )
 def test_senseless_requests(fields: dict[str, Any]) -> None:
@@ -89,6 +94,21 @@ def test_a_group_is_full() -> None:
     assert ask(world).error is ErrorCode.NONE
     assert ask(world, member_id="another").error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert ask(world).error is ErrorCode.NONE
+
+
+def test_a_target_that_fits_no_batch() -> None:
+    """The member that would make it so large is refused: or nothing about the group could be written any more."""
+    world = World()
+    world.machine.settings = replace(world.settings, group_record_max_bytes=400)
+    errors = [ask(world, member_id=str(number)).error for number in range(9)]
+    refused = errors.index(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    assert refused > 3
+    assert set(errors[refused:]) == {ErrorCode.GROUP_MAX_SIZE_REACHED}
+    # Batch overhead is 61 bytes, a record in it adds up to 12.
+    target = [record for record in world.log if record[0][:2] == b"\x00\x07"]
+    last = {key: (key, value) for key, value in target}
+    assert sum(len(key) + len(value or b"") + 12 for key, value in last.values()) < 400
+    assert ask(world, member_id="0").error is ErrorCode.NONE
 
 
 def test_unknown_groups_and_members() -> None:
