@@ -10,6 +10,7 @@ import pytest
 from tests.unit.broker.harness import Broker
 
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.handlers._members import CLIENT_ID_SIZE_MAX, cut
 from tidelog.model.errors import ErrorCode
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -40,10 +41,10 @@ def led(broker: Broker, isr: list[int], partition_epoch: int = 1) -> None:
     broker.shell.run_turns()
 
 
-def join(broker: Broker, member_id: str = "", version: int = 3, **changes: Any) -> Any:
+def join(broker: Broker, member_id: str = "", version: int = 3, client_id: str = "test", **changes: Any) -> Any:
     fields = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "protocol_type": "consumer", **changes}
     request = messages.JoinGroupRequest(group_id=GROUP, member_id=member_id, protocols=PROTOCOLS, **fields)
-    return broker.send(ApiKey.JOIN_GROUP, version, request)
+    return broker.send(ApiKey.JOIN_GROUP, version, request, client_id)
 
 
 def sync(broker: Broker, member_id: str, generation: int = 1) -> Any:
@@ -141,3 +142,29 @@ def test_ids_are_drawn_for_new_members(broker: Broker) -> None:
     answer = join(broker, version=5, group_instance_id="i")
     broker.shell.advance(150)
     assert result(broker, ApiKey.JOIN_GROUP, 5, answer).member_id.startswith("i-")
+
+
+@pytest.mark.parametrize("min_insync", [1])
+@pytest.mark.parametrize("name", ["c" * 32_700, "日" * 10_900])
+def test_a_name_may_be_as_long_as_a_string(broker: Broker, name: str) -> None:
+    """A member id has to fit beside it, in answers and in the record."""
+    led(broker, [0])
+    answers = [
+        join(broker, client_id=name),
+        join(broker, version=5, group_instance_id=name),
+    ]
+    broker.shell.advance(150)
+    found = [
+        result(broker, ApiKey.JOIN_GROUP, version, answer) for version, answer in zip((3, 5), answers, strict=True)
+    ]
+    assert [each.error_code for each in found] == [ErrorCode.NONE, ErrorCode.NONE]
+    assert all(name.startswith(each.member_id[:20]) and len(each.member_id) < 300 for each in found)
+    assert beat(broker, found[0].member_id) == ErrorCode.NONE
+    leader = next(each for each in found if each.members)
+    assert result(broker, ApiKey.SYNC_GROUP, 3, sync(broker, leader.member_id)).error_code == ErrorCode.NONE
+    assert beat(broker, found[0].member_id) == ErrorCode.NONE
+
+
+def test_a_client_id_that_is_no_utf_8_is_cut() -> None:
+    """It grows when it is read, and a record's string has a limit."""
+    assert cut("\ufffd" * 32_767, CLIENT_ID_SIZE_MAX) == "\ufffd" * 10_922

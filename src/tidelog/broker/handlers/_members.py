@@ -9,6 +9,17 @@ from tidelog.model.errors import ErrorCode, KafkaError
 REASON_LENGTH_MAX: Final = 255
 """Characters of a member's reason to join or leave that are kept, as with Kafka."""
 
+NAME_SIZE_MAX: Final = 255
+"""Bytes of a client's name that its member id begins with; the id as a whole has to fit a string of the protocol."""
+CLIENT_ID_SIZE_MAX: Final = 0x7FFF
+"""Bytes of a client id that a record holds: one that is no UTF-8 grows when it is read."""
+
+
+def cut(text: str, size: int) -> str:
+    """As much of the text as fits that many bytes."""
+    data = text.encode()
+    return text if len(data) <= size else data[:size].decode("utf-8", "ignore")
+
 
 def member_error(error: KafkaError) -> ErrorCode:
     """What a member is told when its coordinator fails: that its group's record is too large is none of its doing."""

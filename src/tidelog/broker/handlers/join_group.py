@@ -14,7 +14,7 @@ from uuid import UUID
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
-from tidelog.broker.handlers._members import REASON_LENGTH_MAX, member_error
+from tidelog.broker.handlers._members import CLIENT_ID_SIZE_MAX, NAME_SIZE_MAX, REASON_LENGTH_MAX, cut, member_error
 from tidelog.coordinator.groups.classic.events import JoinGroup, JoinReply
 from tidelog.coordinator.groups.classic.members import Protocol
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -70,13 +70,13 @@ def _refusal(node: Node, request: messages.JoinGroupRequest) -> ErrorCode:
 
 def _event(node: Node, context: RequestContext, request: messages.JoinGroupRequest, request_id: int) -> JoinGroup:
     version = context.api_version
-    client_id = context.client_id or ""
+    client_id = cut(context.client_id or "", CLIENT_ID_SIZE_MAX)
     name = client_id if request.group_instance_id is None else request.group_instance_id
     return JoinGroup(
         request_id,
         request.group_id,
         request.member_id,
-        f"{name}-{UUID(bytes=node.random.token(16), version=4)}",
+        f"{cut(name, NAME_SIZE_MAX)}-{UUID(bytes=node.random.token(16), version=4)}",
         client_id,
         # As Java writes an address.
         f"/{context.client_address}",

@@ -36,6 +36,9 @@ def join(turn: Turn, group: ClassicGroup, event: JoinGroup) -> None:
         _put_out(turn, group, event.member_id)
         turn.reply(event.request_id, JoinReply(ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER))
         complete_join_if_all_joined(turn, group)
+    elif sum(len(protocol.metadata) for protocol in event.protocols) > turn.settings.group_record_max_bytes:
+        # No record could hold it: what Kafka says when the leader's SyncGroup comes.
+        turn.reply(event.request_id, JoinReply(ErrorCode.UNKNOWN_SERVER_ERROR, event.member_id))
     elif not group.supports(event.protocol_type, event.protocols):
         turn.reply(event.request_id, JoinReply(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, event.member_id))
     elif event.member_id != UNKNOWN_MEMBER:

@@ -146,6 +146,16 @@ def test_a_protocol_named_twice_counts_once() -> None:
     assert coordinator.joined(coordinator._requests).generation == 2
 
 
+def test_metadata_that_no_record_can_hold_is_refused() -> None:
+    """At once, and nobody else notices."""
+    coordinator = Coordinator(GroupSettings(group_record_max_bytes=1000))
+    coordinator.stable(1)
+    large = tuple(Protocol(name, bytes(501)) for name in ("range", "sticky"))
+    assert coordinator.join_error(coordinator.join(protocols=large)) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert coordinator.state is State.STABLE
+    assert coordinator.reply(coordinator.join(protocols=large[:1])).error is ErrorCode.MEMBER_ID_REQUIRED
+
+
 def test_the_leader_forces_a_rebalance() -> None:
     """It has seen what the others need not know of; its join waits for them."""
     coordinator = Coordinator()
