@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.harness import topic_id_of
+from tests.unit.broker.harness import make_batch, topic_id_of
 from tests.unit.broker.replica_harness import ReplicaCluster
 
 from tidelog.broker.replicas.leader_fetcher import PARTITIONS_PER_TURN
@@ -482,3 +482,20 @@ def test_an_unexpected_error_costs_its_partition_only(
     cluster.elect("t", 0)
     cluster.advance(1000)
     assert cluster.log_ends("t", 0) == [1, 1, 1]
+
+
+def test_what_an_acknowledgement_sets_off_is_copied_at_once(cluster: ReplicaCluster) -> None:
+    """Who appends to another partition because a fetch has committed something does not wait for the end of that fetch."""
+    for topic in ("a", "z"):
+        cluster.create(topic, replicas=[0, 1])
+    cluster.advance(1_000)
+    replicas = cluster.brokers[0].node.replicas
+    done = []
+
+    def append(topic: str) -> Any:
+        return replicas.append_and_wait(TopicPartition(topic, 0), make_batch([b"value"]), 1_000)
+
+    for first, second in (("a", "z"), ("z", "a")):
+        append(first).on_complete(lambda _, second=second: append(second).on_complete(done.append))
+        cluster.until(lambda: done, limit_ms=20)
+        done.clear()

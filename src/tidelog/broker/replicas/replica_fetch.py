@@ -135,6 +135,7 @@ class _ReplicaFetch:
 
     def begin(self) -> None:
         """Reads and learns; answers, or waits."""
+        self._session.missed_news = False
         readings = self._look(learn=True)
         if readings is None:
             return
@@ -151,6 +152,9 @@ class _ReplicaFetch:
         self._timer = shell.after(self._request.max_wait_ms, self._answer_now)
         if any(self._differs(reading) for reading in readings):
             self._delay = shell.after(WATERMARK_DELAY_MS, self._answer_now)
+        if self._session.missed_news:
+            # What was learnt has let somebody go on, who has appended to a partition that was looked at before.
+            self.has_news(urgent=True)
         self._await_throttle()
         self.answer.on_abandoned = self._abandon
         self.answer.on_hurried = self._answer_now

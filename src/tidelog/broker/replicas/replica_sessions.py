@@ -81,6 +81,8 @@ class FollowedPartition(FetchPartition):
         session.news[self] = None
         if session.waiting is not None:
             session.waiting.has_news(urgent=urgent)
+        elif urgent:
+            session.missed_news = True
 
     def look_again(self) -> None:
         """The replica's ISR has changed: the next request looks at what that means for the follower."""
@@ -105,6 +107,7 @@ class ReplicaSession:
         "fetch_times",
         "follower",
         "id",
+        "missed_news",
         "news",
         "partitions",
         "requests",
@@ -132,6 +135,8 @@ class ReplicaSession:
         """Partitions that are to be looked at, longest waiting first."""
         self.waiting: WaitingFetch | None = None
         """Its request that waits, if one does."""
+        self.missed_news = False
+        """Whether there were urgent news while none did."""
 
     def update(self, request: messages.FetchRequest) -> list[FollowedPartition]:
         """Takes over what a request says; returns the partitions that were dropped."""
