@@ -121,12 +121,13 @@ class Shards(Generic[M]):
             answer.fail(error)
             return answer
         shard.requests[request_id] = answer
-        answer.on_abandoned = lambda: shard.requests.pop(request_id, None)
         try:
             self._handle(shard, event, guard)
         except Exception:
             shard.requests.pop(request_id, None)
             raise
+        if not answer.done:
+            answer.on_abandoned = lambda: shard.requests.pop(request_id, None)
         return answer
 
     def ask_all(self, make: Callable[[int], Any]) -> Deferred[list[Any]]:
@@ -180,6 +181,9 @@ class Shards(Generic[M]):
 
     def ready(self, partition: int) -> Shard[M]:
         """The loaded state of a partition that this broker leads; raises KafkaError."""
+        known = self._shards.get(partition)
+        if known is not None and known.is_loaded and known.is_current and not known.replica.log.is_offline:
+            return known
         replica = self._led(partition)
         if replica is None:
             self._drop(partition)
@@ -262,8 +266,10 @@ class Shards(Generic[M]):
 
         To find out by an append that fails would cost the whole state.
         """
+        if type(event) in shard.machine.READS:
+            return
         leader = shard.replica.leader
-        if leader is not None and not leader.has_enough_replicas and type(event) not in shard.machine.READS:
+        if leader is not None and not leader.has_enough_replicas:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Too few replicas are in sync.")
 
     def _handle(self, shard: Shard[M], event: Any, guard: VerificationGuard | None = None) -> None:
