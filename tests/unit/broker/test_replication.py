@@ -485,7 +485,7 @@ def test_an_unexpected_error_costs_its_partition_only(
 
 
 def test_what_an_acknowledgement_sets_off_is_copied_at_once(cluster: ReplicaCluster) -> None:
-    """Who appends to another partition because a fetch has committed something does not wait for the end of that fetch."""
+    """Who appends to another partition because a fetch has committed something: that very fetch brings it."""
     for topic in ("a", "z"):
         cluster.create(topic, replicas=[0, 1])
     cluster.advance(1_000)
