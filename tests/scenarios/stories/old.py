@@ -10,6 +10,7 @@ import pytest
 from tidelog.broker.coordinators.loading import Loading
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.replicas.replica_manager import ReplicaManager
+from tidelog.broker.replicas.transactional_appends import TransactionalAppends
 from tidelog.coordinator.transactions.coordinator import TransactionCoordinator
 from tidelog.coordinator.transactions.events import InitProducer, ProducerIdentity, TransactionResult
 from tidelog.coordinator.transactions.records import record_of
@@ -115,6 +116,11 @@ def markers_of_any_coordinator(patch: pytest.MonkeyPatch) -> None:
         prepare(states, update, entry, *arguments)
 
     patch.setattr(ProducerState, "_prepare_marker", forgetful)
+
+
+def transactions_begin_unasked(patch: pytest.MonkeyPatch) -> None:
+    """Before KIP-890: whoever sends a transactional batch begins a transaction with it."""
+    patch.setattr(TransactionalAppends, "_verifies", lambda appends, asked: False)
 
 
 def _never_name_an_epoch_after(patch: pytest.MonkeyPatch, is_blind: Any) -> None:
