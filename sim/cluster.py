@@ -78,6 +78,7 @@ class Cluster:
             history.largest_isr = self.states.largest_isr
             history.holders = self.checker.holders
             history.min_insync_replicas = plan.min_insync_replicas
+        self.checker.compacted |= {topic.name for topic in plan.topics if topic.compacted}
         self.checker.lossy |= {topic.name for topic in plan.topics if topic.unclean}
         self.client_names: list[str] = []
         self.estranged: set[str] = set()

@@ -26,8 +26,8 @@ from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_manager import LogManager, LogManagerSettings
 from tidelog.storage.tasks import run_now
 
-DELETE_RETENTION_MS: Final = 2_000
-"""Three rounds."""
+DELETE_RETENTION_MS: Final = 4_000
+"""Almost six rounds."""
 PLAIN_PRODUCER: Final = 4000
 TRANSACTIONAL: Final = range(5000, 5002)
 

@@ -17,6 +17,11 @@ from sim.log_checks import Batch
 from tidelog.model.identifiers import TopicPartition
 
 
+def key_of(value: bytes) -> bytes:
+    """The key of a value in a compacted topic: its number's, whatever its lane."""
+    return b"key-%d" % (int(value.rpartition(b":")[2]) % 5)
+
+
 class Guarantee(Enum):
     """What a producer asks for."""
 
@@ -56,6 +61,8 @@ class History:
         """[broker] -> how often it was started"""
         self.lossy: set[str] = set()
         """Topics in which records may be lost: by unclean elections, or past the declared budget."""
+        self.compacted: set[str] = set()
+        """Topics of which only the last value of each key is promised; see `key_of`."""
         self.retained: set[str] = set()
         """Topics whose records nothing deletes by itself."""
         self.largest_isr: Callable[[TopicPartition, float], int] | None = None
@@ -185,6 +192,7 @@ class History:
         following = asked
         previous = -1
         limit = stable if stable_only else high_watermark
+        is_compacted = partition.topic in self.compacted
         for header, records, _ in batches:
             require(10, header.last_offset < limit, f"{where}: {header.last_offset} of {limit} is served")
             for record in records:
@@ -192,12 +200,16 @@ class History:
                 previous = record.offset
                 if record.offset >= following:
                     require(
-                        1, record.offset == following, f"{where}: offset {record.offset} where {following} was to come"
+                        1,
+                        record.offset == following or is_compacted,
+                        f"{where}: offset {record.offset} where {following} was to come",
                     )
-                    following += 1
+                    following = record.offset + 1
                 self._note(partition, history, record.offset, record.value or b"")
                 history.read.add(record.offset)
                 self.read_count += 1
+            if is_compacted:
+                following = max(following, header.next_offset)
         return following
 
     def _note(self, partition: TopicPartition, history: PartitionHistory, offset: int, value: bytes) -> None:
@@ -220,9 +232,15 @@ class History:
                 log_start <= history.may_start_at,
                 f"{partition} begins at {log_start}, and nobody asked to delete past {history.may_start_at}",
             )
+        last_of = {key_of(value): offset for offset, value in sorted(values.items())}
         for kind, offsets in (("acknowledged", history.acknowledged), ("read", history.read)):
             for offset in sorted(offsets):
                 if offset >= log_start and (found := values.get(offset)) != history.values[offset]:
+                    if partition.topic in self.compacted and found is None:
+                        last = last_of.get(key_of(history.values[offset]), -1)
+                        told = f"{history.values[offset]!r}, {kind} at {offset}, is gone, and nothing has come after it"
+                        require(14, last > offset, f"{partition}: {told}")
+                        continue
                     require(
                         1,
                         lossy,
@@ -243,7 +261,8 @@ class History:
             number = int(text)
             require(10, values[offset] not in self._refused, f"{partition}: {values[offset]!r} was refused")
             before = last.get(lane, -1)
-            if self._lanes.get(lane, Guarantee.EXACTLY_ONCE) is Guarantee.EXACTLY_ONCE:
+            is_whole = partition.topic not in self.compacted
+            if is_whole and self._lanes.get(lane, Guarantee.EXACTLY_ONCE) is Guarantee.EXACTLY_ONCE:
                 expected = before + 1
                 require(12, number == expected, f"{partition}: {lane} sent {expected}, {number} stands at {offset}")
             else:

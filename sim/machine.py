@@ -54,6 +54,8 @@ SETTINGS: Final[Mapping[str, object]] = {
     "log.index.interval.bytes": 400,
     "log.segment.delete.delay.ms": 2000,
     "log.retention.check.interval.ms": 3000,
+    "log.cleaner.backoff.ms": 1000,
+    "log.cleaner.dedupe.buffer.size": 4096,
     "log.flush.offset.checkpoint.interval.ms": 2000,
     "log.flush.start.offset.checkpoint.interval.ms": 2000,
     "replica.high.watermark.checkpoint.interval.ms": 1000,

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from sim.compaction_mutants import COMPACTION_MUTANTS
 from sim.coordination_mutants import COORDINATION_MUTANTS
 from sim.mutant import Edit, Mutant
 
@@ -266,7 +267,7 @@ MUTANTS: Final = (
         "a follower's fetch session takes two partitions for one",
     ),
 )
-ALL: Final = (*MUTANTS, *COORDINATION_MUTANTS)
+ALL: Final = (*MUTANTS, *COORDINATION_MUTANTS, *COMPACTION_MUTANTS)
 """With those that came later."""
 """Thirty, and no more: what could be found is found, or the simulator is to be mended."""
 

@@ -78,6 +78,8 @@ class TopicPlan:
     configs: dict[str, str]
     retains: bool = True
     """Whether nothing but DeleteRecords deletes its records."""
+    compacted: bool = False
+    """Whether only the last value of each key is promised."""
     unclean: bool = False
     """Whether replicas outside the ISR may lead: records may be lost."""
     transactional: bool = False
@@ -152,6 +154,9 @@ def draw(random: SeededRandom, *, brokers: int | None = None) -> Plan:
     pause = random.between(0.8, 4.0)
     racks = count > 1 and random.chance(0.3)
     topics = _topics(random, flushes=flushes, min_insync=min_insync, many=count > 1)
+    if random.stream("compaction").chance(0.4):
+        compact = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.bytes": "1500"}
+        topics.append(TopicPlan("keyed", 2, {**topics[0].configs, **compact}, compacted=True))
     grouping, transacting = random.stream("groups"), random.stream("transactions")
     groups = tuple(protocol for protocol in GROUPS if grouping.chance(0.35))
     transactions = tuple(protocol for protocol in TRANSACTIONS if transacting.chance(0.3))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sim.clock import EPOCH_MS
 from sim.consumers import Reader
-from sim.history import Guarantee
+from sim.history import Guarantee, key_of
 from sim.invariants import require
 from tidelog.model.errors import ErrorCode
 from tidelog.protocol import messages
@@ -145,16 +145,18 @@ class Producer:
     def _next_batch(self, lane: Lane) -> Pending:
         count = 1 + self._random.below(4)
         values = [f"{lane.name}:{lane.sequence + index}".encode() for index in range(count)]
-        data = self._batch(values, lane.sequence)
+        data = self._batch(values, lane.sequence, keyed=lane.partition.topic in self._history.compacted)
         now = asyncio.get_running_loop().time()
         pending = Pending(lane.sequence, values, data, self._history.generation, now)
         lane.sequence += count
         return pending
 
-    def _batch(self, values: Sequence[bytes], sequence: int) -> bytes:
+    def _batch(self, values: Sequence[bytes], sequence: int, *, keyed: bool = False) -> bytes:
         timestamp = EPOCH_MS + int(asyncio.get_running_loop().time() * 1000)
         records = [
             Record(index, timestamp, b"key" if self._random.chance(0.5) else None, value)
+            if not keyed
+            else Record(index, timestamp, key_of(value), value)
             for index, value in enumerate(values)
         ]
         idempotent = self.guarantee is Guarantee.EXACTLY_ONCE

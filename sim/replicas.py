@@ -14,6 +14,7 @@ from sim.invariants import require
 from sim.log_view import BatchId, LogView
 from sim.machine import DATA
 from tidelog.model.identifiers import BrokerId, TopicPartition, format_topic_id
+from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from tidelog.storage.errors import InvalidLogFolder
 from tidelog.storage.file_names import parse_marked_folder, parse_partition_folder
 
@@ -58,6 +59,8 @@ class ReplicaChecker:
         """[(machine, its generation)] -> the newest controller epoch of which its broker has heard."""
         self.excused: set[tuple[int, TopicPartition]] = set()
         """Replicas that lost data within the declared budget, while they are still in the ISR."""
+        self.compacted: set[str] = {CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC}
+        """Topics whose logs each replica rewrites when it likes: of their batches only the order can be judged."""
         self.lossy: set[str] = set()
         """Topics whose committed records may be lost: unclean elections, losses past the budget."""
 
@@ -153,6 +156,8 @@ class ReplicaChecker:
         batch: BatchId,
     ) -> None:
         where = f"{partition} on {machine.name}"
+        if partition.topic in self.compacted:
+            return
         if previous is not None and previous.next_offset != batch.base_offset:
             # Segments that were deleted may be back after a power cut, until the broker has looked at them.
             start = _log_start(machine, partition)
@@ -185,7 +190,7 @@ class ReplicaChecker:
         where = f"{partition}: {machine.name} presumes to lead in epoch {leader.leader_epoch}"
         holder = known.leaders.setdefault(leader.leader_epoch, machine.broker_id)
         require(7, holder == machine.broker_id, f"{where}, as does broker {holder}")
-        if partition.topic in self.lossy or self._states is None:
+        if partition.topic in self.lossy or partition.topic in self.compacted or self._states is None:
             return
         state = self._states.state(partition)
         if state is None or format_topic_id(self._states.topic_id(partition.topic)) != view.topic_id:

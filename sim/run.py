@@ -114,6 +114,7 @@ class Simulation:
         self.complaints = Complaints(plan.faults, [topic.name for topic in plan.topics if topic.unclean], trace)
         self.history = History()
         self.history.lossy |= {topic.name for topic in plan.topics if topic.unclean}
+        self.history.compacted |= {topic.name for topic in plan.topics if topic.compacted}
         self.history.retained |= {topic.name for topic in plan.topics if topic.retains}
         self.history.reads_may_fail = FaultKind.FLIPPED_READ in plan.faults
         self.cluster = Cluster(plan, loop, random, trace, self.history)
