@@ -150,6 +150,7 @@ class Replicas:
         self.outcomes: list[Deferred[Any]] = []
         self.commit_at_once = True
         self.refuse: KafkaError | None = None
+        self.refuse_next: KafkaError | None = None
         self.guards: list[object] = []
         """Of each append, accepted or not."""
         self.high_watermark: int | None = None
@@ -172,8 +173,9 @@ class Replicas:
     ) -> Deferred[Any]:
         outcome: Deferred[Any] = Deferred()
         self.guards.append(guard)
-        if self.refuse is not None:
-            outcome.fail(self.refuse)
+        refusal, self.refuse_next = self.refuse_next or self.refuse, None
+        if refusal is not None:
+            outcome.fail(refusal)
             return outcome
         self.replica.log.append(data, int.from_bytes(data[57:61], "big"))
         self.outcomes.append(outcome)
@@ -188,11 +190,14 @@ class TransactionalAppends:
     def __init__(self) -> None:
         self.asked: list[tuple[str, int, int, bool]] = []
         self.refuse: KafkaError | None = None
+        self.answer: Deferred[Any] | None = None
 
     def verify(
         self, replica: Replica, transactional_id: str, producer_id: int, producer_epoch: int, *, adds: bool
     ) -> Deferred[Any]:
         self.asked.append((transactional_id, producer_id, producer_epoch, adds))
+        if self.answer is not None:
+            return self.answer
         if self.refuse is None:
             return Deferred.of("guard")
         refused: Deferred[Any] = Deferred()

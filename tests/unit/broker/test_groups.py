@@ -430,6 +430,28 @@ def test_a_refused_transaction_fails_alone(node: Node) -> None:
     assert committed(groups) == 1
 
 
+def test_a_transaction_is_confirmed_again_where_a_marker_came_between(node: Node) -> None:
+    """One of an earlier transaction, sent twice: the coordinator's word is void, not the transaction."""
+    groups = groups_of(node)
+    node.replicas.refuse_next = KafkaError(ErrorCode.INVALID_TXN_STATE)
+    assert commit_in_transaction(groups, 2).result() == CommitOutcome([(PARTITION, ErrorCode.NONE)])
+    assert len(node.transactional_appends.asked) == 2
+    node.replicas.refuse = KafkaError(ErrorCode.INVALID_TXN_STATE)
+    assert error_of(commit_in_transaction(groups, 2)) is ErrorCode.INVALID_TXN_STATE
+    assert len(node.transactional_appends.asked) == 5
+
+
+def test_a_transaction_confirmed_under_another_leadership_is_sent_on(node: Node) -> None:
+    """NOT_COORDINATOR, by which the client comes again: the log has forgotten what it asked."""
+    groups = groups_of(node)
+    waiting = node.transactional_appends.answer = Deferred()
+    outcome = commit_in_transaction(groups, 2)
+    node.replicas.replica.leader_epoch = 1
+    groups.leadership_changed(0)
+    waiting.complete("guard")
+    assert error_of(outcome) is ErrorCode.NOT_COORDINATOR
+
+
 def test_pending_offsets_and_markers_are_loaded(node: Node) -> None:
     """What was pending is pending, and what was committed or aborted holds or is void; a marker that comes while the
     partition is loaded is not lost.

@@ -34,8 +34,11 @@ if TYPE_CHECKING:
     from tidelog.broker.node import Node
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.metadata.image import PartitionImage
+    from tidelog.storage.verification import VerificationGuard
 
 MINUTE_MS: Final = 60_000
+_VERIFICATIONS_MAX: Final = 3
+"""How often a transaction's coordinator is asked for one commit, where the log does not go by its word."""
 
 
 class Groups:
@@ -88,17 +91,47 @@ class Groups:
 
         `adds`: the group's partition joins the transaction by this, rather than having been added before.
         """
-        partition = self.shards.partition_of(group)
-        try:
-            replica = self.shards.ready(partition).replica
-        except KafkaError as error:
-            refused: Deferred[Any] = Deferred()
-            refused.fail(error)
-            return refused
+        answer: Deferred[Any] = Deferred()
+        self._try_in_transaction(group, transactional_id, make, adds, _VERIFICATIONS_MAX, answer)
+        return answer
+
+    def _try_in_transaction(
+        self,
+        group: str,
+        transactional_id: str,
+        make: Callable[[int], CommitOffsets],
+        adds: bool,
+        tries: int,
+        answer: Deferred[Any],
+    ) -> None:
         producer = make(NOBODY).producer
         assert producer is not None
-        verified = self._node.transactional_appends.verify(replica, transactional_id, *producer, adds=adds)
-        return verified.and_then(lambda guard: self.shards.ask_partition(partition, make, guard))
+        partition = self.shards.partition_of(group)
+        try:
+            shard = self.shards.ready(partition)
+        except KafkaError as error:
+            answer.fail(error)
+            return
+
+        def append(guard: VerificationGuard | None) -> Deferred[Any]:
+            if not shard.is_current:
+                raise KafkaError(ErrorCode.NOT_COORDINATOR, "The coordinator has moved, or begins anew.")
+            return self.shards.ask_partition(partition, make, guard)
+
+        def settle(outcome: Deferred[Any]) -> None:
+            try:
+                reply = outcome.result()
+            except KafkaError as error:
+                if error.code is ErrorCode.INVALID_TXN_STATE and tries > 1:
+                    # A marker of an earlier transaction, sent twice, has made the coordinator's word void.
+                    self._try_in_transaction(group, transactional_id, make, adds, tries - 1, answer)
+                else:
+                    answer.fail(error)
+            else:
+                answer.complete(reply)
+
+        verified = self._node.transactional_appends.verify(shard.replica, transactional_id, *producer, adds=adds)
+        verified.and_then(append).on_complete(settle)
 
     def list_groups(self) -> Deferred[list[ListedGroup]]:
         """Groups of all coordinators here; fails with COORDINATOR_LOAD_IN_PROGRESS while one is loading."""
