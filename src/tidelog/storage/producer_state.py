@@ -222,7 +222,7 @@ class ProducerState:
                 f"Epoch of producer {producer_id} at offset {offset} in {self.topic_partition} is"
                 f" {header.producer_epoch}, which is smaller than the last seen epoch {entry.producer_epoch}",
             )
-        if header.is_transactional:
+        if header.is_transactional and not self._is_for_later(header, marker, transaction_version):
             update.verified.append(producer_id)
         if marker is not None:
             if transaction_version >= EPOCHS_BUMPED_SINCE and entry.transaction_first_offset >= 0:
@@ -247,6 +247,18 @@ class ProducerState:
                 f"Expected transactional write from producer {producer_id} at offset {offset} in partition"
                 f" {self.topic_partition}",
             )
+
+    def _is_for_later(
+        self, header: BatchHeader, marker: tuple[EndTxnMarker, int] | None, transaction_version: int
+    ) -> bool:
+        """Whether what is being asked is of a transaction after the one that the marker ends: that came late, or twice.
+
+        From transaction.version 2 on a marker's epoch is the first that the producer may use after it.
+        """
+        if marker is None or transaction_version < EPOCHS_BUMPED_SINCE:
+            return False
+        guard = self.verifications.get(header.producer_id)
+        return guard is not None and guard.producer_epoch >= header.producer_epoch
 
     def _prepare_marker(
         self,

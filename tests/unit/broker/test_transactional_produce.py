@@ -248,6 +248,14 @@ def test_a_leader_that_has_moved_refuses(transactional: Broker) -> None:
     assert result(transactional, answer)[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+def test_a_leadership_that_came_back_meanwhile_is_another_one(transactional: Broker) -> None:
+    """The producer is told to look for the leader, and not that its transaction is lost."""
+    answer = send(transactional)
+    transactional.lead("t", 2, leader_epoch=3)
+    say(transactional, questions(transactional)[0])
+    assert result(transactional, answer)[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 def test_transactions_need_their_id(transactional: Broker) -> None:
     """TRANSACTIONAL_ID_AUTHORIZATION_FAILED without one, as Kafka has it."""
     answer = send(transactional, transactional_id=None)

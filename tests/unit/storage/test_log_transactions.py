@@ -129,6 +129,20 @@ def test_a_late_marker_does_not_end_the_next_transaction(tmp_path: Path) -> None
     assert ask(log, 1, epoch=2) is not ONGOING
 
 
+def test_a_marker_that_comes_twice_leaves_the_next_transactions_question_alone(tmp_path: Path) -> None:
+    """A coordinator that lost an answer sends it again; the producer is asking for its next epoch by then."""
+    _, log = open_log(tmp_path)
+    send(log, 0, ask(log))
+    end(log, epoch=1, version=2)
+    guard = ask(log, epoch=1)
+    end(log, epoch=1, version=2)
+    send(log, 0, guard, epoch=1)
+    end(log, epoch=2, version=2)
+    stale = ask(log, epoch=2)
+    end(log, epoch=3, version=2)
+    assert refusal(log, 0, stale, epoch=3) is ErrorCode.INVALID_TXN_STATE
+
+
 def test_questions_without_an_end_are_forgotten(tmp_path: Path) -> None:
     """After producer.id.expiration.ms, with their producers."""
     clock = StandingClock()

@@ -156,6 +156,7 @@ class TransactionalAppends:
         node = self._node
         answer: Deferred[tuple[VerificationGuard, ErrorCode]] = Deferred()
         began_ms = node.clock.monotonic_ms()
+        leader, leader_epoch = replica.leader, replica.leader_epoch
 
         def ask(pause_ms: int) -> None:
             guard = ONGOING
@@ -172,7 +173,10 @@ class TransactionalAppends:
 
         def judge(guard: VerificationGuard, error: ErrorCode, pause_ms: int) -> None:
             waited_ms = node.clock.monotonic_ms() - began_ms
-            if (
+            if replica.leader is not leader or replica.leader_epoch != leader_epoch:
+                # Another leader may have been there meanwhile: what was asked of this one holds no more.
+                answer.complete((guard, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            elif (
                 error is ErrorCode.CONCURRENT_TRANSACTIONS
                 and asked.adds
                 and waited_ms < node.config.add_partitions_to_txn_retry_backoff_max_ms
