@@ -183,12 +183,11 @@ def follower_batches(
     next_offset: int,
     latest_epoch: int = NO_LEADER_EPOCH,
     leader_epoch: int | None = None,
-    gaps_allowed: bool = True,
 ) -> Prepared | None:
     """The whole batches that a leader of `leader_epoch` sent, checked but kept as they are; None if there is none.
 
     A batch cut short at the end is left for the next fetch. `KafkaError` CORRUPT_MESSAGE for broken bytes, offsets that
-    do not follow one another, and epochs below `latest_epoch`, that of the last record, or above the leader's.
+    go back, and epochs below `latest_epoch`, that of the last record, or above the leader's.
     """
     batches = list(iterate_headers(data))
     if not batches:
@@ -196,8 +195,8 @@ def follower_batches(
     max_timestamp = NO_TIMESTAMP
     for position, header in batches:
         check_crc(data, position, header)
-        is_gap = header.base_offset > next_offset and not gaps_allowed
-        if header.base_offset < next_offset or header.last_offset_delta < 0 or is_gap:
+        # Gaps are what compaction has left, and stay when the topic is compacted no more.
+        if header.base_offset < next_offset or header.last_offset_delta < 0:
             raise InvalidBatch(
                 ErrorCode.CORRUPT_MESSAGE,
                 f"Out of order offsets found in append to {topic_partition}: a batch of {header.base_offset} to"

@@ -178,7 +178,7 @@ class Log(ReadableLog):
         """Appends what the leader of `leader_epoch` sent, as it is; a batch cut short at the end is left out.
 
         `now_ms` is wall time, the clock's if None. `KafkaError` CORRUPT_MESSAGE for what no leader can have written:
-        a checksum that fails, offsets that don't follow (gaps are for compacted topics), an epoch that goes back or is
+        a checksum that fails, offsets that go back, an epoch that goes back or is
         the leader's own future; KAFKA_STORAGE_ERROR. Nothing was appended then.
         """
         self.folder.check_online()
@@ -198,7 +198,6 @@ class Log(ReadableLog):
             next_offset=next_offset,
             latest_epoch=self.epochs.latest,
             leader_epoch=leader_epoch,
-            gaps_allowed=self.config.compacted,
         )
         if prepared is None:
             return AppendInfo(-1, end - 1, -1, -1, start, False, 0, 0)
