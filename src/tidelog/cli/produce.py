@@ -106,9 +106,7 @@ def produce(
     idempotent: Annotated[bool, typer.Option("--idempotent", help="No record twice, even after retries.")] = False,
     transactional_id: Annotated[
         str | None,
-        typer.Option(
-            "--transactional-id", metavar="ID", help="All in one transaction: all is read, or nothing."
-        ),
+        typer.Option("--transactional-id", metavar="ID", help="All in one transaction: all is read, or nothing."),
     ] = None,
     transaction_size: Annotated[
         int | None, typer.Option("--transaction-size", min=1, metavar="N", help="A transaction every N records.")
