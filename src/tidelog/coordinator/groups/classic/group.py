@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 """Of groups of consumers; others (Connect's workers, schema registries) divide things that are no partitions."""
 SUBSCRIPTION_VERSION_SIZE: Final = 2
+GENERATION_MAX: Final = 2**31 - 1
+"""After which they begin at 0 again; a record may say anything."""
 _RECORD_OVERHEAD: Final = 24
 """Bytes of a member's record beside its texts and what is opaque: lengths and timeouts."""
 
@@ -125,7 +127,8 @@ class ClassicGroup:
         group.generation = value.generation
         group.protocol_type = value.protocol_type
         group.protocol = value.protocol
-        for member in value.members:
+        # Kafka writes no id twice; whoever did meant the last.
+        for member in {member.member_id: member for member in value.members}.values():
             group.add(
                 ClassicMember(
                     member.member_id,
@@ -301,7 +304,7 @@ class ClassicGroup:
 
     def next_generation(self, wall_ms: int) -> None:
         """All that joined are in: CompletingRebalance, or Empty if nobody is."""
-        self.generation += 1
+        self.generation = (self.generation + 1) & GENERATION_MAX
         self.protocol = self.elected_protocol()
         self.enter(State.COMPLETING_REBALANCE if self.members else State.EMPTY, wall_ms)
         self.pending_sync.clear()

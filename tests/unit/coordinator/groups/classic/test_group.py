@@ -15,6 +15,7 @@ from tidelog.coordinator.groups.classic.members import Protocol
 from tidelog.coordinator.groups.events import DeletedGroups, DeleteGroups
 from tidelog.coordinator.groups.group import FROM_COMMIT
 from tidelog.coordinator.groups.offset_events import CommitOffsets, CommitOutcome, OffsetToCommit
+from tidelog.coordinator.records import CoordinatorRecord
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import Offset, TopicPartition
 from tidelog.protocol import messages
@@ -171,6 +172,46 @@ def test_hostile_subscriptions_leave_the_topics_unknown(data: bytes) -> None:
         assert group.is_subscribed("anything")
         assert group.offsets_expire_from_ms is None
     assert coordinator.moved().group() == group
+
+
+MEMBERS = st.builds(
+    messages.GroupMetadataValue.MemberMetadata,
+    member_id=st.sampled_from(["", "a", "b", "c"]),
+    group_instance_id=st.sampled_from([None, "", "i", "j"]),
+    client_id=st.text(max_size=3),
+    rebalance_timeout=st.sampled_from([-(2**31), -1, 0, 1000, 2**31 - 1]),
+    session_timeout=st.sampled_from([-(2**31), -1, 0, 1000, 30_000]),
+    subscription=st.binary(max_size=5),
+    assignment=st.binary(max_size=5),
+)
+VALUES = st.builds(
+    messages.GroupMetadataValue,
+    protocol_type=st.sampled_from(["", "consumer", "connect"]),
+    generation=st.sampled_from([-(2**31), -1, 0, 7, 2**31 - 2]),
+    protocol=st.sampled_from([None, "", "range"]),
+    leader=st.sampled_from([None, "", "a", "stranger"]),
+    current_state_timestamp=st.sampled_from([-(2**63), -1, 0, 2**63 - 1]),
+    members=st.lists(MEMBERS, max_size=5),
+)
+
+
+@given(VALUES)
+def test_hostile_records_are_borne(value: messages.GroupMetadataValue) -> None:
+    """Whatever the log says about a group, it can be asked, joined by whom it suits, and empties in the end."""
+    coordinator = Coordinator(log=[CoordinatorRecord(messages.GroupMetadataKey(group="g"), value, 3).encode()])
+    group = coordinator.group()
+    describe(coordinator)
+    group.is_subscribed("t")
+    assert group.offsets_expire_from_ms is None or isinstance(group.offsets_expire_from_ms, int)
+    for member_id in list(group.members):
+        coordinator.heartbeat(member_id, group.generation)
+        coordinator.join(member_id)
+    coordinator.new_id(group="other")
+    coordinator.join(known=False)
+    coordinator.leave(("", "i"), "a")
+    coordinator.pass_time(2**32)
+    assert coordinator.state in (State.EMPTY, State.DEAD)
+    assert coordinator.machine.next_due_ms is None
 
 
 def test_groups_of_another_type_read_no_topics() -> None:
