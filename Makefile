@@ -64,7 +64,7 @@ mutants: venv ## Bugs put into the protocol on purpose, each until the simulator
 chaos: venv ## Brokers killed, paused and starved under a verifying load; CYCLES=n, ARGS='--fault mix --seed 7'.
 	@python -m tests.chaos --cycles $(or $(CYCLES),20) $(ARGS)
 
-conformance: venv ## Kafka's own tools, kcat and Apache Kafka as peers (fetches them from Maven Central and Debian).
+conformance: venv ## Kafka's own tools and clients, Go's, Node's, kcat, and Apache Kafka as peers (fetches them).
 	@tests/conformance/run
 
 bench: venv ## Speed and memory beside the C sink, Apache Kafka and the official Spark connector.

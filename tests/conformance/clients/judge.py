@@ -50,6 +50,11 @@ class History:
         for event in self.events:
             match event["event"]:
                 case "assigned":
+                    member = event.get("member")
+                    if self.instance is None and found and found[-1].member not in (member, None):
+                        # A new id: it had been put out, whether its client says so or not.
+                        last = found[-1].member
+                        found = [each._replace(lost=True) if each.member == last else each for each in found]
                     for topic, partition in event["partitions"]:
                         place = Place(topic, partition)
                         if place in owned:  # Told again what it has already: a new generation.

@@ -7,7 +7,7 @@ for the next leader at once.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import confluent_kafka
@@ -85,6 +85,13 @@ class Observer:
         assert self._producer.flush(CALL_S) == 0
         assert failed == []
 
+    def write(self, topic: str, values: Iterable[str]) -> None:
+        """Records with these values, spread by librdkafka; acknowledged by all replicas in sync."""
+        for value in values:
+            self._producer.produce(topic, value)
+            self._producer.poll(0)
+        assert self._producer.flush(CALL_S) == 0
+
     def ends(self, topic: str, partitions: int) -> dict[Place, int]:
         """Log ends, as a reader of committed records sees them."""
         asked = dict.fromkeys(self._partitions(topic, partitions), LATEST_TIMESTAMP)
@@ -95,6 +102,10 @@ class Observer:
         """A group's offsets; no entry where there is none."""
         found = self._cluster.committed_offsets(group, self._partitions(topic, partitions))
         return {Place(each.topic, each.partition): at.offset for each, at in found.items()}
+
+    def commit(self, group: str, topic: str, partitions: int, offset: int) -> None:
+        """The same offset for all partitions, for a group without members."""
+        self._cluster.commit_offsets(group, dict.fromkeys(self._partitions(topic, partitions), offset))
 
     def lag(self, group: str, topic: str, partitions: int) -> dict[Place, int]:
         """Of each partition: how far the log's end is from what is committed."""

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -13,7 +14,12 @@ import (
 )
 
 func franzBasics() []kgo.Opt {
+	level := kgo.LogLevelNone
+	if _, debug := os.LookupEnv("TIDELOG_WORKERS_DEBUG"); debug {
+		level = kgo.LogLevelDebug
+	}
 	return []kgo.Opt{
+		kgo.WithLogger(kgo.BasicLogger(os.Stderr, level, nil)),
 		kgo.SeedBrokers(strings.Split(given["bootstrap"], ",")...),
 		kgo.ClientID(option("name", "franz-go")),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 100 * time.Millisecond }),

@@ -28,7 +28,8 @@ public class WordCount {
             .groupBy((key, word) -> word)
             .count()
             .toStream()
-            .to(arguments[3], Produced.with(Serdes.String(), Serdes.Long()));
+            .mapValues(String::valueOf)
+            .to(arguments[3], Produced.with(Serdes.String(), Serdes.String()));
         KafkaStreams streams = new KafkaStreams(builder.build(), settings);
         streams.setStateListener((now, before) -> System.out.println("state: " + now));
         Runtime.getRuntime().addShutdownHook(new Thread(streams::close));

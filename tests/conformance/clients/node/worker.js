@@ -21,7 +21,8 @@ const kafka = new Kafka({
   brokers: given.bootstrap.split(','),
   logLevel: logLevel.WARN,
   logCreator: () => ({ namespace, log }) => process.stderr.write(`${namespace} ${log.message} ${log.error ?? ''}\n`),
-  retry: { initialRetryTime: 100, maxRetryTime: 500, retries: 100 },
+  // While it tries again it sends no heartbeats: not for longer than a session.
+  retry: { initialRetryTime: 100, maxRetryTime: 500, retries: 5 },
 })
 
 function places(assignment) {

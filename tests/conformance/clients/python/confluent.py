@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from typing import Any
 
@@ -48,7 +49,7 @@ def joined(given: dict[str, str]) -> Consumer:
     logger = logging.getLogger("librdkafka")
     logger.addHandler(generations)
     logger.setLevel(logging.DEBUG)
-    logger.propagate = False
+    logger.propagate = "TIDELOG_WORKERS_DEBUG" in os.environ
     session_ms = int(given.get("session_timeout_ms", "10000"))
     settings: dict[str, Any] = {
         "bootstrap.servers": given["bootstrap"],
@@ -130,7 +131,7 @@ def producer_of(given: dict[str, str]) -> Producer:
             "transaction.timeout.ms": int(given.get("transaction_timeout_ms", "20000")),
             "linger.ms": 1,
             "reconnect.backoff.max.ms": 500,
-            "log_level": 0,
+            **({"debug": "eos"} if "TIDELOG_WORKERS_DEBUG" in os.environ else {"log_level": 0}),
         }
     )
     while True:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import sys
 import threading
 import time
@@ -13,7 +15,9 @@ _lock = threading.Lock()
 
 
 def options() -> dict[str, str]:
-    """The arguments, `name=value`."""
+    """The arguments, `name=value`; with TIDELOG_WORKERS_DEBUG in the environment clients log everything to stderr."""
+    if "TIDELOG_WORKERS_DEBUG" in os.environ:
+        logging.basicConfig(level=logging.DEBUG, format="%(asctime)s.%(msecs)03d %(name)s %(message)s", datefmt="%T")
     return dict(argument.split("=", 1) for argument in sys.argv[1:])
 
 
