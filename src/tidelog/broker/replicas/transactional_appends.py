@@ -121,7 +121,7 @@ class TransactionalAppends:
     ) -> Deferred[VerificationGuard | None]:
         """The guard for a coordinator's own transactional append (TxnOffsetCommit); None where none is needed.
 
-        Fails with KafkaError of what `Verifications.verify` names.
+        Fails with KafkaError of what `Verifications.verify` names, or NOT_COORDINATOR where the leadership has changed.
         """
         asked = Asked(transactional_id, producer_id, producer_epoch, adds)
         if self._is_free(replica, asked):
@@ -129,6 +129,8 @@ class TransactionalAppends:
 
         def judge(answer: tuple[VerificationGuard, ErrorCode]) -> VerificationGuard | None:
             guard, error = answer
+            if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                error = ErrorCode.NOT_COORDINATOR
             if error is not ErrorCode.NONE:
                 raise KafkaError(error)
             return guard
