@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.conformance.clients import scenarios
 from tidelog.testing import Cluster
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -74,3 +76,10 @@ def test_metadata(broker: Cluster) -> None:
     assert [found["name"] for found in metadata["brokers"]] == [broker.bootstrap]
     (topic,) = metadata["topics"]
     assert [(partition["leader"], partition["isrs"]) for partition in topic["partitions"]] == [(0, [{"id": 0}])]
+
+
+@pytest.mark.row("R15")
+def test_a_group(tmp_path: Path) -> None:
+    """kcat -G: three members, of which one leaves, one is killed and comes back."""
+    with scenarios.site(tmp_path) as site:
+        scenarios.membership(site, ["kcat"] * 3)
