@@ -32,8 +32,8 @@ COORDINATION_MUTANTS: Final = (
     Mutant(
         "prepared-forgotten",
         "coordinator.transactions.coordinator",
-        "            self._decide_end(name, self._transactions[name], result)\n",
-        "            pass\n",
+        "                self._go_on(name, transaction, result)\n        return result\n",
+        "                pass\n        return result\n",
         "a new coordinator does not go on with transactions that were about to end",
     ),
     Mutant(
@@ -60,8 +60,8 @@ COORDINATION_MUTANTS: Final = (
     Mutant(
         "unstable-is-served",
         "storage.readable_log",
-        "        if unstable is None or unstable >= self.high_watermark:\n",
-        "        if unstable is None or unstable <= self.high_watermark:\n",
+        "        if unstable is None or unstable >= high_watermark:\n",
+        "        if unstable is None or unstable <= high_watermark:\n",
         "readers of committed records see open transactions",
     ),
     Mutant(

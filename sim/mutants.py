@@ -114,8 +114,8 @@ MUTANTS: Final = (
     Mutant(
         "follower-ignores-checksum",
         "storage.append",
-        "        check_crc(data, position, header)\n        is_gap",
-        "        is_gap",
+        "        check_crc(data, position, header)\n        # Gaps",
+        "        # Gaps",
         "a follower appends what arrives damaged",
     ),
     Mutant(
