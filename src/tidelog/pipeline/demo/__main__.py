@@ -21,7 +21,7 @@ from tidelog.pipeline.demo.data import DATA_SETS, FLIGHTS, DataSet, json_records
 from tidelog.pipeline.demo.failover import Failover, Story
 from tidelog.pipeline.demo.group import Reading, ReadingGroup
 from tidelog.pipeline.demo.processes import Brokers, Interrupted, cluster, no_process_stays
-from tidelog.pipeline.demo.telling import tell_failover, tell_reading
+from tidelog.pipeline.demo.telling import answer_table, tell_failover, tell_reading
 from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.session import check_java, spark_session
 
@@ -32,7 +32,13 @@ if TYPE_CHECKING:
 
 DIRECTORY: Final = Path("build") / "demo"
 BROKERS: Final = 3
-SETTINGS: Final = {"default.replication.factor": BROKERS, "min.insync.replicas": BROKERS - 1}
+SESSION_MS: Final = 3000
+"""For so long a dead consumer keeps its partitions; Kafka's brokers allow no less than twice that unless told to."""
+SETTINGS: Final = {
+    "default.replication.factor": BROKERS,
+    "min.insync.replicas": BROKERS - 1,
+    "group.min.session.timeout.ms": SESSION_MS,
+}
 _DELIVERY_TIMEOUT_S: Final = 60.0
 
 
@@ -225,7 +231,8 @@ def stream(
     partitions = next(each.data_set.partitions for each in prepared if each.data_set.name == FLIGHTS)
     with log.open("wb") as errors:
         with show.stage("three consumers form a group"):
-            group = ReadingGroup(address, FLIGHTS, partitions, errors)
+            session_ms = SESSION_MS if brokers is not None else 2 * SESSION_MS
+            group = ReadingGroup(address, FLIGHTS, partitions, session_ms, errors)
         try:
             story = send(show, address, prepared, brokers, group)
             started = time.monotonic()
@@ -383,9 +390,9 @@ def report(
     console = show.console
     console.print()
     console.print("[bold]Which airlines arrive on time?[/bold]  flights joined with airlines")
-    console.print(_answer_table(answers.airlines, ("name", "flights", "delay", "late", "cancelled"), 5))
+    console.print(answer_table(answers.airlines, ("name", "flights", "delay", "late", "cancelled"), 5))
     console.print("[bold]Where do flights arrive late?[/bold]  flights joined with airports and planes")
-    console.print(_answer_table(answers.destinations, ("faa", "name", "flights", "delay", "age"), 5))
+    console.print(answer_table(answers.destinations, ("faa", "name", "flights", "delay", "age"), 5))
     if story is not None:
         tell_failover(console, story)
     tell_reading(console, reading)
@@ -402,24 +409,6 @@ def report(
     console.print("[bold]Try next[/bold]")
     for command, why in _next_steps(directory):
         console.print(f"  [dim]{why}[/dim]\n    {command}", soft_wrap=True)
-
-
-def _answer_table(rows: list[Any], columns: tuple[str, ...], count: int) -> Table:
-    headings = {"delay": "mean delay, min", "late": "30 min late, %", "cancelled": "cancelled, %",
-                "age": "age of planes, years", "faa": "airport"}  # fmt: skip
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in columns:
-        justify: Any = "left" if name in ("name", "faa") else "right"
-        table.add_column(headings.get(name, name), justify=justify, no_wrap=name == "name")
-    for row in rows[:count]:
-        table.add_row(*(_cell(row[name]) for name in columns))
-    return table
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
 def _next_steps(directory: Path) -> list[tuple[str, str]]:

@@ -98,13 +98,15 @@ class Lags:
 class Reader:
     """A process that runs `reader.py`, and what it has said."""
 
-    def __init__(self, bootstrap: str, topic: str, said: threading.Condition, errors: IO[bytes]) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, session_ms: int, said: threading.Condition, errors: IO[bytes]
+    ) -> None:
         self.owned: list[tuple[float, frozenset[int]]] = []
         """(when, which partitions from then on)"""
         self.read: list[tuple[int, int, int]] = []
         """(partition, first offset, the one after the last)"""
         self._said = said
-        command = [sys.executable, "-m", reader.__name__, bootstrap, GROUP, topic]
+        command = [sys.executable, "-m", reader.__name__, bootstrap, GROUP, topic, str(session_ms)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
         self._thread = threading.Thread(target=self._listen, name="reader's output", daemon=True)
         self._thread.start()
@@ -165,11 +167,11 @@ class Reading:
 class ReadingGroup:
     """The readers, from before the first record until the last one is read."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, errors: IO[bytes]) -> None:
-        """Returns when every partition has its reader. PipelineError."""
+    def __init__(self, bootstrap: str, topic: str, partitions: int, session_ms: int, errors: IO[bytes]) -> None:
+        """Returns when every partition has its reader; a dead one keeps its own for `session_ms`. PipelineError."""
         self._partitions = partitions
         self._said = threading.Condition()
-        self._readers = [Reader(bootstrap, topic, self._said, errors) for _ in range(READERS)]
+        self._readers = [Reader(bootstrap, topic, session_ms, self._said, errors) for _ in range(READERS)]
         self._lags = Lags(bootstrap, GROUP, topic, partitions)
         self._killed_at = 0.0
         self._victim = 0

@@ -1,4 +1,4 @@
-"""One consumer of the demo's group, a process of its own: `python -m ...reader BOOTSTRAP GROUP TOPIC`.
+"""One consumer of the demo's group, a process of its own: `python -m ...reader BOOTSTRAP GROUP TOPIC SESSION_MS`.
 
 An unchanged confluent-kafka consumer: subscribes, reads, commits what it has read, again and again, until SIGTERM. It
 says what happens to it in lines of JSON: {"owned": [partition]} and {"read": {partition: [first offset, next offset]}}.
@@ -9,14 +9,12 @@ import signal
 import sys
 from typing import Any, Final
 
-SESSION_MS: Final = 6000
-"""So long a dead member keeps its partitions; Kafka's brokers allow no less unless told to."""
 _BATCH: Final = 2000
 """Records between two commits, at most."""
 
 
-def main(bootstrap: str, group: str, topic: str) -> None:
-    """Reads until it is told to stop."""
+def main(bootstrap: str, group: str, topic: str, session_ms: str) -> None:
+    """Reads until it is told to stop; a dead member keeps its partitions for `session_ms`."""
     from confluent_kafka import Consumer, KafkaException
 
     stopping: list[int] = []
@@ -27,7 +25,7 @@ def main(bootstrap: str, group: str, topic: str) -> None:
             "group.id": group,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            "session.timeout.ms": SESSION_MS,
+            "session.timeout.ms": int(session_ms),
             "heartbeat.interval.ms": 500,
             # After a broker's death the next one is looked for at once and often.
             "reconnect.backoff.ms": 20,
@@ -76,4 +74,4 @@ def say(**what: Any) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    main(*sys.argv[1:5])

@@ -1,7 +1,7 @@
-"""What the demo tells of the cluster: the death of a broker, and of a consumer, partition by partition."""
+"""What the demo tells: the answers, and of the cluster the death of a broker and of a consumer, by partition."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -14,6 +14,25 @@ from tidelog.pipeline.demo.group import READERS, Reading
 _WIDTH: Final = 32
 """Of the picture of a lag, in characters."""
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
+
+
+def answer_table(rows: list[Any], columns: tuple[str, ...], count: int) -> Table:
+    """The first `count` rows of an answer."""
+    headings = {"delay": "mean delay, min", "late": "30 min late, %", "cancelled": "cancelled, %",
+                "age": "age of planes, years", "faa": "airport"}  # fmt: skip
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in columns:
+        justify: Any = "left" if name in ("name", "faa") else "right"
+        table.add_column(headings.get(name, name), justify=justify, no_wrap=name == "name")
+    for row in rows[:count]:
+        table.add_row(*(_cell(row[name]) for name in columns))
+    return table
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
 def tell_failover(console: Console, story: Story) -> None:
