@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Final
+
+REMEMBERED_LENGTH_MAX: Final = 128
+"""Characters of a key whose hash is kept: anybody may ask about any key, and long ones must not fill the memory."""
 
 
-@lru_cache(maxsize=1 << 16)
 def java_hash(text: str) -> int:
     """Java's String.hashCode: 31-fold sums over UTF-16 code units, in 32 bits, signed."""
     data = text.encode("utf-16-be", "surrogatepass")
@@ -15,8 +18,11 @@ def java_hash(text: str) -> int:
     return value - (1 << 32) if value >> 31 else value
 
 
+_remembered_hash = lru_cache(maxsize=1 << 15)(java_hash)
+
+
 def partition_for(key: str, partitions: int) -> int:
     """The partition of `key` among `partitions`, as every Kafka release computes it."""
-    value = java_hash(key)
+    value = _remembered_hash(key) if len(key) <= REMEMBERED_LENGTH_MAX else java_hash(key)
     # Kafka's Utils.abs: the one number without a positive counterpart counts as 0.
     return 0 if value == -(1 << 31) else abs(value) % partitions

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.coordinator.partitions import java_hash, partition_for
+from tidelog.coordinator.partitions import REMEMBERED_LENGTH_MAX, java_hash, partition_for
 
 
 @pytest.mark.parametrize(
@@ -35,3 +37,15 @@ def test_the_least_hash_counts_as_zero() -> None:
 def test_any_group_has_a_partition(group: str, partitions: int) -> None:
     """Whatever the id and however many partitions."""
     assert 0 <= partition_for(group, partitions) < partitions
+
+
+def test_long_keys_are_not_kept() -> None:
+    """Anybody may ask for the coordinator of any group: what he asked about is forgotten."""
+    tracemalloc.start()
+    try:
+        for index in range(1_000):
+            partition_for(f"{index:05}" * (REMEMBERED_LENGTH_MAX // 4), 50)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 50_000
