@@ -41,10 +41,13 @@ def led(broker: Broker, isr: list[int], partition_epoch: int = 1) -> None:
     broker.shell.run_turns()
 
 
-def join(broker: Broker, member_id: str = "", version: int = 3, client_id: str = "test", **changes: Any) -> Any:
+def join_request(member_id: str = "", **changes: Any) -> Any:
     fields = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "protocol_type": "consumer", **changes}
-    request = messages.JoinGroupRequest(group_id=GROUP, member_id=member_id, protocols=PROTOCOLS, **fields)
-    return broker.send(ApiKey.JOIN_GROUP, version, request, client_id)
+    return messages.JoinGroupRequest(group_id=GROUP, member_id=member_id, protocols=PROTOCOLS, **fields)
+
+
+def join(broker: Broker, member_id: str = "", version: int = 3, client_id: str = "test", **changes: Any) -> Any:
+    return broker.send(ApiKey.JOIN_GROUP, version, join_request(member_id, **changes), client_id)
 
 
 def sync(broker: Broker, member_id: str, generation: int = 1) -> Any:
@@ -168,3 +171,24 @@ def test_a_name_may_be_as_long_as_a_string(broker: Broker, name: str) -> None:
 def test_a_client_id_that_is_no_utf_8_is_cut() -> None:
     """It grows when it is read, and a record's string has a limit."""
     assert cut("\ufffd" * 32_767, CLIENT_ID_SIZE_MAX) == "\ufffd" * 10_922
+
+
+@pytest.mark.parametrize("min_insync", [1])
+@pytest.mark.parametrize("is_classic", [True, False])
+def test_a_client_id_that_is_no_utf_8_harms_nobody(broker: Broker, is_classic: bool) -> None:
+    """Its member joins, by either protocol."""
+    led(broker, [0])
+    name = "c" * 20_000
+    if is_classic:
+        key, version, request = ApiKey.JOIN_GROUP, 3, join_request()
+    else:
+        kind: Any = messages.ConsumerGroupHeartbeatRequest
+        key, version = ApiKey.CONSUMER_GROUP_HEARTBEAT, 1
+        request = kind(
+            group_id=GROUP, member_id="m", rebalance_timeout_ms=1_000, subscribed_topic_names=["t"], topic_partitions=[]
+        )
+    frame = broker.frame(key, version, request, name).replace(name.encode(), b"\xff" * len(name))
+    view = memoryview(bytearray(frame))
+    answer = broker.dispatcher.request(broker.peer, view, 4, len(view), broker.clock.monotonic_ms())
+    broker.shell.advance(150)
+    assert result(broker, key, version, answer).error_code == ErrorCode.NONE

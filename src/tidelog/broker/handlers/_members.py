@@ -1,4 +1,4 @@
-"""What the handlers of classic groups' members have in common."""
+"""What the handlers of groups' members have in common."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
+from tidelog.broker.handlers._members import CLIENT_ID_SIZE_MAX, cut
 from tidelog.coordinator.groups.consumer.events import ConsumerHeartbeat, ConsumerHeartbeatReply
 from tidelog.coordinator.groups.consumer.member import Partitions
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -61,7 +62,7 @@ def _event(
         instance_id=request.instance_id,
         rack_id=request.rack_id,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
-        client_id=context.client_id or "",
+        client_id=cut(context.client_id or "", CLIENT_ID_SIZE_MAX),
         client_host=f"/{context.client_address}",
         topics=None if names is None else frozenset(names),
         pattern=request.subscribed_topic_regex,

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tidelog.coordinator.groups.coordinator import GroupCoordinator
     from tidelog.coordinator.groups.part import EventHandler, GroupResult
 
+_TIME_MAX: Final = 2**63 - 1
 GROUP_NOT_FOUND_FROM: Final = 9
 """The version of OffsetCommit from which clients understand GROUP_ID_NOT_FOUND."""
 
@@ -196,7 +197,9 @@ def _told(event: CommitOffsets, error: ErrorCode) -> ErrorCode:
 
 def _record(event: CommitOffsets, wanted: OffsetToCommit) -> OffsetRecord:
     topic, partition = wanted.topic_partition
-    expires = NEVER if event.retention_ms == BROKER_RETENTION else event.wall_ms + event.retention_ms
+    expires = NEVER
+    if event.retention_ms != BROKER_RETENTION:
+        expires = min(event.wall_ms + event.retention_ms, _TIME_MAX)
     value = CommittedOffset(
         wanted.offset, wanted.leader_epoch, wanted.metadata or "", event.wall_ms, expires, wanted.topic_id
     )

@@ -159,6 +159,16 @@ def test_offsets_expire_by_the_clients_own_retention() -> None:
     assert (fetched(shell, "short"), fetched(shell, "long")) == ({}, {P0: 5})
 
 
+@pytest.mark.parametrize("retention_ms", [2**63 - 1, -(2**63)])
+def test_a_retention_may_be_any_number(retention_ms: int) -> None:
+    """One that ends after all time is for ever."""
+    shell = Shell()
+    shell(commit(wall_ms=1000, retention_ms=retention_ms))
+    shell(ExpireOffsets(2000, 500))
+    assert fetched(shell) == ({P0: 5} if retention_ms > 0 else {})
+    assert shell.loaded() == shell.coordinator
+
+
 def test_offsets_of_deleted_partitions_go() -> None:
     """Those of every group; others stay."""
     shell = Shell()
