@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import Any
 
 import pytest
 from tests.unit.client.group_broker import GroupBroker
 
 from tidelog.client.cluster import Cluster
-from tidelog.client.errors import CommitRefused, Fenced, TransactionFailed
+from tidelog.client.errors import CommitRefused, ConnectionFailed, Fenced, TransactionFailed
 from tidelog.client.offsets import GroupMember
 from tidelog.client.producer import Producer, ProducerSettings
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -210,3 +212,62 @@ async def test_calls_out_of_order() -> None:
                 await producer.begin()
                 with pytest.raises(ValueError, match="it must be READY"):
                     await producer.begin()
+
+
+async def test_a_commit_stands_when_its_coordinator_goes_right_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not raise: who was told so would do the transaction's work again."""
+    with GroupBroker(partitions=1) as broker:
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, SETTINGS) as producer:
+            transactions = producer._transactions
+            assert transactions is not None
+
+            async def gone(deadline: Any) -> dict[str, int]:
+                raise ConnectionFailed("the coordinator has gone")
+
+            with monkeypatch.context() as patched:
+                patched.setattr(transactions._connection, "features", gone)
+                async with producer.transaction():
+                    await producer.send("t", b"a", partition=0)
+            async with producer.transaction():
+                await producer.send("t", b"b", partition=0)
+        assert broker.ended == [True, True]
+
+
+async def test_nothing_is_sent_while_a_transaction_ends() -> None:
+    """It would be in none, or in the next one."""
+    asked, go_on = threading.Event(), threading.Event()
+    with GroupBroker(partitions=1) as broker:
+        end = broker.handlers[ApiKey.END_TXN]
+
+        def slowly(request: Any, version: int) -> Any:
+            asked.set()
+            assert go_on.wait(30)
+            return end(request, version)
+
+        broker.handlers[ApiKey.END_TXN] = slowly
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, SETTINGS) as producer:
+            await producer.begin()
+            await producer.send("t", b"a", partition=0)
+            ending = asyncio.create_task(producer.commit())
+            try:
+                assert await asyncio.to_thread(asked.wait, 30)
+                with pytest.raises(ValueError, match="it must be OPEN"):
+                    await producer.send("t", b"b", partition=0)
+            finally:
+                go_on.set()
+            await ending
+        assert [record.value for record in broker.records(0)] == [b"a"]
+
+
+async def test_the_first_error_of_a_transaction_is_told() -> None:
+    """Not that of the abort that follows it."""
+    with GroupBroker(partitions=1) as broker:
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, SETTINGS) as producer:
+            broker.fail_next[ApiKey.END_TXN] = [ErrorCode.INVALID_TXN_STATE]
+            with pytest.raises(RuntimeError, match="no good"):
+                async with producer.transaction():
+                    await producer.send("t", b"a", partition=0)
+                    await producer.flush()
+                    raise RuntimeError("no good")
+            with pytest.raises(KafkaError, match="INVALID_TXN_STATE"):
+                await producer.begin()

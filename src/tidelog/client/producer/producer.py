@@ -233,7 +233,9 @@ class Producer:
             await self.commit()
         except BaseException:
             if self._transactional().state in (State.OPEN, State.BROKEN):
-                await self.abort()
+                # What went wrong is what the caller is to hear; an abort that fails shows at the next begin.
+                with contextlib.suppress(KafkaError, ClientError):
+                    await self.abort()
             raise
 
     def _transactional(self) -> Transactions:

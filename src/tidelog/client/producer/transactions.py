@@ -1,9 +1,9 @@
 """A producer's transactions: the conversation with their coordinator, and the states that it goes through.
 
-    UNINITIALIZED -- init --> READY -- begin --> OPEN -- end --> READY
-                                                  |  an error that abort mends
-                                                  v
-                                               BROKEN -- abort --> READY          any -- fenced --> FATAL
+    UNINITIALIZED -- init --> READY -- begin --> OPEN -- end --> ENDING --> READY
+                                                  |  an error     |  no answer
+                                                  v               v
+                                               BROKEN -- abort --> ENDING --> READY      any -- fenced --> FATAL
 
 Under transaction.version 2 (KIP-890) brokers add partitions to a transaction by themselves, and every end raises the
 producer's epoch, so that nothing of one transaction can slip into the next. Before it, partitions and groups are added
@@ -13,6 +13,7 @@ by request, and an epoch is only raised after a failure.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -36,6 +37,8 @@ TXN_OFFSET_COMMIT_EXPLICIT_MAX: Final = 4
 END_TXN_EXPLICIT_MAX: Final = 4
 ADD_PARTITIONS_BY_CLIENTS_MAX: Final = 3
 """The highest versions in which a broker takes a request as meant for the older transactions."""
+LEARNING_S: Final = 1.0
+"""How long an end waits for a coordinator that has gone since: what it did last will do for the next transaction."""
 
 _FENCED: Final = frozenset(
     {
@@ -66,6 +69,8 @@ class State(enum.Enum):
     UNINITIALIZED = enum.auto()
     READY = enum.auto()
     OPEN = enum.auto()
+    ENDING = enum.auto()
+    """The coordinator has been told to: what is sent now would be in no transaction, or in the next one."""
     BROKEN = enum.auto()
     FATAL = enum.auto()
 
@@ -212,23 +217,18 @@ class Transactions:
     async def end(self, *, committed: bool) -> bool:
         """Commits or aborts; whether the epoch has changed, with which sequences begin at 0 again."""
         self.require(State.OPEN) if committed else self.require(State.OPEN, State.BROKEN)
+        self.state = State.ENDING
+        try:
+            return await self._end(committed)
+        finally:
+            if self.state is State.ENDING:
+                self.state = State.BROKEN
+                self.failure = self.failure or TransactionFailed("its end was interrupted")
+
+    async def _end(self, committed: bool) -> bool:
         former = (self.producer_id, self.producer_epoch)
         if self._begun:
-            request = messages.EndTxnRequest(
-                transactional_id=self._id,
-                producer_id=self.producer_id,
-                producer_epoch=self.producer_epoch,
-                committed=committed,
-            )
-            response = await self._ask(
-                ByVersion(
-                    ApiKey.END_TXN, lambda version: request, at_most=None if self.implicit else END_TXN_EXPLICIT_MAX
-                ),
-                _whole,
-                "commit" if committed else "abort",
-            )
-            if self.implicit and response.producer_id >= 0:
-                self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
+            await self._say_how_it_ends(committed)
         self._partitions.clear()
         self._added_groups.clear()
         self._begun = False
@@ -237,9 +237,27 @@ class Transactions:
             await self.init()
         else:
             self._needs_new_epoch = False
-            await self._learn_version()
+            # What was committed is committed, whatever becomes of the connection by which that was said.
+            with contextlib.suppress(KafkaError, ClientError):
+                await self._learn_version(LEARNING_S)
         self.state = State.READY
         return (self.producer_id, self.producer_epoch) != former
+
+    async def _say_how_it_ends(self, committed: bool) -> None:
+        request = messages.EndTxnRequest(
+            transactional_id=self._id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            committed=committed,
+        )
+        at_most = None if self.implicit else END_TXN_EXPLICIT_MAX
+        response = await self._ask(
+            ByVersion(ApiKey.END_TXN, lambda version: request, at_most=at_most),
+            _whole,
+            "commit" if committed else "abort",
+        )
+        if self.implicit and response.producer_id >= 0:
+            self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
 
     def batch_failed(self, error: Exception) -> None:
         """A batch was not delivered: its sequences are missing in the log, so the next ones need another epoch."""
@@ -248,7 +266,7 @@ class Transactions:
 
     def break_off(self, error: Exception) -> None:
         """Nothing but `end(committed=False)` is possible now."""
-        if self.state is State.OPEN:
+        if self.state in (State.OPEN, State.ENDING):
             self.state = State.BROKEN
             self.failure = error
 
@@ -269,9 +287,9 @@ class Transactions:
         for connection in self._groups.values():
             connection.close()
 
-    async def _learn_version(self) -> None:
+    async def _learn_version(self, timeout_s: float | None = None) -> None:
         """How the cluster does transactions now: that may change while it runs, but not within a transaction."""
-        features = await self._connection.features(self._routing.deadline())
+        features = await self._connection.features(self._routing.deadline(timeout_s))
         self.implicit = features.get(FEATURE, 0) >= IMPLICIT
 
     async def _ask(
