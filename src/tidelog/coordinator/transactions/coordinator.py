@@ -68,8 +68,8 @@ HELD_MAX: Final = 16
 BATCH_MAX: Final = 200
 """Transactional ids whose state one look at the clock changes: they share a batch."""
 RECORD_SIZE_MAX: Final = 512 << 10
-"""Bytes of names and numbers of partitions in a transaction, and in such a batch. A transaction's records must fit
-max.message.bytes for sure once it has begun, or it could not be ended."""
+"""Bytes of names and numbers of partitions in a transaction, and with the ids in such a batch. A transaction's records
+must fit max.message.bytes for sure once it has begun, or it could not be ended."""
 
 Holdable = InitProducer | AddPartitions | EndTransaction
 
@@ -353,7 +353,7 @@ class TransactionCoordinator(StateMachine):
             and transaction.state is not TransactionState.ONGOING
             and not transaction.state.is_prepared
         ]
-        taken = idle[:BATCH_MAX]
+        taken = self._one_batch(idle)
         result.writes.extend(record_of(name, None) for name in taken)
         result.replies.append((event.request_id, Remaining(len(idle) - len(taken))))
 
@@ -361,7 +361,8 @@ class TransactionCoordinator(StateMachine):
         """The first of `names`, as many as one batch holds; at least one."""
         size = 0
         for count, name in enumerate(names[:BATCH_MAX]):
-            size += _size(self._transactions[name])
+            # An end without partitions is two records.
+            size += _size(self._transactions[name]) + 2 * len(name.encode())
             if count and size > RECORD_SIZE_MAX:
                 return names[:count]
         return names[:BATCH_MAX]

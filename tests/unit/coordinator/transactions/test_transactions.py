@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from tidelog.coordinator.records import MalformedRecord
 from tidelog.coordinator.transactions.coordinator import BATCH_MAX, HELD_MAX, TransactionCoordinator
 from tidelog.coordinator.transactions.events import (
     DescribeTransaction,
-    ForgetIdle,
     ListTransactions,
     MarkersWritten,
     NeedsProducerId,
@@ -299,6 +299,23 @@ def test_many_overdue_transactions_take_several_batches(turns: Turns) -> None:
     assert len(turns.sends) == BATCH_MAX + 5
 
 
+def test_long_ids_take_no_more_room_than_a_batch_has(turns: Turns) -> None:
+    """Anybody may choose them: what could not be written would be neither aborted nor forgotten, with all others."""
+    names = [f"{index:03}" + "x" * 30_000 for index in range(60)]
+    for name in names:
+        turns.begun(name=name)
+    turns.pass_time(TIMEOUT_MS + 1)
+    asks: list[Callable[[], int]] = [turns.abort_overdue, lambda: turns.forget_idle(1_000)]
+    for ask in asks:
+        left = len(names)
+        while left:
+            before, left = len(turns.log), ask()
+            assert sum(len(key) + len(value or b"") for key, value in turns.log[before:]) < 1_000_000
+        turns.write_markers()
+        turns.pass_time(1_001)
+    assert len(turns.coordinator) == 0
+
+
 def test_idle_ids_are_forgotten(turns: Turns) -> None:
     """Not those with a transaction that is ongoing or prepared; a forgotten one is unknown, and begins anew."""
     idle, done = turns.init("idle"), turns.begun(name="done")
@@ -308,8 +325,7 @@ def test_idle_ids_are_forgotten(turns: Turns) -> None:
     turns.end(turns.begun(name="prepared"), name="prepared")
     turns.pass_time(1_000)
     turns.init("young")
-    reply: Any = turns.ask(ForgetIdle(5_000, turns.wall_ms, 1_000))
-    assert reply.count == 0
+    assert turns.forget_idle(1_000) == 0
     listing: Any = turns.ask(ListTransactions(5_001, turns.wall_ms))
     assert [name for name, _ in listing.transactions] == ["ongoing", "prepared", "young"]
     assert turns.add(idle, name="idle") is ErrorCode.INVALID_PRODUCER_ID_MAPPING

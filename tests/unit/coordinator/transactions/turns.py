@@ -12,6 +12,7 @@ from tidelog.coordinator.transactions.events import (
     AddPartitions,
     EndTransaction,
     Event,
+    ForgetIdle,
     InitProducer,
     MarkersWritten,
     NeedsProducerId,
@@ -155,6 +156,10 @@ class Turns:
 
     def abort_overdue(self) -> int:
         reply: Any = self.ask(AbortOverdue(next(self._ids), self.wall_ms))
+        return int(reply.count)
+
+    def forget_idle(self, expiration_ms: int) -> int:
+        reply: Any = self.ask(ForgetIdle(next(self._ids), self.wall_ms, expiration_ms))
         return int(reply.count)
 
     # What leaders answer.
