@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.broker.harness import ManualClock, ManualShell
 
-from tidelog.broker.coordinators.marker_sender import MARKERS_MAX, UNKNOWN_MS, VERSION, MarkerSender
+from tidelog.broker.coordinators.marker_sender import MARKERS_MAX, PAUSE_MS_MAX, UNKNOWN_MS, VERSION, MarkerSender
 from tidelog.broker.deferred import Deferred
 from tidelog.coordinator.transactions.events import MarkersWritten, WriteMarkers
 from tidelog.model.errors import ErrorCode
@@ -69,7 +69,13 @@ class Sending:
         self.handlers = {ApiKey.WRITE_TXN_MARKERS: self.here}
         self.written: list[MarkersWritten] = []
         self.shard: Any = Shard()
-        self.sender = MarkerSender(self, lambda shard, event: self.written.append(event))  # type: ignore[arg-type]
+        self.is_heard = True
+        self.sender = MarkerSender(self, self.hear)  # type: ignore[arg-type]
+
+    def hear(self, shard: Any, event: MarkersWritten) -> bool:
+        if self.is_heard:
+            self.written.append(event)
+        return self.is_heard
 
     def send(self, *partitions: TopicPartition, name: str = "a", producer_id: int = 7) -> None:
         wanted = WriteMarkers(name, ProducerId(producer_id), ProducerEpoch(3), True, partitions, 2)
@@ -260,3 +266,16 @@ def test_who_does_not_coordinate_any_more_sends_nothing(sending: Sending) -> Non
     answer.complete(answer_to(request, ErrorCode.NOT_LEADER_OR_FOLLOWER))
     sending.advance(10_000)
     assert not sending.shell.asked
+
+
+def test_a_coordinator_that_cannot_write_is_told_later(sending: Sending) -> None:
+    """Of markers that are there, and are not written a second time."""
+    sending.is_heard = False
+    sending.send(P0)
+    sending.advance(5_000)
+    sending.is_heard = True
+    sending.advance(PAUSE_MS_MAX)
+    assert sending.done() == [P0]
+    assert len(sending.here.requests) == 1
+    sending.advance(5_000)
+    assert sending.done() == []

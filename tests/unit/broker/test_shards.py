@@ -193,6 +193,22 @@ def test_no_deadline_is_missed_for_want_of_replicas(node: Node) -> None:
     assert machines[0].names == ["due0"]
 
 
+def test_what_is_told_in_vain_costs_no_state(node: Node) -> None:
+    """An append that is sure to fail would: whoever tells comes again."""
+    shards, machines = shards_of(node)
+    leader = node.replicas.replica.leader
+    assert leader is not None
+    shard = shards.ready(0)
+    leader.has_enough_replicas = False
+    node.replicas.refuse = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert not shards.tell(shard, Wake(0))
+    node.shell.settle()
+    leader.has_enough_replicas, node.replicas.refuse = True, None
+    assert shards.tell(shard, Wake(0))
+    node.shell.settle()
+    assert (len(machines), machines[0].names) == (1, ["n0"])
+
+
 def test_a_mistake_at_a_deadline_does_not_stop_the_clock(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     """It is told, and the rest is done a moment later."""
     shards, machines = shards_of(node)

@@ -73,8 +73,8 @@ class _Errand:
 class MarkerSender:
     """The markers that coordinators on this broker want written."""
 
-    def __init__(self, node: Node, written: Callable[[Shard[TransactionCoordinator], MarkersWritten], object]) -> None:
-        """`written` hears of partitions that have their marker."""
+    def __init__(self, node: Node, written: Callable[[Shard[TransactionCoordinator], MarkersWritten], bool]) -> None:
+        """`written` hears of partitions that have their marker; False: it is to be told again."""
         self._node = node
         self._written = written
         self._queues: dict[int, list[tuple[_Errand, list[TopicPartition]]]] = {}
@@ -135,7 +135,9 @@ class MarkerSender:
             partitions,
             self._node.clock.wall_ms(),
         )
-        self._written(errand.shard, event)
+        if not self._written(errand.shard, event):
+            # It could not be written down. The markers themselves need not be written once more for that.
+            self._node.shell.after(PAUSE_MS_MAX, self._tell, errand, partitions)
 
     # Requests.
 

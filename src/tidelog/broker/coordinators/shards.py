@@ -134,10 +134,18 @@ class Shards(Generic[M]):
         """The replies of all coordinators here, in the order of their partitions; fails if one of them does."""
         return gather([self.ask_partition(partition, make) for partition in self.led_partitions()])
 
-    def tell(self, shard: Shard[M], event: Any) -> None:
-        """An event that nobody waits for, of a shard that was handed out before; nothing, once it is closed."""
+    def tell(self, shard: Shard[M], event: Any) -> bool:
+        """An event that nobody waits for, of a shard that was handed out before; nothing, once it is closed.
+
+        False: the partition takes no appends just now, and whoever tells is to tell it again.
+        """
         if shard.is_current and shard.is_loaded:
+            try:
+                self._check_appends(shard, event)
+            except KafkaError:
+                return False
             self._handle(shard, event)
+        return True
 
     def tell_all(self, event: Any) -> None:
         """Something that concerns all coordinators here and has no reply; those being loaded do not hear of it."""

@@ -231,11 +231,13 @@ class Transactions:
         for wanted in result.sends:
             self._sender.send(shard, wanted)
 
-    def _markers_written(self, shard: Shard[TransactionCoordinator], event: MarkersWritten) -> None:
-        self.shards.tell(shard, event)
+    def _markers_written(self, shard: Shard[TransactionCoordinator], event: MarkersWritten) -> bool:
+        if not self.shards.tell(shard, event):
+            return False
         if shard.machine.has_released:
             # Who has waited for this goes into the same batch: a turn later it would wait for one more replication.
             self.shards.tell(shard, TimePassed(event.wall_ms))
+        return True
 
     # Time.
 
