@@ -216,7 +216,10 @@ class Fetcher:
                 retriable = True
                 self._failed(topic_partition, KafkaError(code, text or f"{topic_partition} can't be read: {code.name}"))
             elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                await self._reset(topic_partition, positions[topic_partition])
+                if any(piece.topic_partition == topic_partition for piece in self._ready):
+                    retriable = True  # First what was fetched before: nobody has read up to here yet.
+                else:
+                    await self._reset(topic_partition, positions[topic_partition])
             else:
                 raise KafkaError(code, text or f"{topic_partition} can't be read: {code.name}")
         if retriable:

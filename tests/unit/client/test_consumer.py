@@ -317,6 +317,54 @@ async def test_who_does_not_come_back_leaves_the_group() -> None:
     assert ("lost", [0]) in told.events
 
 
+async def test_who_is_no_member_any_more_commits_nothing() -> None:
+    """As nobody in particular it could while the group is empty, after others have read on and left."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        async with consuming(broker, max_poll_interval_s=0.1) as consumer:
+            await read(consumer, 1)
+            await eventually(lambda: bool(broker.asked(ApiKey.LEAVE_GROUP)))
+            broker.committed = {0: 500}
+            await eventually(lambda: consumer.member.generation < 0)
+            with pytest.raises(CommitRefused):
+                await consumer.commit()
+        assert broker.committed == {0: 500}
+
+
+async def test_nothing_is_given_of_what_is_lost() -> None:
+    """Not even what was fetched before: somebody else reads it already."""
+    told = Told()
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        async with consuming(broker, told) as consumer:
+            await read(consumer, 1)
+            broker.append(0, 1)
+            await eventually(lambda: bool(consumer._fetcher._ready))
+            broker.fail_next[ApiKey.HEARTBEAT] = [ErrorCode.UNKNOWN_MEMBER_ID]
+            await eventually(lambda: consumer.member.generation < 0)
+            assert await consumer.poll(10) is not None
+            assert told.events == [("assigned", [0]), ("lost", [0]), ("assigned", [0])]
+
+
+async def test_a_listener_that_fails_does_not_keep_the_membership_alive() -> None:
+    """The group would wait for ever for a consumer that is closed, and sends heartbeats."""
+
+    class Fails(Told):
+        async def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+            raise RuntimeError("no good")
+
+    async def fails(broker: GroupBroker) -> None:
+        async with consuming(broker, Fails()) as consumer:
+            await read(consumer, 1)
+
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        with pytest.raises(RuntimeError, match="no good"):
+            await fails(broker)
+        assert len(broker.asked(ApiKey.LEAVE_GROUP)) == 1
+        assert broker.committed == {0: 1}
+
+
 async def test_a_fenced_instance_stops() -> None:
     """Another member by its name is the end of it; a static member does not leave by itself."""
     with GroupBroker(partitions=1) as broker:

@@ -112,3 +112,36 @@ async def test_what_was_fetched_ahead_of_a_pause_is_fetched_again() -> None:
             fetcher.drop([partition])
             assert (fetcher.take(), fetcher.positions) == (None, {})
             await fetcher.close()
+
+
+async def test_an_offset_is_not_reset_before_what_comes_before_it_is_taken() -> None:
+    """A consumer's position would be beyond what it was given, and be committed."""
+    partition = TopicPartition("t", 0)
+    asked: list[int] = []
+
+    def recover(error: OffsetOutOfRange) -> int:
+        asked.append(error.offset)
+        return error.start
+
+    with LogBroker(partitions=1) as broker:
+        broker.append(0, 2)
+        async with Cluster(broker.bootstrap) as cluster:
+            fetcher = Fetcher(cluster, {partition: 0}, recover=recover)
+            while not fetcher._ready:
+                await fetcher.advance()
+                await fetcher.wait()
+            broker.append(0, *[1] * 8)
+            broker.log_start = 5
+            refused = len(broker.requests)
+            while len(broker.requests) < refused + 3:
+                await fetcher.advance()
+                await fetcher.wait()
+            assert asked == []
+            data = fetcher.take()
+            assert data is not None
+            assert (data.fetch_offset, data.next_offset) == (0, 2)
+            while (data := fetcher.take()) is None:
+                await fetcher.advance()
+                await fetcher.wait()
+            assert (asked, data.fetch_offset) == ([2], 5)
+            await fetcher.close()

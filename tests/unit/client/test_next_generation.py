@@ -122,6 +122,27 @@ async def test_a_member_that_was_fenced_joins_anew(code: ErrorCode) -> None:
     assert told.events == [("assigned", [0]), ("lost", [0]), ("assigned", [0]), ("revoked", [0])]
 
 
+async def test_a_coordinator_that_is_away_for_long_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer than a heartbeat may take: then it says what has become of us."""
+    told = Told()
+    with NextGenerationBroker() as broker:
+        async with consuming(broker, told) as consumer, polling(consumer) as polls:
+            await eventually(lambda: broker.told_owned == [[], [0]])
+            away = 0
+
+            async def ask(*_: Any, **__: Any) -> Any:
+                nonlocal away
+                away += 1
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+            with monkeypatch.context() as patched:
+                patched.setattr(consumer._connections[1], "ask", ask)
+                await eventually(lambda: away > 1)
+            seen = len(broker.beats)
+            await eventually(lambda: len(broker.beats) > seen + 1)
+            assert not polls.done()
+
+
 async def test_commits_carry_the_epoch() -> None:
     """And are sent again when it rose on the way."""
     with NextGenerationBroker(partitions=1) as broker:

@@ -264,10 +264,14 @@ async def test_the_first_error_of_a_transaction_is_told() -> None:
     with GroupBroker(partitions=1) as broker:
         async with Cluster(broker.bootstrap) as cluster, Producer(cluster, SETTINGS) as producer:
             broker.fail_next[ApiKey.END_TXN] = [ErrorCode.INVALID_TXN_STATE]
-            with pytest.raises(RuntimeError, match="no good"):
+
+            async def fails() -> None:
                 async with producer.transaction():
                     await producer.send("t", b"a", partition=0)
                     await producer.flush()
                     raise RuntimeError("no good")
+
+            with pytest.raises(RuntimeError, match="no good"):
+                await fails()
             with pytest.raises(KafkaError, match="INVALID_TXN_STATE"):
                 await producer.begin()

@@ -35,11 +35,19 @@ _AGAIN = frozenset({ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.STALE_MEMBER_EPO
 class Commits:
     """Commits and fetches of one group, as whoever `member` says we are at that moment."""
 
-    def __init__(self, cluster: Cluster, connection: CoordinatorConnection, member: Callable[[], GroupMember]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        connection: CoordinatorConnection,
+        member: Callable[[], GroupMember],
+        joins: Callable[[], bool],
+    ) -> None:
+        """`joins`: whether that is a member of the group; otherwise partitions are assigned by hand."""
         self._cluster = cluster
         self._routing = cluster.routing
         self._connection = connection
         self._member = member
+        self._joins = joins
 
     async def commit(
         self, offsets: Mapping[TopicPartition, CommittedOffset], *, timeout_s: float | None = None
@@ -51,7 +59,12 @@ class Commits:
         await self._cluster.run(self._routing.require_topics({tp.topic for tp in offsets}, deadline))
         attempt = 0
         while True:
-            request = commit_request(self._routing, self._member(), offsets)
+            member = self._member()
+            if self._joins() and member.generation < 0:
+                # A coordinator takes the commits of nobody in particular while its group is empty: after whoever had
+                # our partitions meanwhile has left, ours would take theirs back.
+                raise _refused(KafkaError(ErrorCode.UNKNOWN_MEMBER_ID))
+            request = commit_request(self._routing, member, offsets)
             response = await self._connection.ask(request, commit_error_codes, deadline)
             results = dict(commit_results(response, self._routing))
             errors = [error for error in results.values() if error is not None]

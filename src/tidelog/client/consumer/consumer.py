@@ -99,7 +99,9 @@ class Consumer:
         if group is not None:
             # Two connections: a JoinGroup that waits for other members must not hold up a commit.
             self._connections = [CoordinatorConnection(cluster, group) for _ in range(2)]
-            self._commits = Commits(cluster, self._connections[0], lambda: self.member)
+            self._commits = Commits(
+                cluster, self._connections[0], lambda: self.member, lambda: self._membership is not None
+            )
         self._ownership = Ownership(cluster, self._settings, self._commits)
         self._fetcher = self._ownership.fetcher
         self._membership: Membership | None = None
@@ -200,7 +202,9 @@ class Consumer:
     async def _next(self) -> FetchedData:
         while True:
             await self._fetcher.advance()
-            self._settle_if_needed()
+            if self._settle_if_needed():
+                # It begins before anything is given out: of partitions that are others' already, nothing is.
+                await asyncio.sleep(0)
             if not self._held_back:
                 data = self._fetcher.take()
                 if data is not None:
@@ -217,7 +221,7 @@ class Consumer:
         rebalancing = self._settling is not None and not self._settings.auto_commit
         return self._ownership.changing or rebalancing
 
-    def _settle_if_needed(self) -> None:
+    def _settle_if_needed(self) -> bool:
         """Starts the task that rebalances and finds positions, if there is need; raises what it failed with.
 
         It is a task of its own because a poll that times out must not undo half of a rebalance.
@@ -226,9 +230,11 @@ class Consumer:
             task, self._settling = self._settling, None
             task.result()
         needed = self._ownership.unplaced or (self._membership is not None and self._membership.unsettled)
-        if needed and self._settling is None:
-            self._settling = asyncio.create_task(self._settle())
-            self._settling.add_done_callback(lambda task: self._fetcher.wake())
+        if not needed or self._settling is not None:
+            return False
+        self._settling = asyncio.create_task(self._settle())
+        self._settling.add_done_callback(lambda task: self._fetcher.wake())
+        return True
 
     async def _settle(self) -> None:
         if self._membership is not None and self._membership.unsettled:
@@ -342,13 +348,8 @@ class Consumer:
         if self._closing:
             return
         self._closing = True
-        await _cancelled(self._settling, self._watching, self._committing)
-        if self._settings.auto_commit:
-            await self._ownership.commit_quietly(CLOSING_COMMIT_S)
         try:
-            if self._membership is not None:
-                await self._tell_revoked()
-                await self._membership.leave()
+            await self._commit_and_leave()
         finally:
             self._ownership.drop(self.assignment)
             await self._fetcher.close()
@@ -356,9 +357,20 @@ class Consumer:
                 connection.close()
             self._closed = True
 
+    async def _commit_and_leave(self) -> None:
+        try:
+            await _cancelled(self._settling, self._watching, self._committing)
+            if self._settings.auto_commit:
+                await self._ownership.commit_quietly(CLOSING_COMMIT_S)
+            await self._tell_revoked()
+        finally:
+            # Whatever went wrong, or was cancelled: a member that only sends heartbeats would keep its partitions.
+            if self._membership is not None:
+                await self._membership.leave()
+
     async def _tell_revoked(self) -> None:
         owned: Sequence[TopicPartition] = sorted(self._ownership.positions)
-        if owned:
+        if owned and self._membership is not None:
             await self._ownership.listener.on_revoked(owned)
 
     def _require_open(self) -> None:

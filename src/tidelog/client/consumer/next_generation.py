@@ -110,11 +110,11 @@ class NextGenerationMembership:
             return
         assigned = await self._named(target)
         owned = set(self._ownership.positions)
-        if gone := owned - assigned:
+        if self._target is target and (gone := owned - assigned):
             await self._ownership.revoke(gone)
-        if new := assigned - owned:
+        if self._target is target and (new := assigned - owned):
             await self._ownership.assign(new)
-        if self._target is target:
+        if self._target is target:  # Else there is a newer one, or we were fenced meanwhile.
             self._target = None
         self._beat.set()
 
@@ -137,12 +137,13 @@ class NextGenerationMembership:
             self._beat.clear()
             try:
                 again = not await self._heartbeat()
-            except (ConnectionFailed, RequestTimedOut) as error:
+            except (KafkaError, ClientError) as error:
+                if not _passes(error):
+                    self._fail(error)
+                    return
+                # The coordinator is away: it comes back, or another one, and says whether we are still members.
                 logger.info("heartbeat failed group=%s error=%s", self._group, error)
                 again = True
-            except (KafkaError, ClientError) as error:
-                self._fail(error)
-                return
             attempt = attempt + 1 if again else 0
             pause_s = self._routing.retry.pause_s(attempt, self._routing.draw) if again else self._interval_s
             try:
@@ -275,3 +276,10 @@ class NextGenerationMembership:
             )
         except (KafkaError, ClientError) as error:
             logger.info("leaving failed group=%s error=%s", self._group, error)
+
+
+def _passes(error: Exception) -> bool:
+    """Whether the next heartbeat may go well."""
+    if isinstance(error, KafkaError):
+        return error.code.retriable
+    return isinstance(error, (ConnectionFailed, RequestTimedOut))
