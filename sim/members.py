@@ -8,6 +8,7 @@ nothing had been: what it commits as a stale member must be refused.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from abc import ABC, abstractmethod
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
@@ -41,6 +42,8 @@ COMMIT_CHANCE: Final = 0.5
 """Of a commit at each heartbeat."""
 ACT_CHANCE: Final = 0.03
 """Of leaving or vanishing, at each heartbeat."""
+SLOPPY_CHANCE: Final = 0.3
+"""Of a commit after a failure, before anything else."""
 PROTOCOL: Final = "range"
 _INT16: Final = Struct(">h")
 _SUBSCRIPTION_VERSION: Final = 3
@@ -79,6 +82,8 @@ class Member(ABC):
         self._member_id = ""
         self._epoch = NOTHING
         """Generation, or member epoch."""
+        self._assigned_epoch = NOTHING
+        """The one that its positions belong to."""
         self.positions: dict[TopicPartition, int] = {}
         """Of what it owns."""
         self._commits = 0
@@ -95,6 +100,10 @@ class Member(ABC):
             except (OSError, TimeoutError) as error:
                 self._trace.record("member_retries", self.name, repr(error))
                 await asyncio.sleep(self._random.between(0.0, 2 * PAUSE_S))
+                if not self.calm and self._random.chance(SLOPPY_CHANCE):
+                    # It may have joined without hearing of it: then its generation is over, and it does not know.
+                    with contextlib.suppress(OSError, TimeoutError):
+                        await self._commit()
         while self.positions:
             try:
                 await self._commit(everything=True)
@@ -206,7 +215,7 @@ class Member(ABC):
             )
         request = messages.OffsetCommitRequest(
             group_id=self._history.group,
-            generation_id_or_member_epoch=self._epoch,
+            generation_id_or_member_epoch=self._assigned_epoch,
             member_id=self._member_id,
             topics=[
                 messages.OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=partitions)
@@ -220,7 +229,7 @@ class Member(ABC):
             for topic in response.topics
             for result in topic.partitions
         }
-        self._trace.record("commits", self.name, self._epoch, sorted({code.name for code in codes.values()}))
+        self._trace.record("commits", self.name, self._assigned_epoch, sorted({code.name for code in codes.values()}))
         taken = {partition: offset for partition, offset in commits.items() if codes[partition] is ErrorCode.NONE}
         self._history.committed(taken, generation, newest)
         for code in codes.values():
@@ -272,6 +281,8 @@ class ClassicMember(Member):
         own = [TopicPartition(topic.topic, index) for topic in body.assigned_partitions for index in topic.partitions]
         self._trace.record("assigned", self.name, self._epoch, len(own))
         self._history.assigned(self._member_id, self._epoch, own)
+        self._give_up()
+        self._assigned_epoch = self._epoch
         self.positions = await self._fetch_positions(own)
         self._is_stable = True
 
@@ -350,7 +361,7 @@ class ClassicMember(Member):
             raise MustJoinError(code.name)
 
     def _generation(self) -> int | None:
-        return self._epoch
+        return self._assigned_epoch
 
 
 class ConsumerMember(Member):
@@ -404,7 +415,7 @@ class ConsumerMember(Member):
             raise ConnectionError(f"{code.name}: {response.error_message}")
         self._says_all = False
         self._heard_at = sent_at
-        self._epoch = response.member_epoch
+        self._epoch = self._assigned_epoch = response.member_epoch
         if response.assignment is not None:
             names = {id: name for name, id in self._topic_ids.items()}
             self._target = [
