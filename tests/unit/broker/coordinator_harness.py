@@ -134,8 +134,8 @@ class Leader:
 
 
 class Replica:
-    def __init__(self, log: Log) -> None:
-        self.topic_partition = PLACE
+    def __init__(self, log: Log, partition: int = 0) -> None:
+        self.topic_partition = PLACE._replace(partition=partition)
         self.log = log
         self.leader: Leader | None = Leader()
         self.leader_epoch = 0

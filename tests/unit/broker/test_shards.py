@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
-from tests.unit.broker.coordinator_harness import Node, error_of
+from tests.unit.broker.coordinator_harness import Node, Replica, error_of
 
 from tidelog.broker.coordinators.internal_topic import InternalTopic
-from tidelog.broker.coordinators.shards import GRACE_MS, RETRY_MS, Shards
+from tidelog.broker.coordinators.shards import GRACE_MS, LOADS_MAX, RETRY_MS, Shards
 from tidelog.coordinator.records import CoordinatorRecord
 from tidelog.coordinator.result import Result
 from tidelog.coordinator.state_machine import StateMachine, TimePassed
@@ -239,6 +239,27 @@ def test_a_mistake_in_replaying_ends_one_loading(node: Node, caplog: pytest.LogC
     fresh.leadership_changed(0)
     node.shell.settle()
     assert fresh.ask("k", Ask).done
+
+
+def test_loadings_that_wait_for_followers_hold_up_no_others(node: Node) -> None:
+    """Their slots are for those that read: two partitions whose followers are away must not cost all the others."""
+    shards, _ = shards_of(node)
+    shards.ask("k", Wake)
+    node.shell.settle()
+    uncommitted = set(range(LOADS_MAX))
+    replicas = [Replica(node.replicas.replica.log, partition) for partition in range(LOADS_MAX + 1)]
+    fresh, machines = shards_of(node)
+    node.replicas.get = lambda place: replicas[place.partition]  # type: ignore[method-assign]
+    node.replicas.acknowledged = (  # type: ignore[method-assign]
+        lambda replica, *_: replica.topic_partition.partition not in uncommitted
+    )
+    for partition in range(LOADS_MAX + 1):
+        fresh.leadership_changed(partition)
+    node.shell.settle()
+    assert [machine.began for machine in machines] == [0] * LOADS_MAX + [1]
+    uncommitted.clear()
+    assert all(wait.look() for wait in node.replicas.waits)
+    assert [machine.began for machine in machines] == [1] * (LOADS_MAX + 1)
 
 
 def test_a_coordinator_that_begins_may_write(node: Node) -> None:

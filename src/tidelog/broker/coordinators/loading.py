@@ -52,14 +52,21 @@ class Loading:
     """One partition's way from the disk to its state machine."""
 
     def __init__(
-        self, node: Node, shard: Shard[Any], buffer_size: int, ended: Callable[[Any, Exception | None], object]
+        self,
+        node: Node,
+        shard: Shard[Any],
+        buffer_size: int,
+        has_read: Callable[[Any], object],
+        ended: Callable[[Any, Exception | None], object],
     ) -> None:
-        """`ended(shard, error)` is called once: error is None when all is replayed and committed, ValueError for what
-        cannot be read and never will be, else why it was not this time.
+        """`has_read(shard)` is called where all is replayed, but not yet committed. `ended(shard, error)` is called
+        once: error is None when all is committed, too, ValueError for what cannot be read and never will be, else why
+        it was not this time.
         """
         self._node = node
         self._shard = shard
         self._buffer_size = buffer_size
+        self._has_read = has_read
         self._ended = ended
         log = shard.replica.log
         self._position: int = log.log_start_offset
@@ -211,6 +218,7 @@ class Loading:
         )
         if not self.look():
             self._node.replicas.wait(self._shard.replica, self, ACKS_ALL)
+            self._has_read(self._shard)
 
     def look(self) -> bool:
         """Ends when all that was read is committed, or leadership is lost; as an append that waits (`acks.Wait`)."""

@@ -226,12 +226,17 @@ class Shards(Generic[M]):
             shard = self._to_load.popleft()
             if shard.is_current:
                 self._loading.append(shard)
-                Loading(self._node, shard, self.topic.load_buffer_size, self._load_ended).begin()
+                Loading(self._node, shard, self.topic.load_buffer_size, self._has_read, self._load_ended).begin()
+
+    def _has_read(self, shard: Shard[M]) -> None:
+        """Nothing is left to do for it but, perhaps, to wait for followers: that must not hold up the others."""
+        if shard in self._loading:
+            self._loading.remove(shard)
+            self._load_next()
 
     def _load_ended(self, shard: Shard[M], error: Exception | None) -> None:
         """`error`: ValueError for what is malformed, anything else may be better the next time."""
-        self._loading.remove(shard)
-        self._load_next()
+        self._has_read(shard)
         if error is None:
             self._loaded(shard)
         elif isinstance(error, ValueError):
