@@ -23,6 +23,14 @@ class TimePassed:
     """Wall time."""
 
 
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """The answer to an event that concerns the whole partition, and does of it what fits a batch and a turn."""
+
+    rest: Any = None
+    """What the next event of the kind is to be told; something false: all is done."""
+
+
 class Write(Protocol):
     """A record to append: `CoordinatorRecord`, or a compact form of one."""
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
-from tests.unit.broker.coordinator_harness import Node, Replica, error_of
+from tests.unit.broker.coordinator_harness import Log, Node, Replica, error_of
 
 from tidelog.broker.coordinators.internal_topic import InternalTopic
 from tidelog.broker.coordinators.shards import GRACE_MS, LOADS_MAX, RETRY_MS, Shards
 from tidelog.coordinator.records import CoordinatorRecord
 from tidelog.coordinator.result import Result
-from tidelog.coordinator.state_machine import StateMachine, TimePassed
+from tidelog.coordinator.state_machine import Remaining, StateMachine, TimePassed
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC
 from tidelog.protocol import messages
@@ -39,6 +40,13 @@ class Wake:
 @dataclass(frozen=True)
 class Ask:
     """Answered with the names that were written."""
+
+    request_id: int
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Takes out the first name; answered by how many are left."""
 
     request_id: int
 
@@ -72,6 +80,9 @@ class Machine(StateMachine):
                 self.waiting.clear()
             case Ask(request_id):
                 result.replies.append((request_id, list(self.names)))
+            case Sweep(request_id):
+                del self.names[:1]
+                result.replies.append((request_id, Remaining(len(self.names))))
             case TimePassed() if self.due and min(self.due) <= now_ms:
                 self.due.remove(min(self.due))
                 result.writes.append(name(f"due{len(self.names)}"))
@@ -207,6 +218,33 @@ def test_what_is_told_in_vain_costs_no_state(node: Node) -> None:
     assert shards.tell(shard, Wake(0))
     node.shell.settle()
     assert (len(machines), machines[0].names) == (1, ["n0"])
+
+
+def test_a_sweep_asks_until_all_is_done(node: Node) -> None:
+    """Each time with what the answer before has left, in a turn of its own; a mistake ends it for one coordinator."""
+    shards, machines = shards_of(node)
+    replicas = [Replica(Log(), partition) for partition in range(3)]
+    node.replicas.get = lambda place: replicas[place.partition]  # type: ignore[method-assign]
+    node.replicas.of_topic = lambda topic: replicas  # type: ignore[method-assign]
+    for partition in range(3):
+        shards.leadership_changed(partition)
+        machines[partition].names = ["a", "b", "c"]
+    machines[1].mistakes = 1
+    rests: list[Any] = []
+
+    def make(request_id: int, rest: Any) -> Sweep:
+        rests.append(rest)
+        return Sweep(request_id)
+
+    shards.sweep(make)
+    turns = 0
+    while node.shell.turns:
+        turns += 1
+        with suppress(ZeroDivisionError):
+            node.shell.turns.pop(0)()
+    assert [len(machine.names) for machine in machines] == [0, 3, 0]
+    assert sorted(rests, key=str) == [1, 1, 2, 2, None, None, None]
+    assert turns >= len(rests) - 1
 
 
 def test_a_mistake_at_a_deadline_does_not_stop_the_clock(node: Node, caplog: pytest.LogCaptureFixture) -> None:

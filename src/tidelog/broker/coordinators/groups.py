@@ -179,9 +179,10 @@ class Groups:
         self.shards.transaction_ended(partition, producer_id, producer_epoch, committed=committed)
 
     def _expire(self) -> None:
-        config = self._node.config
-        self.shards.tell_all(ExpireOffsets(self._node.clock.wall_ms(), config.offsets_retention_minutes * MINUTE_MS))
+        config, wall_ms = self._node.config, self._node.clock.wall_ms()
         self._node.shell.after(config.offsets_retention_check_interval_ms, self._expire)
+        retention_ms = config.offsets_retention_minutes * MINUTE_MS
+        self.shards.sweep(lambda request_id, rest: ExpireOffsets(wall_ms, retention_ms, request_id, rest))
 
 
 def _topic(config: BrokerConfig) -> InternalTopic:

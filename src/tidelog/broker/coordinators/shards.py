@@ -22,7 +22,7 @@ from tidelog.broker.coordinators.loading import Loading, Marker
 from tidelog.broker.coordinators.shard import Shard
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.coordinator.partitions import partition_for
-from tidelog.coordinator.state_machine import StateMachine, TimePassed
+from tidelog.coordinator.state_machine import Remaining, StateMachine, TimePassed
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 
@@ -154,9 +154,36 @@ class Shards(Generic[M]):
             if shard is not None and shard.is_loaded and shard.is_current:
                 try:
                     self._check_appends(shard, event)
+                    self._handle(shard, event)
                 except KafkaError:
                     continue
-                self._handle(shard, event)
+                except Exception:
+                    logger.exception("event failed: partition=%s", shard.replica.topic_partition)
+
+    def sweep(self, make: Callable[[int, Any], Any]) -> None:
+        """Has all coordinators here do what may take each of them several events; clients have their turns between.
+
+        `make(request_id, rest)`: rest is None first, then that of the `Remaining` which the event before was answered
+        by. One that cannot be asked just now is passed over.
+        """
+        self._sweep_next(deque(self.led_partitions()), make)
+
+    def _sweep_next(self, partitions: deque[int], make: Callable[[int, Any], Any]) -> None:
+        if partitions:
+            # Before the work: a mistake in one coordinator must not stop the others.
+            self._node.shell.soon(self._sweep_next, partitions, make)
+            self._sweep(partitions.popleft(), make, None)
+
+    def _sweep(self, partition: int, make: Callable[[int, Any], Any], rest: Any) -> None:
+        def look(outcome: Deferred[Remaining]) -> None:
+            try:
+                remaining = outcome.result()
+            except KafkaError:
+                return
+            if remaining.rest:
+                self._node.shell.soon(self._sweep, partition, make, remaining.rest)
+
+        self.ask_partition(partition, lambda request_id: make(request_id, rest)).on_complete(look)
 
     def led_partitions(self) -> list[int]:
         """Partitions of the topic that this broker leads, in order."""

@@ -31,7 +31,6 @@ from tidelog.coordinator.transactions.events import (
     NeedsProducerId,
     Outcome,
     ProducerIdentity,
-    Remaining,
     TransactionResult,
     Verdict,
     VerifyPartitions,
@@ -243,31 +242,14 @@ class Transactions:
 
     def _abort_overdue(self) -> None:
         config = self._node.config
-        self._repeat(lambda request_id: AbortOverdue(request_id, self._node.clock.wall_ms()))
         self._node.shell.after(config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self._abort_overdue)
+        self.shards.sweep(lambda request_id, _: AbortOverdue(request_id, self._node.clock.wall_ms()))
 
     def _forget_idle(self) -> None:
         config = self._node.config
-        expiration_ms = config.transactional_id_expiration_ms
-        self._repeat(lambda request_id: ForgetIdle(request_id, self._node.clock.wall_ms(), expiration_ms))
         self._node.shell.after(config.transaction_remove_expired_transaction_cleanup_interval_ms, self._forget_idle)
-
-    def _repeat(self, make: Callable[[int], Any]) -> None:
-        """Asks all coordinators here, and those again that could not do everything in one batch."""
-        for partition in self.shards.led_partitions():
-            self._ask_until_done(partition, make)
-
-    def _ask_until_done(self, partition: int, make: Callable[[int], Any]) -> None:
-        def look(outcome: Deferred[Remaining]) -> None:
-            try:
-                remaining = outcome.result()
-            except KafkaError:
-                # It is not to be asked just now, and will be when the time comes again.
-                return
-            if remaining.count:
-                self._node.shell.soon(self._ask_until_done, partition, make)
-
-        self.shards.ask_partition(partition, make).on_complete(look)
+        expiration_ms = config.transactional_id_expiration_ms
+        self.shards.sweep(lambda request_id, _: ForgetIdle(request_id, self._node.clock.wall_ms(), expiration_ms))
 
 
 def _topic(config: BrokerConfig) -> InternalTopic:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
+from tidelog.coordinator.groups.events import NOBODY
 from tidelog.coordinator.records import CommittedOffset
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import NO_LEADER_EPOCH, ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
@@ -105,11 +106,16 @@ class DeletedOffsets:
 
 @dataclass(frozen=True, slots=True)
 class ExpireOffsets:
-    """The retention of offsets is due; no reply. Groups that are empty and have none left go with their offsets."""
+    """The retention of offsets is due. Groups that are empty and have none left go with their offsets. Answered by
+    Remaining, with the groups that were not looked at yet.
+    """
 
     wall_ms: int
     retention_ms: int
     """offsets.retention.minutes, in milliseconds."""
+    request_id: int = NOBODY
+    groups: Sequence[str] | None = None
+    """None: all."""
 
 
 @dataclass(frozen=True, slots=True)

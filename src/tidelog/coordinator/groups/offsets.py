@@ -28,6 +28,7 @@ from tidelog.coordinator.groups.offset_events import (
 from tidelog.coordinator.groups.offset_store import OffsetStore
 from tidelog.coordinator.groups.part import Part
 from tidelog.coordinator.records import NEVER, CommittedOffset, OffsetRecord, decode_offset
+from tidelog.coordinator.state_machine import Remaining
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicPartition
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from tidelog.coordinator.groups.coordinator import GroupCoordinator
     from tidelog.coordinator.groups.part import EventHandler, GroupResult
 
+EXPIRY_OFFSETS_MAX: Final = 2_000
+"""Offsets, and groups, that one event looks at: some milliseconds. A partition may hold millions."""
 _TIME_MAX: Final = 2**63 - 1
 GROUP_NOT_FOUND_FROM: Final = 9
 """The version of OffsetCommit from which clients understand GROUP_ID_NOT_FOUND."""
@@ -142,23 +145,38 @@ class Offsets(Part):
 
     def _forget(self, now_ms: int, event: ForgetPartitions, result: GroupResult) -> None:
         """A deleted topic's offsets go, those of transactions under way too."""
-        for group in self.store.groups():
-            for place in event.partitions:
-                if self._has(group, *place):
-                    result.writes.append(OffsetRecord(group, *place, None))
+        deleted: dict[str, dict[int, None]] = {}
+        for topic, partition in event.partitions:
+            deleted.setdefault(topic, {})[partition] = None
+        store = self.store
+        for group in store.groups():
+            topics = deleted if store.has_open_transactions(group) else store.committed[group].keys() & deleted
+            for topic in sorted(topics):
+                for partition in deleted[topic]:
+                    if self._has(group, topic, partition):
+                        result.writes.append(OffsetRecord(group, topic, partition, None))
 
     # Expiry.
 
     def _expire(self, now_ms: int, event: ExpireOffsets, result: GroupResult) -> None:
         coordinator = self._coordinator
-        # Groups that never committed anything go by the same rule, when they have no members.
-        for name in dict.fromkeys([*coordinator.groups, *self.store.committed]):
+        names = event.groups
+        if names is None:
+            # Groups that never committed anything go by the same rule, when they have no members.
+            names = list(dict.fromkeys([*coordinator.groups, *self.store.committed]))
+        seen = 0
+        for count, name in enumerate(names):
+            if seen >= EXPIRY_OFFSETS_MAX:
+                result.replies.append((event.request_id, Remaining(names[count:])))
+                return
+            seen += 1
             group = coordinator.group(name)
             if group is None:
                 continue
             since_ms = group.offsets_expire_from_ms
             all_gone = True
             for topic, partition, value in self.store.of_group(name):
+                seen += 1
                 if (
                     since_ms is not None
                     and not group.is_subscribed(topic)
@@ -170,6 +188,7 @@ class Offsets(Part):
                     all_gone = False
             if all_gone and group.is_empty and not self.store.has_open_transactions(name):
                 result.writes.extend(group.tombstones())
+        result.replies.append((event.request_id, Remaining()))
 
 
 def _is_expired(committed: CommittedOffset, since_ms: int, event: ExpireOffsets) -> bool:

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final, assert_never
 
 from tidelog.coordinator.deadlines import Deadlines
-from tidelog.coordinator.state_machine import StateMachine, TimePassed
+from tidelog.coordinator.state_machine import Remaining, StateMachine, TimePassed
 from tidelog.coordinator.transactions.endings import judge_end
 from tidelog.coordinator.transactions.events import (
     AbortOverdue,
@@ -38,7 +38,6 @@ from tidelog.coordinator.transactions.events import (
     NeedsProducerId,
     Outcome,
     ProducerIdentity,
-    Remaining,
     Reply,
     TransactionResult,
     Verdict,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from tidelog.coordinator.result import Result
-from tidelog.coordinator.state_machine import TimePassed
+from tidelog.coordinator.state_machine import Remaining, TimePassed
 from tidelog.coordinator.transactions.states import TransactionState
 from tidelog.coordinator.transactions.transaction import NO_PRODUCER_EPOCH, OLD_VERSION, Transaction
 from tidelog.model.errors import ErrorCode
@@ -90,7 +90,7 @@ class MarkersWritten:
 
 @dataclass(frozen=True, slots=True)
 class AbortOverdue:
-    """Ongoing transactions that have taken too long are to be aborted. Answered by the number of those left over."""
+    """Ongoing transactions that have taken too long are to be aborted. Answered by Remaining: how many are left."""
 
     request_id: int
     wall_ms: int
@@ -169,13 +169,6 @@ class Listing:
     """(transactional id, its state), in the order in which they became known."""
 
     transactions: Sequence[tuple[str, Transaction]]
-
-
-@dataclass(frozen=True, slots=True)
-class Remaining:
-    """How many more are due: what a batch can hold is bounded."""
-
-    count: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,10 @@ from tidelog.coordinator.groups.offset_events import (
     ForgetPartitions,
     OffsetToCommit,
 )
+from tidelog.coordinator.groups.offsets import EXPIRY_OFFSETS_MAX
 from tidelog.coordinator.groups.settings import GroupSettings
 from tidelog.coordinator.records import CoordinatorRecord
+from tidelog.coordinator.state_machine import Remaining
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import Offset, TopicPartition
 from tidelog.protocol import messages
@@ -167,6 +169,20 @@ def test_a_retention_may_be_any_number(retention_ms: int) -> None:
     shell(ExpireOffsets(2000, 500))
     assert fetched(shell) == ({P0: 5} if retention_ms > 0 else {})
     assert shell.loaded() == shell.coordinator
+
+
+def test_expiry_looks_at_some_groups_at_a_time() -> None:
+    """A partition may hold millions of offsets, and clients have their turns between."""
+    shell = Shell()
+    half = EXPIRY_OFFSETS_MAX // 2
+    for group in ("g0", "g1", "g2", "g3"):
+        places = [OffsetToCommit(TopicPartition("t", index), Offset(1)) for index in range(half)]
+        shell(CommitOffsets(1, group, places, 0))
+    assert shell(ExpireOffsets(1000, 500)) == Remaining(["g2", "g3"])
+    assert (len(shell.coordinator), fetched(shell, "g1"), len(fetched(shell, "g2"))) == (2 * half, {}, half)
+    assert shell(ExpireOffsets(1000, 500, groups=["g2", "g3", "gone"])) == Remaining(["gone"])
+    assert shell(ExpireOffsets(1000, 500, groups=["gone"])) == Remaining()
+    assert len(shell.coordinator) == 0
 
 
 def test_offsets_of_deleted_partitions_go() -> None:

@@ -156,11 +156,11 @@ class Turns:
 
     def abort_overdue(self) -> int:
         reply: Any = self.ask(AbortOverdue(next(self._ids), self.wall_ms))
-        return int(reply.count)
+        return int(reply.rest)
 
     def forget_idle(self, expiration_ms: int) -> int:
         reply: Any = self.ask(ForgetIdle(next(self._ids), self.wall_ms, expiration_ms))
-        return int(reply.count)
+        return int(reply.rest)
 
     # What leaders answer.
 
