@@ -145,7 +145,7 @@ def reset_offsets(
 def _reset_each(
     cluster: BlockingCluster, groups: Sequence[str], reset: Reset, topics: Sequence[str] | None, *, execute: bool
 ) -> tuple[dict[str, dict[TopicPartition, int]], list[KafkaError]]:
-    """[group] -> partition -> its new offset, of the groups that have no members; and why not, of the others."""
+    """[group] -> partition -> its new offset, of the groups that have no members; and why not, of all others."""
     plans: dict[str, dict[TopicPartition, int]] = {}
     refused: list[KafkaError] = []
     for group, described in cluster.run(admin.describe_groups(cluster.routing, groups)).items():
@@ -163,10 +163,12 @@ def _reset_each(
             )
             continue
         plans[group] = planned(cluster, group, reset, topics)
-        if execute:
-            offsets = {tp: CommittedOffset(offset) for tp, offset in plans[group].items()}
-            results = cluster.run(commit_offsets_each(cluster.routing, group, offsets))
-            refused += [error for error in results.values() if error is not None]
+    # Nothing is done before all is planned: what cannot be planned for one group must not leave others half done.
+    for group, plan in list(plans.items()) if execute else ():
+        offsets = {tp: CommittedOffset(offset) for tp, offset in plan.items()}
+        results = cluster.run(commit_offsets_each(cluster.routing, group, offsets))
+        refused += [error for error in results.values() if error is not None]
+        plans[group] = {tp: offset for tp, offset in plan.items() if results.get(tp) is None}
     return plans, refused
 
 

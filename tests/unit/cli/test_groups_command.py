@@ -153,6 +153,20 @@ def test_what_a_reset_cannot_be(tidelog: Tidelog, group: str) -> None:
     assert "the group has committed nothing for it" in missing.err
 
 
+def test_a_reset_of_several_groups_is_planned_before_any_is_done(tidelog: Tidelog, group: str) -> None:
+    """One for which it cannot be leaves the others as they were."""
+
+    def offsets() -> list[int]:
+        (described,) = tidelog("groups", "describe", group, "-o", "json").json
+        return [row["lag"] for row in described["partitions"]]
+
+    before = offsets()
+    done = tidelog("groups", "reset-offsets", group, "new", "--topic", f"{group}:0", "--shift-by", "-1", "--execute")
+    assert done.code == 1
+    assert "cannot be shifted" in done.err
+    assert offsets() == before
+
+
 def test_the_first_offsets_of_a_group(tidelog: Tidelog, filled: str) -> None:
     """A group that is not there yet can be told where to begin."""
     done = tidelog("groups", "reset-offsets", f"{filled}-new", "--topic", filled, "--to-latest", "--execute")

@@ -275,3 +275,24 @@ async def test_the_first_error_of_a_transaction_is_told() -> None:
                 await fails()
             with pytest.raises(KafkaError, match="INVALID_TXN_STATE"):
                 await producer.begin()
+
+
+async def test_a_transaction_that_was_refused_as_a_whole_is_not_ended() -> None:
+    """An older coordinator knows nothing of it: it would answer an abort with what is the end of a producer."""
+    with GroupBroker(partitions=1) as broker:
+        broker.transaction_version = 1
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, SETTINGS) as producer:
+            broker.fail_next[ApiKey.ADD_PARTITIONS_TO_TXN] = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+            await producer.begin()
+            await producer.send("t", b"a", partition=0)
+            with pytest.raises(TransactionFailed):
+                await producer.commit()
+            await producer.abort()
+            broker.fail_next[ApiKey.ADD_OFFSETS_TO_TXN] = [ErrorCode.GROUP_AUTHORIZATION_FAILED]
+            await producer.begin()
+            with pytest.raises(KafkaError, match="GROUP_AUTHORIZATION_FAILED"):
+                await producer.send_offsets({T0: 7}, GroupMember("g"))
+            await producer.abort()
+            async with producer.transaction():
+                await producer.send("t", b"b", partition=0)
+        assert broker.ended == [True]

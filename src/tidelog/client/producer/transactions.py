@@ -132,11 +132,11 @@ class Transactions:
         async with self._adding:
             self.require(State.OPEN)
             new = [tp for tp in partitions if tp not in self._partitions]
-            if new:
+            if new and self.implicit:
                 self._begun = True
-                if not self.implicit:
-                    await self._add_by_request(new)
-                self._partitions.update(new)
+            elif new:
+                await self._add_by_request(new)
+            self._partitions.update(new)
 
     async def _add_by_request(self, partitions: Collection[TopicPartition]) -> None:
         kind = messages.AddPartitionsToTxnRequest
@@ -153,6 +153,7 @@ class Transactions:
             ByVersion(ApiKey.ADD_PARTITIONS_TO_TXN, lambda version: request, at_most=ADD_PARTITIONS_BY_CLIENTS_MAX),
             _added_codes,
             f"send to {', '.join(map(str, partitions))}",
+            begins=True,
         )
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, CommittedOffset], member: GroupMember) -> None:
@@ -160,7 +161,6 @@ class Transactions:
         self.require(State.OPEN)
         if not offsets:
             return
-        self._begun = True
         if not self.implicit and member.group not in self._added_groups:
             request = messages.AddOffsetsToTxnRequest(
                 transactional_id=self._id,
@@ -168,8 +168,9 @@ class Transactions:
                 producer_epoch=self.producer_epoch,
                 group_id=member.group,
             )
-            await self._ask(request, _whole, f"commit offsets of group '{member.group}'")
+            await self._ask(request, _whole, f"commit offsets of group '{member.group}'", begins=True)
             self._added_groups.add(member.group)
+        self._begun = True
         connection = self._groups.get(member.group)
         if connection is None:
             connection = self._groups[member.group] = CoordinatorConnection(self._cluster, member.group)
@@ -298,18 +299,27 @@ class Transactions:
         codes_of: Callable[[Any], Iterable[int]],
         what: str,
         connection: CoordinatorConnection | None = None,
+        *,
+        begins: bool = False,
     ) -> Any:
-        """An answer without errors. What goes wrong breaks the transaction off, or ends the producer's life."""
+        """An answer without errors. What goes wrong breaks the transaction off, or ends the producer's life.
+
+        `begins`: with this the coordinator knows of the transaction, unless it says no. One that it knows nothing of
+        it refuses to end, with what is the end of the producer.
+        """
         deadline = self._routing.deadline()
         attempt = 0
         while True:
             try:
                 response = await (connection or self._connection).ask(message, codes_of, deadline)
-            except (KafkaError, ClientError) as error:
-                self.break_off(error)
+            except BaseException as error:
+                self._begun = self._begun or begins
+                if isinstance(error, (KafkaError, ClientError)):
+                    self.break_off(error)
                 raise
             codes = {error_code(code) for code in codes_of(response)} - {ErrorCode.NONE}
             if not codes:
+                self._begun = self._begun or begins
                 return response
             attempt += 1
             passing = codes <= _AGAIN | {ErrorCode.OPERATION_NOT_ATTEMPTED}
