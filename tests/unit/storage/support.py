@@ -53,7 +53,7 @@ class CountingRandom:
 class FaultyFile:
     """A file of `FaultyDisk`."""
 
-    def __init__(self, disk: FaultyDisk, inner: File) -> None:
+    def __init__(self, disk: FaultyDisk | FaultyMemoryDisk, inner: File) -> None:
         self._disk = disk
         self._inner = inner
 
@@ -89,6 +89,7 @@ class FaultyFile:
         self._inner.truncate(size)
 
     def preallocate(self, size: int) -> None:
+        self._disk.happens("preallocate", self.path)
         self._inner.preallocate(size)
 
     def fsync(self) -> None:
@@ -142,6 +143,10 @@ class FaultyDisk(SystemDisk):
     def rename(self, source: str, target: str) -> None:
         self.happens("rename", source)
         super().rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        self.happens("unlink", path)
+        super().unlink(path)
 
     def make_directories(self, path: str) -> None:
         self.happens("make_directories", path)
@@ -273,6 +278,40 @@ class MemoryDisk:
 
     def space(self, path: str) -> Space:
         return Space(1 << 40, 1 << 40)
+
+
+class FaultyMemoryDisk(MemoryDisk):
+    """As `FaultyDisk`, for many examples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fault: Callable[[str, str], OSError | None] = lambda _operation, _path: None
+        self.is_cold = False
+        self.operations: list[tuple[str, str]] = []
+        self.open_files: set[FaultyFile] = set()
+
+    def happens(self, operation: str, path: str) -> None:
+        self.operations.append((operation, path))
+        error = self.fault(operation, path)
+        if error is not None:
+            raise error
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        self.happens("open", path)
+        return FaultyFile(self, super().open(path, create=create, read_only=read_only))
+
+    def rename(self, source: str, target: str) -> None:
+        self.happens("rename", source)
+        super().rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        self.happens("unlink", path)
+        if path not in self.files:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        del self.files[path]
+
+    def fsync_directory(self, path: str) -> None:
+        self.happens("fsync_directory", path)
 
 
 def _moved(name: str, source: str, target: str) -> str:

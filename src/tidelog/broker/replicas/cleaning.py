@@ -42,8 +42,9 @@ class Cleaning:
         self._go_on()
 
     def stop(self) -> None:
-        """Begins nothing more. What a cleaning has written and not put in place goes at the next start."""
+        """Begins nothing more; what a cleaning has written and not put in place goes."""
         self._is_stopped = True
+        self._node.logs.cleaner.stop()
         self._cancel()
 
     def settings_changed(self, config: BrokerConfig) -> None:

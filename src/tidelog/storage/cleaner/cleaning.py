@@ -16,7 +16,7 @@ from tidelog.records.compaction import RecordFilter
 from tidelog.storage.cleaner.choice import segments_between
 from tidelog.storage.cleaner.errors import Uncleanable
 from tidelog.storage.cleaner.key_map import KeyMapper, make_key_map
-from tidelog.storage.cleaner.replacement import create_cleaned, drop_cleaned, replace, sync_cleaned
+from tidelog.storage.cleaner.replacement import cleaned_segment, create_cleaned, drop_cleaned, replace, sync_cleaned
 from tidelog.storage.cleaner.rewriting import Counts, LastOfProducer, Rewriter, group_segments
 from tidelog.storage.cleaner.transactions import CleanedTransactions
 
@@ -67,6 +67,8 @@ class Cleaning:
         self._replacement: _Replacement | None = None
         self._cleaned: Segment | None = None
         """What is being written."""
+        self._passed_over: int | None = None
+        """Base offset of the first segment that stays as it was, since retention took others of its group."""
 
     @property
     def is_stale(self) -> bool:
@@ -74,6 +76,11 @@ class Cleaning:
         log = self.log
         is_cut = log.durability.truncations != self._truncations or log.truncation_is_pending
         return is_cut or log.folder.is_deleted or log.is_offline
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether nothing is touched but files that nobody has any use for yet."""
+        return self._cleaned is not None
 
     def run_slice(self, bytes_max: int) -> int:
         """Reads and writes about so many bytes; gives how many. In any thread.
@@ -98,9 +105,14 @@ class Cleaning:
             old, cleaned = self._replacement
             self._replacement = self._cleaned = None
             if not replace(self.log, old, cleaned):
-                # Retention took what it was made from: it is not missed.
+                # Retention took what it was made from. Of that it is not missed; the others are dirty still.
                 drop_cleaned(self.log, cleaned)
+                left = [segment.base_offset for segment in old if segment in self.log.segments]
+                if left and self._passed_over is None:
+                    self._passed_over = left[0]
         if self.is_over:
+            if self._passed_over is not None:
+                self.cleaned_to = max(min(self.cleaned_to, self._passed_over), self._to_clean.first_dirty_offset)
             self.log.cleaned_offset = Offset(self.cleaned_to)
             self.log.mark_changed()
 
@@ -137,7 +149,8 @@ class Cleaning:
         )
         self.counts = rewriter.counts
         for group in group_segments(segments_between(self._segments, 0, end), log.config, boundary):
-            cleaned = self._cleaned = create_cleaned(log, group[0].base_offset, self._now_ms)
+            cleaned = self._cleaned = cleaned_segment(log, group[0].base_offset, self._now_ms)
+            create_cleaned(cleaned)
             yield from rewriter.run(group, cleaned)
             sync_cleaned(cleaned)
             yield _Replacement(group, cleaned)

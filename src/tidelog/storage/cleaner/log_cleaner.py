@@ -6,6 +6,7 @@
 
 These are `DiskTask`s; whoever runs them asks for the `next_task`, one at a time. A log whose files cannot be cleaned is
 left alone until the next start, and its reason told once; an I/O error takes its directory offline, as any other does.
+Where there is no room, or no descriptor, for what a cleaning writes, nothing is broken: it comes back to that log later.
 
 The flush, and a checkpoint of the recovery point, come first because a cleaning must not rest on what a power cut may
 take: a record that supersedes others, the marker that ended a transaction. And because recovery takes gaps above the
@@ -14,6 +15,7 @@ recovery point for losses.
 
 from __future__ import annotations
 
+import errno
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -40,6 +42,9 @@ logger = logging.getLogger(__name__)
 _SEED_SIZE: Final = 16
 _WAIT_MS: Final = 50
 """Until the next look, while somebody else flushes the log, or writes the checkpoints."""
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_POSTPONED_MS: Final = 300_000
+"""Retention may make room meanwhile; more attempts would be work for nothing."""
 
 
 class _Found(NamedTuple):
@@ -85,7 +90,10 @@ class LogCleaner:
         self._found: _Found | None = None
         """The log to be cleaned next, once it is durable."""
         self._uncleanable: dict[TopicPartition, tuple[Log, str]] = {}
+        self._postponed: dict[TopicPartition, tuple[Log, int]] = {}
+        """Logs for which there was no room, and the monotonic time of the next attempt."""
         self._cleaning: Cleaning | None = None
+        self._is_stopped = False
         self._is_busy = False
         """Whether a task is under way."""
         self._next_ms = clock.monotonic_ms() + settings.backoff_ms
@@ -94,7 +102,9 @@ class LogCleaner:
     @property
     def next_due_ms(self) -> int | None:
         """Monotonic time at which `next_task` has something; None while a task is under way, or nothing ever is."""
-        if self._is_busy or (self._cleaning is None and self._found is None and not self.settings.enabled):
+        if self._is_busy or self._is_stopped:
+            return None
+        if self._cleaning is None and self._found is None and not self.settings.enabled:
             return None
         return self._next_ms
 
@@ -121,6 +131,13 @@ class LogCleaner:
         self._is_busy = task is not None
         return task
 
+    def stop(self) -> None:
+        """Begins nothing more, and gives up what is under way; a slice that runs just now when it is finished."""
+        self._is_stopped = True
+        self._found = None
+        if self._cleaning is not None and not self._is_busy:
+            self._give_up(self._cleaning)
+
     def run_due(self) -> int:
         """Looks for logs and cleans them, in this thread, until none is due: for tests and tools. Gives how many."""
         before = self.cleanings
@@ -141,12 +158,17 @@ class LogCleaner:
     def _candidates(self) -> list[Log]:
         for partition in [each for each, (log, _) in self._uncleanable.items() if not self._is_ours(log)]:
             del self._uncleanable[partition]
+        for partition in [each for each, (log, _) in self._postponed.items() if not self._is_ours(log)]:
+            del self._postponed[partition]
+        now_ms = self._clock.monotonic_ms()
+        waiting = {partition for partition, (_, until_ms) in self._postponed.items() if until_ms > now_ms}
         return [
             log
             for partition, log in self._logs.items()
             if log.config.compacted
             and len(log.segments) > 1
             and partition not in self._uncleanable
+            and partition not in waiting
             and not self._is_kept_from(log)
         ]
 
@@ -262,7 +284,7 @@ class LogCleaner:
 
     def _finish_slice(self, cleaning: Cleaning, failed: Exception | None) -> None:
         log = cleaning.log
-        if cleaning.is_stale or self._is_kept_from(log):
+        if cleaning.is_stale or self._is_stopped or self._is_kept_from(log):
             logger.info("cleaning_given_up log=%s", log.topic_partition)
             self._give_up(cleaning)
             return
@@ -271,7 +293,7 @@ class LogCleaner:
                 raise failed
             cleaning.finish_slice()
         except OSError as error:
-            log.folder.fail(error, "cleaning")
+            self._disk_failed(cleaning, error)
             self._give_up(cleaning)
         except Exception as error:
             self._leave_alone(log, error)
@@ -279,6 +301,7 @@ class LogCleaner:
         else:
             if cleaning.is_over:
                 self._cleaning = None
+                self._postponed.pop(log.topic_partition, None)
                 self.cleanings += 1
                 counts = cleaning.counts
                 logger.info(
@@ -298,6 +321,25 @@ class LogCleaner:
             cleaning.give_up()
         except OSError as error:
             cleaning.log.folder.fail(error, "giving up the cleaning of")
+
+    def _disk_failed(self, cleaning: Cleaning, error: OSError) -> None:
+        """Takes the directory offline, unless it was only that there is no room for the files that were being written.
+
+        Those are not needed. Kafka takes the directory offline all the same; then nothing can be appended, either.
+        """
+        log = cleaning.log
+        if not (error.errno in _NO_ROOM and cleaning.is_writing):
+            log.folder.fail(error, "cleaning")
+        if not log.is_offline and not isinstance(error, FileNotFoundError):
+            is_known = log.topic_partition in self._postponed
+            self._postponed[log.topic_partition] = (log, self._clock.monotonic_ms() + _POSTPONED_MS)
+            logger.log(
+                logging.DEBUG if is_known else logging.WARNING,
+                "cleaning_postponed log=%s error=%s again_after_ms=%d",
+                log.topic_partition,
+                error,
+                _POSTPONED_MS,
+            )
 
     def _leave_alone(self, log: Log, error: Exception) -> None:
         reason = str(error) or type(error).__name__

@@ -23,13 +23,17 @@ if TYPE_CHECKING:
     from tidelog.storage.log import Log
 
 
-def create_cleaned(log: Log, base_offset: int, now_ms: int) -> Segment:
-    """An empty segment beside the log's, in any thread; nothing is synced. OSError."""
+def cleaned_segment(log: Log, base_offset: int, now_ms: int) -> Segment:
+    """A segment beside the log's, which has no files yet."""
     segment = Segment(log.folder.environment.pool, log.directory, base_offset, log.config, size=0, created_ms=now_ms)
     segment.mark = CLEANED
+    return segment
+
+
+def create_cleaned(segment: Segment) -> None:
+    """Makes its files, empty, in any thread; nothing is synced. OSError, and then some may be there."""
     segment.unlink()  # What an earlier cleaning may have left.
     segment.create_files()
-    return segment
 
 
 def sync_cleaned(segment: Segment) -> None:

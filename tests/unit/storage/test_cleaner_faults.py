@@ -1,0 +1,416 @@
+"""A cleaning in whose way something comes: a disk that fails, a log that is cut, shortened or deleted, a stop.
+
+It is given up, nothing is lost, what it has written goes, and what the checkpoint says stays true.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.unit.storage.support import (
+    NOW_MS,
+    TOPIC_ID,
+    TP,
+    FaultyDisk,
+    FaultyMemoryDisk,
+    StandingClock,
+    batch,
+    names,
+    open_manager,
+    read_all,
+)
+
+from tidelog.model.identifiers import TopicId, TopicPartition
+from tidelog.ports.disk import Disk
+from tidelog.storage.checkpoints import decode_offsets
+from tidelog.storage.cleaner.settings import CleanerSettings
+from tidelog.storage.file_names import CLEANER_CHECKPOINT
+from tidelog.storage.log import Log
+from tidelog.storage.log_config import LogConfig
+from tidelog.storage.log_manager import LogManager, LogManagerSettings
+from tidelog.storage.tasks import run_now
+
+OTHER = TopicPartition("other", 0)
+KEYS = 4
+VALUE = bytes(200)
+CONFIG = LogConfig(
+    cleanup_policy=frozenset({"compact"}),
+    segment_bytes=900,
+    segment_index_bytes=120,
+    index_interval_bytes=100,
+    min_cleanable_dirty_ratio=0.01,
+    file_delete_delay_ms=1_000,
+)
+SETTINGS = LogManagerSettings(cleaner=CleanerSettings(io_buffer_bytes=600, slice_bytes=1, dedupe_buffer_bytes=24 * 64))
+COUNT = 24
+MARKED = (".cleaned", ".swap")
+MEMORY = Path("/memory")
+
+Written = dict[int, tuple[bytes, bytes]]
+
+
+def put(log: Log, count: int) -> None:
+    for _ in range(count):
+        offset = log.log_end_offset
+        log.append(batch(value(offset), key=key(offset)), leader_epoch=0, now_ms=NOW_MS)
+    log.update_high_watermark(log.log_end_offset)
+
+
+def key(offset: int) -> bytes:
+    return b"key-%d" % (offset % KEYS)
+
+
+def value(offset: int) -> bytes:
+    return b"value-%d" % offset + VALUE
+
+
+def opened(folder: Path, disk: Disk | None = None, clock: StandingClock | None = None) -> LogManager:
+    return open_manager(folder / "one", folder / "two", disk=disk, clock=clock, config=CONFIG, settings=SETTINGS)
+
+
+def begun(folder: Path, disk: Disk | None = None, clock: StandingClock | None = None) -> tuple[LogManager, Log]:
+    """Two logs that are due, each in a directory of its own: the first one has more to clean."""
+    manager = opened(folder, disk, clock)
+    log = manager.create(TP, TOPIC_ID, log_dir=str(folder / "one"))
+    put(log, COUNT)
+    put(manager.create(OTHER, TopicId(bytes(15) + b"o"), log_dir=str(folder / "two")), COUNT)
+    for task in manager.upkeep.checkpoint_tasks():
+        run_now(task)
+    return manager, log
+
+
+def found_in(log: Log) -> Written:
+    """[offset] -> key and value, of all that a reader gets."""
+    return {record.offset: (record.key or b"", record.value or b"") for record in read_all(log)}
+
+
+def check(log: Log, end: int = COUNT, start: int = 0) -> None:
+    """Each record is where it was, or superseded; and once only below what counts as clean."""
+    assert log.log_end_offset == end
+    found = found_in(log)
+    for offset, record in found.items():
+        assert record == (key(offset), value(offset))
+    last = {key(offset): offset for offset in range(start, end)}
+    assert set(last.values()) <= found.keys()
+    clean = [record[0] for offset, record in found.items() if offset < (log.cleaned_offset or 0)]
+    assert len(clean) == len(set(clean))
+
+
+def is_clean(log: Log) -> bool:
+    return log.cleaned_offset is not None and log.cleaned_offset >= log.segments[-2].base_offset
+
+
+def checkpointed(folder: Path) -> dict[str, int]:
+    path = folder / CLEANER_CHECKPOINT
+    lines = path.read_text().splitlines()[2:] if path.exists() else []
+    return {line.split()[0]: int(line.split()[2]) for line in lines}
+
+
+def step(manager: LogManager) -> bool:
+    """One task of the cleaner's; whether there was one."""
+    manager.cleaner._next_ms = 0
+    task = manager.cleaner.next_task()
+    if task is None:
+        return False
+    run_now(task)
+    return True
+
+
+def in_the_middle(manager: LogManager, folder: Path) -> None:
+    """Brings a cleaning to where it writes."""
+    while not names(folder, (".log.cleaned",)):
+        assert step(manager)
+
+
+def finish(manager: LogManager) -> None:
+    for _ in range(3):
+        manager.cleaner.run_due()
+
+
+def operations() -> list[tuple[str, str]]:
+    """What a cleaning of the first log does, in its order."""
+    disk = FaultyMemoryDisk()
+    manager, log = begun(MEMORY, disk)
+    disk.operations.clear()
+    finish(manager)
+    done = list(disk.operations)
+    assert is_clean(log)
+    check(log)
+    return [(kind, path) for kind, path in done if path.startswith(f"{MEMORY}/one")]
+
+
+def of_each_kind(done: list[tuple[str, str]]) -> list[int]:
+    """The first and the last operation of each kind on each kind of file."""
+    kinds = [(kind, path.rpartition("/")[2].partition(".")[2]) for kind, path in done]
+    first = {kind: number for number, kind in reversed(list(enumerate(kinds)))}
+    last = {kind: number for number, kind in enumerate(kinds)}
+    return sorted({*first.values(), *last.values()})
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
+def test_a_disk_that_fails_in_any_phase(code: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Said once; the other log is cleaned; no record is lost, before the next start or after it."""
+    done = operations()
+    assert {"open", "pread", "pwrite", "preallocate", "truncate", "fsync", "rename", "fsync_directory"} <= {
+        kind for kind, _ in done
+    }
+    postponed = 0
+    for number in of_each_kind(done):
+        kind, path = done[number]
+        if kind == "pread" and code == errno.ENOSPC:
+            continue
+        disk = FaultyMemoryDisk()
+        manager, log = begun(MEMORY, disk)
+        caplog.clear()
+        disk.fault = once(number, code)
+        finish(manager)
+        disk.fault = lambda _operation, _path: None
+        hit = f"{number}: {kind} {path}"
+        told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+        assert len(told) == 1, (hit, told)
+        other = manager.get(OTHER)
+        assert other is not None
+        assert is_clean(other), hit
+        check(other)
+        if log.is_offline:
+            assert "log_directory_offline" in told[0]
+            manager.abandon()
+        else:
+            postponed += 1
+            assert (code, ".cleaned" in path) == (errno.ENOSPC, True), hit
+            assert "cleaning_postponed" in told[0]
+            check(log)
+            assert not left(disk, log), hit
+            manager.close()
+        manager = opened(MEMORY, disk)
+        again = manager.get(TP)
+        assert again is not None
+        assert not left(disk, again), hit
+        check(again)
+        finish(manager)
+        assert is_clean(again), hit
+        check(again)
+        manager.close()
+        assert decode_offsets(disk.read(f"{MEMORY}/one/{CLEANER_CHECKPOINT}")) == {TP: again.cleaned_offset}
+    assert (postponed > 5) == (code == errno.ENOSPC)
+
+
+def once(number: int, code: int) -> Callable[[str, str], OSError | None]:
+    """Lets the operation of that number fail, of those in the first directory."""
+    count = -1
+
+    def fault(_: str, path: str) -> OSError | None:
+        nonlocal count
+        count += path.startswith(f"{MEMORY}/one")
+        return OSError(code, os.strerror(code), path) if count == number and f"{MEMORY}/one" in path else None
+
+    return fault
+
+
+def left(disk: Disk, log: Log) -> list[str]:
+    """Files of a cleaning that are not in place."""
+    return [name for name in disk.list(log.directory) if name.endswith(MARKED)]
+
+
+def test_a_log_without_room_is_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """After minutes, not at once; it is told once, until it has been cleaned."""
+    disk, clock = FaultyDisk(), StandingClock()
+    manager, log = begun(tmp_path, disk, clock)
+    disk.fail("pwrite", ".cleaned", errno.ENOSPC)
+    disk.operations.clear()
+
+    def attempts() -> int:
+        return sum(kind == "pwrite" and "one" in path and ".cleaned" in path for kind, path in disk.operations)
+
+    finish(manager)
+    assert attempts() == 1
+    clock.now_ms += 200_000
+    finish(manager)
+    assert attempts() == 1
+    clock.now_ms += 200_000
+    finish(manager)
+    assert attempts() == 2
+    # Each of the two logs.
+    assert [record.levelname for record in caplog.records if "cleaning_postponed" in record.getMessage()] == [
+        "WARNING",
+        "WARNING",
+    ]
+    disk.fault = lambda _operation, _path: None
+    clock.now_ms += 400_000
+    finish(manager)
+    assert is_clean(log)
+    check(log)
+    manager.close()
+
+
+def test_too_few_descriptors_take_nothing_offline(tmp_path: Path) -> None:
+    """The limit on open files is no matter of the disk's."""
+    disk, clock = FaultyDisk(), StandingClock()
+    manager, log = begun(tmp_path, disk, clock)
+    disk.fail("open", ".cleaned", errno.EMFILE)
+    finish(manager)
+    assert not manager.offline_directories
+    disk.fault = lambda _operation, _path: None
+    clock.now_ms += 400_000
+    finish(manager)
+    assert is_clean(log)
+    check(log)
+    manager.close()
+
+
+def test_a_log_that_is_cut_meanwhile(tmp_path: Path) -> None:
+    """A follower is told to; the cleaning of what is left begins anew, and the checkpoint does not pass the cut."""
+    manager, log = begun(tmp_path)
+    finish(manager)
+    before = log.cleaned_offset
+    put(log, COUNT)
+    in_the_middle(manager, Path(log.directory))
+    cut = COUNT - 3
+    log.announce_truncation(cut)
+    assert log.cleaned_offset is not None
+    assert log.cleaned_offset <= cut
+    assert step(manager)
+    assert not names(Path(log.directory), MARKED)
+    log.truncate_to(cut)
+    for task in manager.upkeep.truncation_tasks():
+        run_now(task)
+    assert checkpointed(tmp_path / "one")[TP.topic] <= min(cut, before or 0)
+    assert log.log_end_offset == cut
+    found = found_in(log)
+    assert max(found) == cut - 1
+    put(log, COUNT)
+    finish(manager)
+    assert is_clean(log)
+    check(log, end=cut + COUNT, start=cut)
+    manager.close()
+
+
+@pytest.mark.parametrize("offset", [0, 3])
+def test_a_log_that_begins_anew_meanwhile(tmp_path: Path, offset: int) -> None:
+    """A follower whose leader's log begins elsewhere: all files go at once, also from under the cleaner."""
+    manager, log = begun(tmp_path)
+    in_the_middle(manager, Path(log.directory))
+    log.truncate_fully(offset)
+    assert step(manager)
+    assert not names(Path(log.directory), MARKED)
+    assert not manager.offline_directories
+    for task in manager.upkeep.truncation_tasks():
+        run_now(task)
+    put(log, COUNT)
+    finish(manager)
+    assert not manager.cleaner.uncleanable
+    assert is_clean(log)
+    check(log, end=COUNT + offset, start=offset)
+    manager.close()
+
+
+def test_records_deleted_meanwhile(tmp_path: Path) -> None:
+    """DeleteRecords, and retention takes the first of the segments that are being made one: what is left gets clean."""
+    config = LogConfig(
+        cleanup_policy=frozenset({"compact"}),
+        segment_bytes=2_000,
+        segment_index_bytes=120,
+        index_interval_bytes=100,
+        min_cleanable_dirty_ratio=0.01,
+    )
+    manager, log = begun(tmp_path)
+    # Segments so small that several fit into one.
+    log.set_config(config)
+    in_the_middle(manager, Path(log.directory))
+    second = log.segments[1].base_offset
+    log.advance_start(second)
+    run_now(manager.upkeep.retention_task())
+    assert log.segments[0].base_offset == second
+    finish(manager)
+    assert not manager.offline_directories
+    assert not manager.cleaner.uncleanable
+    assert not names(Path(log.directory), MARKED)
+    assert is_clean(log)
+    check(log, start=second)
+    below = [offset for offset in found_in(log) if offset < log.segments[-1].base_offset]
+    assert len(below) <= KEYS, "What retention has left of the group is clean, too."
+    manager.close()
+
+
+def test_files_removed_from_under_a_slice(tmp_path: Path) -> None:
+    """Retention's delay is over before the cleaner comes to a segment: no failure of the disk's."""
+    manager, log = begun(tmp_path)
+    while not step(manager) or manager.cleaner._cleaning is None:
+        pass
+    log.advance_start(log.active.base_offset)
+    run_now(manager.upkeep.retention_task())
+    manager.upkeep.run_due(10**7)
+    manager.upkeep.run_due(2 * 10**7)
+    finish(manager)
+    assert not manager.offline_directories
+    assert not names(Path(log.directory), MARKED)
+    check(log, start=log.log_start_offset)
+    other = manager.get(OTHER)
+    assert other is not None
+    assert is_clean(other)
+    manager.close()
+
+
+def test_a_deleted_log(tmp_path: Path) -> None:
+    """Its name may be used again at once; nothing of the cleaning shows there, and the checkpoint forgets it."""
+    manager, log = begun(tmp_path)
+    finish(manager)
+    put(log, COUNT)
+    in_the_middle(manager, Path(log.directory))
+    manager.delete(TP)
+    for task in manager.upkeep.checkpoint_tasks():
+        run_now(task)
+    assert checkpointed(tmp_path / "one") == {}
+    new = manager.create(TP, TopicId(bytes(15) + b"n"), log_dir=str(tmp_path / "one"))
+    assert step(manager)
+    assert new.cleaned_offset is None
+    finish(manager)
+    assert not names(Path(new.directory), MARKED)
+    assert not manager.offline_directories
+    manager.upkeep.run_due(10**7)
+    manager.upkeep.run_due(2 * 10**7)
+    assert [path.name for path in (tmp_path / "one").iterdir() if path.is_dir()] == [str(TP)]
+    put(new, COUNT)
+    finish(manager)
+    assert is_clean(new)
+    check(new)
+    manager.close()
+
+
+def test_a_stop_in_the_middle(tmp_path: Path) -> None:
+    """Nothing half done is left behind, and the next start cleans the log."""
+    manager, log = begun(tmp_path)
+    in_the_middle(manager, Path(log.directory))
+    manager.cleaner.stop()
+    assert manager.cleaner.next_due_ms is None
+    assert not names(Path(log.directory), MARKED)
+    manager.close()
+    manager = opened(tmp_path)
+    again = manager.get(TP)
+    assert again is not None
+    check(again)
+    finish(manager)
+    assert is_clean(again)
+    check(again)
+    manager.close()
+
+
+def test_a_stop_during_a_slice(tmp_path: Path) -> None:
+    """The slice that runs just then is the last one."""
+    manager, log = begun(tmp_path)
+    in_the_middle(manager, Path(log.directory))
+    manager.cleaner._next_ms = 0
+    task = manager.cleaner.next_task()
+    assert task is not None
+    manager.cleaner.stop()
+    assert names(Path(log.directory), MARKED)
+    run_now(task)
+    assert not names(Path(log.directory), MARKED)
+    assert manager.cleaner.next_task() is None
+    check(log)
+    manager.close()
