@@ -182,6 +182,11 @@ class ProducerState:
             guard.also(producer_epoch, sequence)
         return guard
 
+    def forget_verification(self, producer_id: int, guard: VerificationGuard) -> None:
+        """Nothing will be appended by `guard`."""
+        if self.verifications.get(producer_id) is guard:
+            del self.verifications[producer_id]
+
     def has_ongoing(self, producer_id: int, producer_epoch: int) -> bool:
         """Whether a transaction of that producer, in that epoch, is open here."""
         entry = self.entries.get(producer_id)

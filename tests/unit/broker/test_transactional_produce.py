@@ -195,6 +195,22 @@ def test_what_the_coordinator_refuses_is_told_as_producers_understand_it(
     assert result(transactional, again, version) == (ErrorCode.NONE, 0)
 
 
+def test_nothing_is_kept_of_producers_that_are_none(transactional: Broker) -> None:
+    """Whoever makes them up fills no memory, and takes nothing from those that there are."""
+    producers = transactional.replica("t").log.producers
+    made_up = send(transactional, transactional_id="other")
+    say(transactional, questions(transactional)[0], ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    assert result(transactional, made_up) == (ErrorCode.INVALID_PRODUCER_ID_MAPPING, -1)
+    assert producers.verifications == {}
+    made_up = send(transactional, transactional_id="other")
+    honest = send(transactional)
+    say(transactional, questions(transactional)[1], ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    assert result(transactional, made_up) == (ErrorCode.INVALID_PRODUCER_ID_MAPPING, -1)
+    assert not honest.done
+    say(transactional, questions(transactional)[2])
+    assert result(transactional, honest) == (ErrorCode.NONE, 0)
+
+
 def test_who_ends_the_transaction_before_is_asked_again(transactional: Broker) -> None:
     """From v12 on CONCURRENT_TRANSACTIONS means that its markers are on their way: soon, but not for ever."""
     answer = send(transactional, version=12)

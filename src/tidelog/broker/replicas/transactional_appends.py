@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.replicas.refusals import check_refusals, note_refusal
@@ -49,6 +49,9 @@ _TRY_AGAIN: Final = (
 """Which producers do not expect in answer to their records: they are told NOT_ENOUGH_REPLICAS, and send them again."""
 
 
+_NO_PRODUCER: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+"""After which nothing will come of what was asked: the producer is fenced, or none of that transactional id."""
+
 _FIRST_PAUSE_MS: Final = 1
 """Before a coordinator that still ends the transaction before is asked again; doubled each time."""
 
@@ -66,14 +69,23 @@ class _Waiting:
         self.outcome: Deferred[AppendInfo] = Deferred()
 
 
+class _Key(NamedTuple):
+    """Whose line it is. Of two transactional ids that name one producer, the other's answer is not for this one."""
+
+    replica: Replica
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
 class TransactionalAppends:
     """The lines of all partitions led here."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._verifications = Verifications(node)
-        self._lines: dict[tuple[Replica, int, int], deque[_Waiting]] = {}
-        """[partition, producer id and epoch] -> what waits for the coordinator, the first batch of it first"""
+        self._lines: dict[_Key, deque[_Waiting]] = {}
+        """What waits for the coordinator, the first batch of each line first."""
         self._waiting_bytes = 0
 
     def append(
@@ -87,7 +99,7 @@ class TransactionalAppends:
         """
         producer_id, producer_epoch, sequence = _PRODUCER.unpack_from(data, _PRODUCER_AT)
         asked = Asked(transactional_id, producer_id, producer_epoch, version >= ADDS_SINCE)
-        key = (replica, producer_id, producer_epoch)
+        key = _Key(replica, transactional_id, producer_id, producer_epoch)
         line = self._lines.get(key)
         if line is None:
             check_refusals(replica, data, self._node.clock.monotonic_ms())
@@ -191,9 +203,9 @@ class TransactionalAppends:
         ask(_FIRST_PAUSE_MS)
         return answer
 
-    def _go_on(self, key: tuple[Replica, int, int], guard: VerificationGuard, error: ErrorCode) -> None:
+    def _go_on(self, key: _Key, guard: VerificationGuard, error: ErrorCode) -> None:
         """The coordinator has said its word: the line moves, or is sent home."""
-        replicas, replica = self._node.replicas, key[0]
+        replicas, replica = self._node.replicas, key.replica
         for waiting in self._lines.pop(key):
             self._waiting_bytes -= len(waiting.data)
             try:
@@ -207,6 +219,11 @@ class TransactionalAppends:
                 waiting.outcome.fail(refused)
             else:
                 waiting.outcome.complete(info)
+        if error in _NO_PRODUCER and not any(
+            each.replica is replica and each.producer_id == key.producer_id for each in self._lines
+        ):
+            # Kept for a day, the questions of whoever makes up producers would fill the memory.
+            replica.log.producers.forget_verification(key.producer_id, guard)
 
 
 def _refusal(error: ErrorCode, version: int) -> KafkaError:

@@ -18,7 +18,7 @@ from tidelog.broker.context import RequestContext
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.shell import Purpose
 from tidelog.coordinator.partitions import partition_for
-from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import TopicPartition
 from tidelog.model.topics import TRANSACTION_STATE_TOPIC
 from tidelog.protocol import messages
@@ -148,7 +148,7 @@ class Verifications:
     def _answered(self, batch: dict[str, list[_Question]], outcome: Deferred[Any]) -> None:
         try:
             response = outcome.result()
-            error = ErrorCode(response.error_code)
+            error = error_code(response.error_code)
         except OSError as failure:
             logger.warning("transactions not verified: count=%d reason=%s", len(batch), failure)
             error = ErrorCode.NETWORK_EXCEPTION
@@ -174,7 +174,7 @@ class Verifications:
                 code = codes.get((transactional_id, topic, partition), ErrorCode.UNKNOWN_SERVER_ERROR)
                 # Fenced: as producers expect it in answer to their records.
                 fenced = code == ErrorCode.PRODUCER_FENCED
-                question.answer.complete(ErrorCode.INVALID_PRODUCER_EPOCH if fenced else ErrorCode(code))
+                question.answer.complete(ErrorCode.INVALID_PRODUCER_EPOCH if fenced else error_code(code))
 
 
 def _request(batch: Iterable[list[_Question]]) -> messages.AddPartitionsToTxnRequest:
