@@ -122,7 +122,7 @@ def check_producers(log: Log, batches: list[Batch]) -> None:
             continue
         if not header.is_control:
             last[header.producer_id] = (header.producer_epoch, header.last_sequence)
-        elif last.get(header.producer_id, (-1, -1))[0] != header.producer_epoch:
+        elif header.producer_id in last and last[header.producer_id][0] != header.producer_epoch:
             # A marker that bumps the epoch: sequences begin anew.
             last[header.producer_id] = (header.producer_epoch, -1)
     for producer_id, expected in last.items():

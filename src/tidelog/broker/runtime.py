@@ -261,27 +261,31 @@ class Runtime:
 
     async def _with_session(self, work: Callable[[], Awaitable[T]]) -> T:
         """Does `work`, which may be done twice, anew with another session where the one with the store has ended."""
-        assert self._driver is not None
+        driver = self._driver
+        assert driver is not None
         while True:
             try:
                 return await work()
             except SessionExpired:
-                await self._driver.open_another_session()
+                await driver.open_another_session()
 
     async def _read_store(self, broker_id: BrokerId, settings: StoredSettings) -> str:
         """Follows the cluster's settings, reads those that concern this broker, and returns the cluster's id."""
-        assert self._driver is not None
-        cluster_id = await self._driver.open()
-        topics = await patiently(self._driver.stored_topics)
+        # Whoever stops the broker meanwhile takes the driver away; then the next question to the store fails.
+        driver = self._driver
+        assert driver is not None
+        cluster_id = await driver.open()
+        topics = await patiently(driver.stored_topics)
         await settings.read([*broker_resources(broker_id), *topics])
         return cluster_id
 
     async def _register(self, broker_id: BrokerId, settings: StoredSettings) -> BrokerEpoch:
-        assert self._driver is not None
-        if not self._driver.is_open:
+        driver = self._driver
+        assert driver is not None
+        if not driver.is_open:
             # Another session than the one that read the settings, and followed them.
             await self._read_store(broker_id, settings)
-        return await self._driver.register()
+        return await driver.register()
 
     async def _bind(self) -> None:
         for configured in self.config.listeners:
