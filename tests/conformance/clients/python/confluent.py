@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import confluent_kafka
@@ -14,6 +17,8 @@ from tests.conformance.clients.python.speech import grouped, leaving, options, s
 
 POLL_S = 0.1
 CALL_S = 30.0
+STUCK_S = 15.0
+"""More than a call's own timeout, which a transaction's of 10 s cuts short."""
 
 
 class Generations(logging.Handler):
@@ -167,6 +172,27 @@ def abort(producer: Producer) -> None:
                 raise
 
 
+@contextmanager
+def returning(call: str) -> Iterator[None]:
+    """Says that a call is stuck, and ends the process, where it does not return.
+
+    send_offsets_to_transaction of librdkafka 2.16 forgets its timeout while it waits for a connection to the group's
+    coordinator, and waits for one that is dead until another connection is made or breaks (its issues 5456 and 5511).
+    """
+
+    def stuck() -> None:
+        say("stuck", call=call)
+        os._exit(1)
+
+    timer = threading.Timer(STUCK_S, stuck)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def copy(given: dict[str, str]) -> None:
     told = leaving()
     producer = producer_of(given)
@@ -181,7 +207,8 @@ def copy(given: dict[str, str]) -> None:
             for message in messages:
                 key = f"{message.topic()}-{message.partition()}-{message.offset()}"
                 producer.produce(given["output"], message.value(), key)
-            producer.send_offsets_to_transaction(after(messages), consumer.consumer_group_metadata(), CALL_S)
+            with returning("send_offsets_to_transaction"):
+                producer.send_offsets_to_transaction(after(messages), consumer.consumer_group_metadata(), CALL_S)
             commit(producer)
         except KafkaException as failed:
             error: KafkaError = failed.args[0]
