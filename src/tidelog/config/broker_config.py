@@ -92,6 +92,7 @@ class BrokerConfig:
     max_connections_per_ip = _Setting[int]("max.connections.per.ip")
     max_incremental_fetch_session_cache_slots = _Setting[int]("max.incremental.fetch.session.cache.slots")
     max_request_partition_size_limit = _Setting[int]("max.request.partition.size.limit")
+    message_max_bytes = _Setting[int]("message.max.bytes")
     min_insync_replicas = _Setting[int]("min.insync.replicas")
     num_partitions = _Setting[int]("num.partitions")
     group_initial_rebalance_delay_ms = _Setting[int]("group.initial.rebalance.delay.ms")

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from tidelog.storage.verification import VerificationGuard
 
 MINUTE_MS: Final = 60_000
+RECORD_ROOM: Final = 48_588
+"""Bytes of a batch for what is not counted in a group's record: its id, its leader, how much there is of all."""
 _VERIFICATIONS_MAX: Final = 3
 """How often a transaction's coordinator is asked for one commit, where the log does not go by its word."""
 
@@ -207,6 +209,7 @@ def _settings(config: BrokerConfig) -> GroupSettings:
         offset_metadata_max_bytes=config.offset_metadata_max_bytes,
         group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
         group_max_size=config.group_max_size,
+        group_record_max_bytes=max(config.message_max_bytes - RECORD_ROOM, config.message_max_bytes // 2),
         consumer=_consumer_settings(config),
     )
 

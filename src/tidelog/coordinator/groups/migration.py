@@ -10,7 +10,8 @@ In both directions one batch of records takes the group's one form away and writ
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from typing import Final
 
 from tidelog.coordinator.groups.classic.group import ClassicGroup, State
 from tidelog.coordinator.groups.classic.members import ClassicMember, Protocol
@@ -33,6 +34,9 @@ from tidelog.protocol import messages
 from tidelog.protocol.errors import ProtocolError
 
 logger = logging.getLogger(__name__)
+
+RECORD_OVERHEAD: Final = 31
+"""Bytes of a record in a batch beside its key and value, at most."""
 
 
 def upgrade(turn: ConsumerTurn, classic: ClassicGroup) -> ConsumerGroup:
@@ -131,6 +135,16 @@ def _records(group_id: str, epoch: int, members: Collection[ConsumerMember], wal
     ]
 
 
+def fit(turn: ConsumerTurn, records: Iterable[CoordinatorRecord], more: int = 0) -> bool:
+    """Whether a batch holds the records, with `more` bytes. A migration is one batch, or half of it might be lost; to
+    find out by an append would cost all groups of the partition what is not in the log."""
+    size = more
+    for record in records:
+        key, value = record.encode()
+        size += RECORD_OVERHEAD + len(key) + len(value or b"")
+    return size <= turn.all_settings.group_record_max_bytes
+
+
 def can_downgrade(turn: ConsumerTurn, group: ConsumerGroup, leaving: Collection[str], joining: int = 0) -> bool:
     """Whether the group, without `leaving` and with that many new classic members, is to be classic."""
     remaining = len(group.members) - len(leaving) + joining
@@ -147,7 +161,7 @@ def downgrade(
     """Makes the group classic; `joining` takes the place of the one of `leaving` that has its instance id.
 
     What members are assigned stays theirs. A rebalance follows where somebody left. Raises ProtocolError, and has done
-    nothing then, where what a member said is malformed.
+    nothing then, where what a member said is malformed, or all of it together fits no batch.
     """
     classic = ClassicGroup(group.group_id, turn.deadlines, turn.wall_ms)
     classic.generation = group.epoch
@@ -172,11 +186,14 @@ def downgrade(
         )
     classic.protocol = classic.elected_protocol()
     classic.state = State.STABLE
+    as_classic = turn.as_classic()
+    end = group.tombstones()
+    if not fit(turn, end, classic.record_size):
+        raise ProtocolError(f"{len(classic.members)} members are too many for one batch of records")
     for member_id in group.members:
         turn.forget(group, member_id)
-    for record in group.tombstones():
+    for record in end:
         turn.write(record)
-    as_classic = turn.as_classic()
     as_classic.record(classic)
     turn.groups[group.group_id] = classic
     for classic_member in classic.members.values():

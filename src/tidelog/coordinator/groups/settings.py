@@ -18,6 +18,16 @@ class GroupSettings:
     group_max_size: int = 2**31 - 1
     """Members of a classic group."""
     group_record_max_bytes: int = 1_000_000
-    """What members of a classic group say and are assigned, together: it has to fit one batch of the topic."""
+    """What a record, or a target, says of a group: it has to fit one batch of the topic, by message.max.bytes."""
     consumer: ConsumerSettings = field(default_factory=ConsumerSettings)
     """Those of consumer groups (KIP-848)."""
+
+    @property
+    def subscription_length_max(self) -> int:
+        """Characters that a member of a consumer group subscribes with: four bytes each, and room for its names."""
+        return self.group_record_max_bytes // 5
+
+    @property
+    def pattern_topics_length_max(self) -> int:
+        """Characters of the topics that a pattern stands for, with room for their number."""
+        return self.group_record_max_bytes // 2

@@ -30,10 +30,6 @@ PATTERN_REFRESH_MIN_MS: Final = 10_000
 
 NAME_LENGTH_MAX: Final = 4096
 """Characters of an id: it stands in each record of its member, and records have to fit a batch."""
-SUBSCRIPTION_LENGTH_MAX: Final = 200_000
-"""Characters of the topics that a member names."""
-PATTERN_TOPICS_LENGTH_MAX: Final = 500_000
-"""Characters of the topics that a pattern stands for: they are one record, which has to fit a batch."""
 RECORD_BYTES: Final = 50
 """Of a target's record, without names and partitions: key, value, and what the batch adds."""
 PARTITION_BYTES: Final = 5
@@ -165,7 +161,7 @@ class GroupChange:
                 ErrorCode.INVALID_REGULAR_EXPRESSION,
                 f"SubscribedTopicRegex `{text}` is not a valid regular expression: {error}.",
             ) from error
-        if sum(map(len, found)) > PATTERN_TOPICS_LENGTH_MAX:
+        if sum(map(len, found)) > turn.all_settings.pattern_topics_length_max:
             raise KafkaError(
                 ErrorCode.INVALID_REGULAR_EXPRESSION,
                 f"SubscribedTopicRegex `{text}` stands for too many topics: {len(found)}.",

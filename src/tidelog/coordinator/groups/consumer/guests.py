@@ -25,7 +25,6 @@ from tidelog.coordinator.groups.classic.events import (
 )
 from tidelog.coordinator.groups.consumer.change import (
     NAME_LENGTH_MAX,
-    SUBSCRIPTION_LENGTH_MAX,
     GroupChange,
     check_room,
     remove,
@@ -62,7 +61,7 @@ def join(turn: ConsumerTurn, group: ConsumerGroup, event: JoinGroup) -> JoinRepl
     member_id = event.member_id or event.new_member_id
     check_room(turn, group, member_id)
     told = sum(len(protocol.name) + len(protocol.metadata) for protocol in event.protocols)
-    if told > SUBSCRIPTION_LENGTH_MAX or len(event.instance_id or "") > NAME_LENGTH_MAX:
+    if told > turn.all_settings.subscription_length_max or len(event.instance_id or "") > NAME_LENGTH_MAX:
         raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, "What the member says does not fit a record.")
     if not group.supports_classic(event.protocol_type, (protocol.name for protocol in event.protocols)):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

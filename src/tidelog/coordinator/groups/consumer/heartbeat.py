@@ -15,7 +15,6 @@ from tidelog.coordinator.groups.classic.group import ClassicGroup, State
 from tidelog.coordinator.groups.consumer import records
 from tidelog.coordinator.groups.consumer.change import (
     NAME_LENGTH_MAX,
-    SUBSCRIPTION_LENGTH_MAX,
     GroupChange,
     assignment_delay_ms,
     check_room,
@@ -36,7 +35,7 @@ from tidelog.coordinator.groups.consumer.member import (
     plain,
 )
 from tidelog.coordinator.groups.consumer.turn import JOIN, REBALANCE, SYNC, ConsumerTurn
-from tidelog.coordinator.groups.migration import can_downgrade, downgrade, end_classic, upgrade
+from tidelog.coordinator.groups.migration import can_downgrade, downgrade, end_classic, fit, upgrade
 from tidelog.coordinator.records import CoordinatorRecord
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
@@ -78,6 +77,11 @@ def heartbeat(turn: ConsumerTurn, event: ConsumerHeartbeat) -> ConsumerHeartbeat
     change.assign()
     after = change.move(event.owned)
     if isinstance(former, ClassicGroup):
+        if not fit(turn, turn.result.writes):
+            raise KafkaError(
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                f"Group {event.group} is not a consumer group, and has too many members to become one.",
+            )
         end_classic(turn, former)
     if before is None:
         logger.info("member joined: group=%s member=%s instance=%s", event.group, member_id, event.instance_id)
@@ -114,7 +118,7 @@ def _has_no_news(turn: ConsumerTurn, group: ConsumerGroup, event: ConsumerHeartb
 
 def _check(turn: ConsumerTurn, event: ConsumerHeartbeat) -> None:
     """What can be said without knowing the group."""
-    reason = _complaint(event)
+    reason = _complaint(event, turn.all_settings.subscription_length_max)
     if reason is not None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
     if event.assignor is not None and event.assignor not in turn.settings.assignors:
@@ -125,7 +129,7 @@ def _check(turn: ConsumerTurn, event: ConsumerHeartbeat) -> None:
         )
 
 
-def _complaint(event: ConsumerHeartbeat) -> str | None:
+def _complaint(event: ConsumerHeartbeat, subscription_length_max: int) -> str | None:
     for name, text in (("GroupId", event.group), ("InstanceId", event.instance_id), ("RackId", event.rack_id)):
         if text is not None and not text.strip():
             return f"{name} can't be empty."
@@ -133,8 +137,8 @@ def _complaint(event: ConsumerHeartbeat) -> str | None:
             return f"{name} is longer than {NAME_LENGTH_MAX} characters."
     if len(event.member_id) > NAME_LENGTH_MAX:
         return f"MemberId is longer than {NAME_LENGTH_MAX} characters."
-    if event.topics is not None and sum(map(len, event.topics)) > SUBSCRIPTION_LENGTH_MAX:
-        return f"SubscribedTopicNames are longer than {SUBSCRIPTION_LENGTH_MAX} characters together."
+    if event.topics is not None and sum(map(len, event.topics)) > subscription_length_max:
+        return f"SubscribedTopicNames are longer than {subscription_length_max} characters together."
     if not event.member_id and (event.version >= OWN_ID_FROM or event.epoch != JOINING_EPOCH):
         return "MemberId can't be empty."
     if event.epoch < STATIC_LEAVE_EPOCH:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -95,6 +96,24 @@ def test_policies() -> None:
     new.heartbeat()
     new.leave()
     assert world.kind == "consumer"
+
+
+def test_groups_that_are_too_large_for_a_batch() -> None:
+    """They stay what they are, and whoever leaves has left: an append that is sure to fail would harm other groups."""
+    world = World()
+    old = classic_group(world)
+    world.machine.settings = replace(world.settings, group_record_max_bytes=700)
+    new = Consumer(world, "new")
+    assert new.heartbeat() is ErrorCode.GROUP_ID_NOT_FOUND
+    assert world.kind == "classic"
+    world.machine.settings = world.settings
+    settle(world, *old, new)
+    assert world.kind == "consumer"
+    world.machine.settings = replace(world.settings, group_record_max_bytes=400)
+    new.leave()
+    assert (world.kind, len(world.group.members)) == ("consumer", 2)
+    settle(world, *old)
+    assert [len(client.partitions) for client in old] == [3, 3]
 
 
 def test_groups_that_are_no_consumers() -> None:
