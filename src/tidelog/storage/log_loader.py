@@ -99,7 +99,7 @@ def load_log(
     except (KafkaError, CorruptFile) as error:
         # The log was said to be clean and is not: nothing in its files is taken on trust.
         logger.warning("log_damaged log=%s reason=%s", topic_partition, error)
-        _recover(log, set(log.segments), 0, now_ms, clean=False, epochs_lost=True)
+        _recover(log, set(log.segments), 0, now_ms, clean=False, epochs_lost=True, durable=recovery_point)
         end = log.segments[-1].next_offset() if log.segments else log_start_offset
     if not log.segments:
         log.segments = [Segment.create(environment.pool, directory, log_start_offset, config, now_ms=now_ms)]
@@ -218,9 +218,19 @@ def _open_segments(
 
 
 def _recover(
-    log: Log, damaged: set[Segment], recovery_point: int, now_ms: int, *, clean: bool, epochs_lost: bool
+    log: Log,
+    damaged: set[Segment],
+    recovery_point: int,
+    now_ms: int,
+    *,
+    clean: bool,
+    epochs_lost: bool,
+    durable: int = 0,
 ) -> None:
-    """Scans the segments that need it, oldest first; what follows a segment that had to be cut is removed."""
+    """Scans the segments that need it, oldest first; what follows a segment that had to be cut is removed.
+
+    `durable` is up to where no power cut can have taken anything, where that is above `recovery_point`.
+    """
     segments = log.segments
     previous: Segment | None = None
     for index, segment in enumerate(segments):
@@ -240,7 +250,7 @@ def _recover(
             )
         cut = recover_segment(log, segment, note_epochs=unflushed or epochs_lost, latest_epoch=latest_epoch)
         previous = segment
-        if not is_last and (cut or (unflushed and _does_not_follow(log, segment, segments[index + 1]))):
+        if not is_last and (cut or (unflushed and _does_not_follow(log, segment, segments[index + 1], durable))):
             logger.warning(
                 "segments_removed log=%s after=%d cut_bytes=%d", log.topic_partition, segment.base_offset, cut
             )
@@ -249,16 +259,16 @@ def _recover(
             break
 
 
-def _does_not_follow(log: Log, segment: Segment, following: Segment) -> bool:
+def _does_not_follow(log: Log, segment: Segment, following: Segment, durable: int) -> bool:
     """Whether the next file is of another time than unflushed `segment`, so that it must not be served.
 
     Batches are missing between the two: a power cut kept the next file, and not them. Or the two overlap: the next file
     was removed by a truncation, and has come back. Gaps that compaction has left mean nothing; our cleaner leaves none
-    above the recovery point, Kafka's may.
+    above the recovery point, Kafka's may. `cleaned_offset` does not yet tell of a cleaning that was interrupted.
     """
     end = segment.next_offset()
     if end < following.base_offset:
-        return log.cleaned_offset is None or following.base_offset > log.cleaned_offset
+        return following.base_offset > max(durable, log.cleaned_offset or 0)
     return end > following.base_offset
 
 

@@ -96,6 +96,24 @@ def test_segments_behind_a_damaged_one_are_removed(tmp_path: Path) -> None:
     assert [segment.base_offset for segment in again.segments] == [0, 5]
 
 
+def test_damage_does_not_make_a_loss_of_what_compaction_has_left_out(tmp_path: Path) -> None:
+    """All is scanned then; a gap between durable files, of a cleaning that was interrupted, is still none."""
+    manager, log = open_log(tmp_path, config=CONFIG)
+    fill(log, 1)
+    log._roll(10, NOW_MS)
+    for offset in (10, 11):
+        data = batch(b"." * 100)
+        patch(data, 0, base_offset=offset, leader_epoch=0)
+        log.append_as_follower(data)
+    manager.close()
+    with (Path(log.directory) / f"{10:020d}.log").open("r+b") as file:
+        file.seek(SIZE + 16)
+        file.write(b"\7")  # No magic of the last batch.
+    again = reopened(tmp_path)
+    assert [record.offset for record in read_all(again)] == [0, 10]
+    assert again.log_end_offset == 11
+
+
 def test_what_lies_below_the_recovery_point_is_not_read(tmp_path: Path) -> None:
     """Recovery takes as long as what was not flushed."""
     manager, log = open_log(tmp_path, config=CONFIG)
