@@ -57,12 +57,8 @@ class Cleaning:
         self._chunk_bytes = settings.io_buffer_bytes // 2
         self._truncations = self.log.durability.truncations
         self._segments = self.log.segments
-        self._producers = {
-            entry.producer_id: LastOfProducer(
-                entry.batches[-1].last_offset if entry.batches else -1, entry.producer_epoch
-            )
-            for entry in self.log.producers.entries.values()
-        }
+        self._producers = list(self.log.producers.entries.values())
+        """As they are now; there may be very many, so that all else about them is for the thread of the slices."""
         self._steps = self._work()
         self._replacement: _Replacement | None = None
         self._cleaned: Segment | None = None
@@ -136,12 +132,18 @@ class Cleaning:
                 f" raise log.cleaner.dedupe.buffer.size"
             )
         delete_horizon_ms = self._now_ms + log.config.delete_retention_ms
-        last_offsets = frozenset((*(last.last_data_offset for last in self._producers.values()), boundary - 1))
+        producers = {
+            entry.producer_id: LastOfProducer(
+                entry.batches[-1].last_offset if entry.batches else -1, entry.producer_epoch
+            )
+            for entry in self._producers
+        }
+        last_offsets = frozenset((*(last.last_data_offset for last in producers.values()), boundary - 1))
         rewriter = Rewriter(
             self._segments,
             RecordFilter(keys, mapper.latest_offset, self._now_ms, delete_horizon_ms, last_offsets),
             CleanedTransactions(),
-            producers=self._producers,
+            producers=producers,
             upper_bound_offset=boundary,
             now_ms=self._now_ms,
             delete_horizon_ms=delete_horizon_ms,
