@@ -1,4 +1,4 @@
-"""What must never be untrue, by number (those of parts still to come are left out), and the error that says it was."""
+"""What must never be untrue, by number, and the error that says it was."""
 
 from typing import Final
 
