@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import until
 from tidelog.testing import Cluster
 
 TOOLS = "org.apache.kafka.tools"
@@ -251,6 +252,46 @@ def test_committed_offsets_are_kafkas_records(broker: Cluster) -> None:
     # This client counts the zero byte at the end of its text.
     assert (payload["version"], payload["data"]["offset"]) == ("4", 7)
     assert payload["data"]["metadata"].rstrip("\0") == "a note"
+
+
+def test_the_dump_tool_decodes_coordinators_logs(broker: Cluster) -> None:
+    """Members and assignments of both group protocols, and the course of a transaction, are Kafka's records."""
+    from confluent_kafka import Consumer, Producer
+
+    topics(broker, "--create", "--topic", "joined")
+    for protocol in ("classic", "consumer"):
+        group = {"bootstrap.servers": broker.bootstrap, "group.id": f"{protocol}-group", "group.protocol": protocol}
+        consumer = Consumer(group)
+        consumer.subscribe(["joined"])
+        until(lambda consumer=consumer: consumer.poll(0.1) or consumer.assignment(), "it has partitions")
+        consumer.close()
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "dumped"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("joined", b"a record")
+    producer.commit_transaction(30)
+
+    def keys(topic: str, decoder: str) -> set[tuple[str, str]]:
+        """Type and group or transactional id of every record's key."""
+        found = set()
+        for file in sorted(Path(broker.data).glob(f"broker-0/{topic}-*/*.log")):
+            if file.stat().st_size:
+                text = run(f"{TOOLS}.DumpLogSegments", "--files", str(file), decoder)
+                for key in re.findall(r"key: (\{.*?\}) payload: ", text):
+                    content = json.loads(key)
+                    data = content["data"]
+                    found.add((content["type"], data.get("group") or data.get("groupId") or data["transactionalId"]))
+        return found
+
+    groups = keys("__consumer_offsets", "--offsets-decoder")
+    assert ("2", "classic-group") in groups
+    # A group's epoch, a member, the target's epoch, a member's target, and what it holds now (KIP-848).
+    assert {kind for kind, group in groups if group == "consumer-group"} >= {"3", "5", "6", "7", "8"}
+
+    def is_complete() -> bool:
+        return ("0", "dumped") in keys("__transaction_state", "--transaction-log-decoder")
+
+    until(is_complete, "the transaction is in the log")
 
 
 def test_groups_show_their_lag(broker: Cluster) -> None:
