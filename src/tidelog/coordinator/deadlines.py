@@ -37,12 +37,12 @@ class Deadlines:
         if before is None or due_ms < before:
             # Otherwise an entry is in the heap that comes up before, and is put right then.
             self._push(key, due_ms)
+            self._bound()
 
     def cancel(self, key: Hashable) -> None:
         """`key` is not due any more; without effect when it is not set."""
         self._due.pop(key, None)
-        if len(self._heap) > 2 * len(self._due) + 64:
-            self._rebuild()
+        self._bound()
 
     @property
     def next_due_ms(self) -> int | None:
@@ -69,8 +69,13 @@ class Deadlines:
         self._count += 1
         heappush(self._heap, (due_ms, self._count, key))
 
+    def _bound(self) -> None:
+        """Entries of what was cancelled, or moved to and fro, must not outgrow what is set."""
+        if len(self._heap) > 2 * len(self._due) + 64:
+            self._rebuild()
+
     def _rebuild(self) -> None:
-        """Drops the entries of what was cancelled: they must not outgrow what is set."""
+        """Keeps the first entry of each key."""
         first: dict[Hashable, tuple[int, int, Hashable]] = {}
         for entry in sorted(self._heap):
             if entry[2] in self._due:
