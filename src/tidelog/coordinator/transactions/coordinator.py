@@ -20,7 +20,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar, Final, assert_never
 
-from tidelog.coordinator.deadlines import Deadlines
 from tidelog.coordinator.state_machine import Remaining, StateMachine, TimePassed
 from tidelog.coordinator.transactions.endings import judge_end
 from tidelog.coordinator.transactions.events import (
@@ -44,6 +43,7 @@ from tidelog.coordinator.transactions.events import (
     VerifyPartitions,
     WriteMarkers,
 )
+from tidelog.coordinator.transactions.held import HeldRequests, Holdable
 from tidelog.coordinator.transactions.records import record_of, transaction_of
 from tidelog.coordinator.transactions.states import TransactionState
 from tidelog.coordinator.transactions.transaction import (
@@ -62,15 +62,11 @@ from tidelog.model.identifiers import NO_PRODUCER_ID, ProducerEpoch, ProducerId,
 from tidelog.model.topics import TRANSACTION_STATE_TOPIC
 from tidelog.protocol import messages
 
-HELD_MAX: Final = 16
-"""Requests that wait for one transactional id; more are told to come again. A producer has one or two."""
 BATCH_MAX: Final = 200
 """Transactional ids whose state one look at the clock changes: they share a batch."""
 RECORD_SIZE_MAX: Final = 512 << 10
 """Bytes of names and numbers of partitions in a transaction, and with the ids in such a batch. A transaction's records
 must fit max.message.bytes for sure once it has begun, or it could not be ended."""
-
-Holdable = InitProducer | AddPartitions | EndTransaction
 
 
 class TransactionCoordinator(StateMachine):
@@ -78,6 +74,7 @@ class TransactionCoordinator(StateMachine):
 
     TOPIC: ClassVar[str] = TRANSACTION_STATE_TOPIC
     READS: ClassVar[frozenset[type]] = frozenset({DescribeTransaction, ListTransactions})
+    DIVISIBLE: ClassVar[frozenset[type]] = frozenset({AbortOverdue, ForgetIdle})
 
     def __init__(self) -> None:
         self._transactions: dict[str, Transaction] = {}
@@ -87,25 +84,19 @@ class TransactionCoordinator(StateMachine):
         self._former_epochs: dict[str, ProducerEpoch] = {}
         """Transactional id -> the epoch that its producer gave up for the present one (KIP-360): the same question
         may come again. Kafka does not write it down either."""
-        self._held: dict[int, Holdable] = {}
-        self._held_by: dict[str, list[int]] = {}
-        """Transactional id -> request ids, in the order in which they came."""
-        self._deadlines = Deadlines()
-        """By request id."""
-        self._released: dict[str, None] = {}
-        """Transactional ids whose transaction has ended and that have requests held."""
+        self._held = HeldRequests()
 
     # The shape of every coordinator.
 
     @property
     def next_due_ms(self) -> int | None:
         """When TimePassed is wanted; 0: at once."""
-        return 0 if self._released else self._deadlines.next_due_ms
+        return self._held.next_due_ms
 
     @property
     def has_released(self) -> bool:
         """Whether requests are held whose transaction has ended: TimePassed serves them."""
-        return bool(self._released)
+        return self._held.has_released
 
     def handle(self, now_ms: int, event: Event) -> TransactionResult:
         """What follows from `event`. `now_ms` is monotonic; wall times come with the events."""
@@ -174,7 +165,7 @@ class TransactionCoordinator(StateMachine):
     def _serve(self, now_ms: int, event: Holdable, result: TransactionResult) -> None:
         """Answers, or holds the event until the transaction it met has ended."""
         reply = self._decide(event, result)
-        if reply is None and not self._hold(now_ms, event):
+        if reply is None and not self._held.hold(now_ms, event):
             reply = _concurrent(event)
         if reply is not None:
             result.replies.append((event.request_id, reply))
@@ -299,7 +290,7 @@ class TransactionCoordinator(StateMachine):
         self._go_on(name, decision, result)
         if not decision.partitions:
             # Whoever began this end by asking for something else is served in the next turn.
-            self._released[name] = None
+            self._held.release(name)
 
     def _go_on(self, name: str, decision: Transaction, result: TransactionResult) -> None:
         """A prepared transaction needs its markers, or none."""
@@ -333,8 +324,8 @@ class TransactionCoordinator(StateMachine):
             return
         del self._unmarked[name]
         result.writes.append(record_of(name, completed(transaction, event.wall_ms)))
-        if name in self._held_by:
-            self._released[name] = None
+        if self._held.first_of(name) is not None:
+            self._held.release(name)
 
     def _abort_overdue(self, event: AbortOverdue, result: TransactionResult) -> None:
         overdue = [name for name, due_ms in self._ongoing.items() if due_ms < event.wall_ms]
@@ -368,49 +359,25 @@ class TransactionCoordinator(StateMachine):
 
     # Requests that wait.
 
-    def _hold(self, now_ms: int, event: Holdable) -> bool:
-        """Keeps `event` until its transaction has ended; whether there is room, and it may wait."""
-        waiting = self._held_by.get(event.transactional_id, ())
-        if event.hold_ms <= 0 or len(waiting) >= HELD_MAX:
-            return False
-        self._held[event.request_id] = event
-        self._held_by.setdefault(event.transactional_id, []).append(event.request_id)
-        self._deadlines.set(event.request_id, now_ms + event.hold_ms)
-        return True
-
     def _pass_time(self, now_ms: int, result: TransactionResult) -> None:
-        while (request_id := self._deadlines.pop_due(now_ms)) is not None:
-            assert isinstance(request_id, int)
-            event = self._let_go(request_id)
-            result.replies.append((request_id, _concurrent(event)))
-        released, self._released = self._released, {}
-        for name in released:
+        for event in self._held.take_due(now_ms):
+            result.replies.append((event.request_id, _concurrent(event)))
+        for name in self._held.take_released():
             self._serve_released(name, result)
 
     def _serve_released(self, name: str, result: TransactionResult) -> None:
         """Serves the first of those that waited; the others see what has become of that, in the next turn."""
-        waiting = self._held_by.get(name)
-        if not waiting:
+        event = self._held.first_of(name)
+        if event is None:
             return
-        event = self._held[waiting[0]]
         reply = self._decide(event, result)
         if reply is None:
             # It has begun to end another transaction, and waits on for that.
             return
-        self._let_go(event.request_id)
+        self._held.let_go(event)
         result.replies.append((event.request_id, reply))
-        if name in self._held_by:
-            self._released[name] = None
-
-    def _let_go(self, request_id: int) -> Holdable:
-        event = self._held.pop(request_id)
-        self._deadlines.cancel(request_id)
-        waiting = self._held_by[event.transactional_id]
-        waiting.remove(request_id)
-        if not waiting:
-            del self._held_by[event.transactional_id]
-            self._released.pop(event.transactional_id, None)
-        return event
+        if self._held.first_of(name) is not None:
+            self._held.release(name)
 
     # Questions.
 

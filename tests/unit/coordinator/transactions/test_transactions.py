@@ -12,7 +12,7 @@ import pytest
 from tests.unit.coordinator.transactions.turns import P0, P1, P2, TIMEOUT_MS, Turns, loaded_from
 
 from tidelog.coordinator.records import MalformedRecord
-from tidelog.coordinator.transactions.coordinator import BATCH_MAX, HELD_MAX, TransactionCoordinator
+from tidelog.coordinator.transactions.coordinator import BATCH_MAX, TransactionCoordinator
 from tidelog.coordinator.transactions.events import (
     DescribeTransaction,
     ListTransactions,
@@ -21,6 +21,7 @@ from tidelog.coordinator.transactions.events import (
     Outcome,
     ProducerIdentity,
 )
+from tidelog.coordinator.transactions.held import HELD_MAX
 from tidelog.coordinator.transactions.records import record_of, transaction_of
 from tidelog.coordinator.transactions.states import LABELS, TransactionState
 from tidelog.coordinator.transactions.transaction import LAST_USABLE_EPOCH, Transaction
