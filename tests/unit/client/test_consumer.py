@@ -59,6 +59,11 @@ async def read(consumer: Consumer, count: int) -> list[tuple[int, int]]:
     return found
 
 
+def former_member(consumer: Consumer) -> bool:
+    """Whether it knows that it is no member any more."""
+    return consumer._member_now().generation < 0
+
+
 async def some_heartbeats(broker: GroupBroker) -> None:
     """Time enough for whatever the member does by itself."""
     seen = len(broker.asked(ApiKey.HEARTBEAT))
@@ -325,9 +330,11 @@ async def test_who_is_no_member_any_more_commits_nothing() -> None:
             await read(consumer, 1)
             await eventually(lambda: bool(broker.asked(ApiKey.LEAVE_GROUP)))
             broker.committed = {0: 500}
-            await eventually(lambda: consumer.member.generation < 0)
+            await eventually(lambda: former_member(consumer))
             with pytest.raises(CommitRefused):
                 await consumer.commit()
+            # What a transaction says, too, must be refused.
+            assert (consumer.member.member_id, consumer.member.generation) == (MEMBER, 1)
         assert broker.committed == {0: 500}
 
 
@@ -341,7 +348,7 @@ async def test_nothing_is_given_of_what_is_lost() -> None:
             broker.append(0, 1)
             await eventually(lambda: bool(consumer._fetcher._ready))
             broker.fail_next[ApiKey.HEARTBEAT] = [ErrorCode.UNKNOWN_MEMBER_ID]
-            await eventually(lambda: consumer.member.generation < 0)
+            await eventually(lambda: former_member(consumer))
             assert await consumer.poll(10) is not None
             assert told.events == [("assigned", [0]), ("lost", [0]), ("assigned", [0])]
 

@@ -14,7 +14,7 @@ from tests.waiting import eventually
 
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumer import Consumer, ConsumerSettings
-from tidelog.client.errors import Fenced
+from tidelog.client.errors import CommitRefused, Fenced
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -120,6 +120,25 @@ async def test_a_member_that_was_fenced_joins_anew(code: ErrorCode) -> None:
             broker.fail_next[ApiKey.CONSUMER_GROUP_HEARTBEAT] = [code]
             await eventually(lambda: broker.told_owned == [[], [0], [], [0]])
     assert told.events == [("assigned", [0]), ("lost", [0]), ("assigned", [0]), ("revoked", [0])]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
+async def test_what_is_lost_is_not_committed_by_whom_one_has_become(code: ErrorCode) -> None:
+    """It joins anew by itself, while the caller still works on records that are others' now."""
+    told = Told()
+    with NextGenerationBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        async with consuming(broker, told, auto_commit=False) as consumer:
+            assert await consumer.poll(10) is not None
+            given_to = consumer.member
+            broker.fail_next[ApiKey.CONSUMER_GROUP_HEARTBEAT] = [code]
+            await eventually(lambda: [beat.member_epoch for beat in broker.beats].count(0) == 2)
+            await eventually(lambda: broker.beats[-1].member_epoch > 0)
+            with pytest.raises(CommitRefused):
+                await consumer.commit()
+            assert consumer.member == given_to
+            assert told.events == [("assigned", [0])]
+        assert broker.committed == {}
 
 
 async def test_a_coordinator_that_is_away_for_long_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

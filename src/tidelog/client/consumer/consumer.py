@@ -100,13 +100,14 @@ class Consumer:
             # Two connections: a JoinGroup that waits for other members must not hold up a commit.
             self._connections = [CoordinatorConnection(cluster, group) for _ in range(2)]
             self._commits = Commits(
-                cluster, self._connections[0], lambda: self.member, lambda: self._membership is not None
+                cluster, self._connections[0], self._member_now, lambda: self._membership is not None
             )
         self._ownership = Ownership(cluster, self._settings, self._commits)
         self._fetcher = self._ownership.fetcher
         self._membership: Membership | None = None
         self._topics: tuple[str, ...] = ()
         self._in_hand: tuple[TopicPartition, int] | None = None
+        self._given_to: GroupMember | None = None
         self._settling: asyncio.Task[None] | None = None
         self._committing: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -165,10 +166,15 @@ class Consumer:
 
     @property
     def member(self) -> GroupMember:
-        """Who this consumer is in its group: what `Producer.send_offsets` wants, so that a former member is fenced."""
-        if self._membership is not None:
-            return self._membership.member
-        return GroupMember(self._group or "")
+        """Who this consumer is in its group: what `Producer.send_offsets` wants, so that a former member is fenced.
+
+        A former member is who it was when it was given its last batch: as nobody in particular it would not be fenced.
+        """
+        member = self._member_now()
+        return member if member.generation >= 0 or self._given_to is None else self._given_to
+
+    def _member_now(self) -> GroupMember:
+        return GroupMember(self._group or "") if self._membership is None else self._membership.member
 
     # Reading
 
@@ -251,6 +257,7 @@ class Consumer:
         self._ownership.at_rest.clear()
         if self._membership is not None:
             self._membership.polled(False)
+            self._given_to = self.member
         return ConsumedBatch(data, self._settings.committed_only)
 
     def _take_back(self) -> None:

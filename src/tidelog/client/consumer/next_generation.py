@@ -75,7 +75,8 @@ class NextGenerationMembership:
 
     @property
     def member(self) -> GroupMember:
-        epoch = self._epoch if self._epoch > _JOINING else -1
+        # While the caller works on what is lost we have perhaps joined anew: it must not commit that as the new member.
+        epoch = self._epoch if self._epoch > _JOINING and not self._lost else -1
         return GroupMember(self._group, epoch, self._member_id if epoch > 0 else "", self._settings.instance_id)
 
     @property
