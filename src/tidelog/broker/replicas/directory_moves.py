@@ -350,6 +350,9 @@ class Moves:
             raise
         del self._moves[replica.topic_partition]
         node.replica_moved(replica)
+        for task in node.logs.upkeep.checkpoint_tasks(high_watermarks=False):
+            # How far the log has been cleaned is told by the other directory from now on.
+            node.run_disk_task(task)
         logger.info(
             "moved: partition=%s from=%s to=%s log_end=%d",
             replica.topic_partition,

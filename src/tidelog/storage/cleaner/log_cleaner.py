@@ -6,7 +6,7 @@
 
 These are `DiskTask`s; whoever runs them asks for the `next_task`, one at a time. A log whose files cannot be cleaned is
 left alone until the next start, and its reason told once; an I/O error takes its directory offline, as any other does.
-Where there is no room, or no descriptor, for what a cleaning writes, nothing is broken: it comes back to that log later.
+Where there is no room, or no descriptor, for what a cleaning writes, nothing is broken: it comes back to it later.
 
 The flush, and a checkpoint of the recovery point, come first because a cleaning must not rest on what a power cut may
 take: a record that supersedes others, the marker that ended a transaction. And because recovery takes gaps above the
