@@ -1,1 +1,1 @@
-"""Coordinators of groups on this broker: loading, appending, answering for the pure ones."""
+"""Coordinators of groups and of transactions on this broker: loading, appending, answering for the pure ones."""

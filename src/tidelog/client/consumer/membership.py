@@ -1,8 +1,8 @@
 """What a consumer asks of its membership in a group, whichever protocol the group has.
 
-A membership works in two places. `settle` runs for the caller, who waits in `poll`: it joins, and hands partitions over
-to `Ownership`. Between two calls a task of its own keeps the membership alive with heartbeats, and calls `wake` when
-there is something to settle.
+A membership works in two tasks beside the caller's. `settle` joins, and hands partitions over to `Ownership`, which
+takes and gives them only while the caller waits in `poll`. The other keeps the membership alive with heartbeats, and
+calls `wake` when there is something to settle.
 """
 
 from __future__ import annotations

@@ -29,8 +29,9 @@ class GroupProtocol(enum.StrEnum):
 class ConsumerSettings:
     """Kafka's consumer settings.
 
-    `assignors` (partition.assignment.strategy) are names, or assignors of a user's own; the group uses the first that
-    all its members have. With GroupProtocol.CONSUMER the broker assigns, by `server_assignor` where one is named.
+    `assignors` (partition.assignment.strategy) are names, or assignors of a user's own, in order of preference; members
+    vote among those that all of them have. Partitions are kept during a rebalance only if all are cooperative.
+    With GroupProtocol.CONSUMER the broker assigns, by `server_assignor` where one is named.
     `instance_id` makes the member static: it keeps its partitions over a restart within `session_timeout_s`.
     A member whose caller does not come back for more within `max_poll_interval_s` leaves its partitions to others.
     """
