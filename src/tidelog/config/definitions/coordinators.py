@@ -171,7 +171,7 @@ SETTINGS: Final = (
         "transaction.state.log.replication.factor",
         SHORT,
         3,
-        "Replicas of `__transaction_state`.",
+        "Replicas of `__transaction_state`. Where it is not set, as many as there are brokers, 3 at most.",
         valid=Range(1),
         importance=HIGH,
     ),
