@@ -443,6 +443,21 @@ async def test_offsets_of_an_open_transaction_are_waited_for() -> None:
         assert [request.require_stable for request in broker.asked(ApiKey.OFFSET_FETCH)] == [True, True]
 
 
+async def test_a_transaction_may_be_open_for_longer_than_a_question_may_take() -> None:
+    """The caller is told of nothing: there is nothing for it to do."""
+    settings = ConsumerSettings(auto_offset_reset="earliest")
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        unstable = broker.fail_next[ApiKey.OFFSET_FETCH] = [ErrorCode.UNSTABLE_OFFSET_COMMIT] * 12
+        async with (
+            Cluster(broker.bootstrap, operation_timeout_s=0.3) as cluster,
+            Consumer(cluster, "g", settings) as consumer,
+        ):
+            consumer.subscribe(["t"])
+            await read(consumer, 1)
+        assert not unstable
+
+
 class Wrong:
     """An assignor that gives out what it must not."""
 

@@ -116,11 +116,20 @@ class Ownership:
         self.fetcher.seek(topic_partition, offset)
 
     async def find_positions(self) -> None:
-        """Finds where to begin with partitions that are new. NoOffset where nothing says so."""
+        """Finds where to begin with partitions that are new. NoOffset where nothing says so.
+
+        Those that a transaction has in hand stay without a position: it may be open for as long as its producer wants.
+        """
         wanted = self.unplaced
         committed: dict[TopicPartition, CommittedOffset] = {}
         if self._commits is not None:
-            committed = await self._commits.committed(wanted)
+            try:
+                committed = await self._commits.committed(wanted)
+            except KafkaError as error:
+                if error.code is not ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                    raise
+                logger.info("committed offsets are not decided yet partitions=%s", ",".join(map(str, wanted)))
+                return
         starts = {tp: found.offset for tp, found in committed.items()}
         starts |= await self._reset([tp for tp in wanted if tp not in starts])
         for topic_partition, offset in starts.items():
