@@ -85,6 +85,61 @@ def test_others_are_answered_at_once(following: Broker) -> None:
     assert ask(following, "t").done
 
 
+def find(broker: Broker, *groups: str) -> Any:
+    """What FindCoordinator says of groups, once the turn has ended."""
+    request = messages.FindCoordinatorRequest(key_type=0, coordinator_keys=list(groups))
+    answer = broker.send(ApiKey.FIND_COORDINATOR, 4, request)
+    broker.shell.run_turns()
+    return answer
+
+
+def coordinators(broker: Broker, answer: Any) -> list[int]:
+    assert answer.done
+    return [each.node_id for each in broker.decode(ApiKey.FIND_COORDINATOR, 4, answer.result()).coordinators]
+
+
+def lead_coordinators(broker: Broker, leader: int, live: tuple[int, ...], leader_epoch: int = 0) -> None:
+    broker.live = live
+    broker.lead(
+        "__consumer_offsets",
+        leader=leader,
+        leader_epoch=leader_epoch,
+        isr=[leader, 0],
+        replicas=[1, 2, 0],
+        partition_epoch=leader_epoch,
+    )
+
+
+def test_a_coordinator_whose_connection_broke_is_named_when_the_controller_has_spoken(following: Broker) -> None:
+    """Sent back to the dead one, a client would try to connect, and franz-go to no end."""
+    lead_coordinators(following, 1, LIVE)
+    assert coordinators(following, find(following, "g", "h")) == [1, 1]
+    following.node.departures.connection_broke(1)
+    answer = find(following, "g", "h")
+    assert not answer.done
+    lead_coordinators(following, 2, (0, 2), leader_epoch=1)
+    assert coordinators(following, answer) == [2, 2]
+
+
+def test_a_coordinator_whose_connection_breaks_in_the_same_turn_is_not_named(following: Broker) -> None:
+    """The client's request may be read before the end of our own connection, which came with it."""
+    lead_coordinators(following, 1, LIVE)
+    request = messages.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+    answer = following.send(ApiKey.FIND_COORDINATOR, 4, request)
+    following.node.departures.connection_broke(1)
+    following.shell.run_turns()
+    assert not answer.done
+    following.shell.advance(DOUBT_MS_MAX)
+    assert coordinators(following, answer) == [1]
+
+
+def test_other_coordinators_are_named_at_once(following: Broker) -> None:
+    """Whoever is doubted coordinates none of these groups."""
+    lead_coordinators(following, 2, LIVE)
+    following.node.departures.connection_broke(1)
+    assert coordinators(following, find(following, "g")) == [2]
+
+
 def test_a_broker_that_is_reached_again_is_not_doubted(following: Broker) -> None:
     """Only the connection broke: the broker lives, and is named."""
     following.node.departures.connection_broke(1)

@@ -3,10 +3,13 @@
     its connection breaks ----- doubted -----> UpdateMetadata: it is gone ----- lingers -----> forgotten
                                   |                       |
     Metadata that names it waits -+--- answered ----------+        at the latest after DOUBT_MS_MAX
+    (and FindCoordinator)
 
 A client whose leader dies asks another broker at once, before the controller has had the time to elect. Told that
 nothing has changed, it has no reason to ask again soon: librdkafka does after a second. So a broker whose own
-connection to that leader has just broken waits for the controller's word.
+connection to that leader has just broken waits for the controller's word. The same holds of a coordinator: a client
+that is sent back to the dead one tries to connect first, and franz-go never asks again where what it has to send there
+is an OffsetFetch.
 
 And librdkafka (2.10 and later) forgets a broker that Metadata does not list; where the same answer moves a partition
 away from it, the partition is lost on the way, and found again a second later. So a broker that is gone stays on the
@@ -20,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.deferred import Deferred
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tidelog.broker.cluster.metadata_cache import MetadataCache
     from tidelog.broker.shell import Shell, Timer
@@ -46,10 +49,6 @@ class Departures:
         self._gone: dict[BrokerId, tuple[BrokerRegistration, Timer]] = {}
         metadata.on_brokers_changed.append(self._brokers_changed)
 
-    @property
-    def has_doubts(self) -> bool:
-        return bool(self._doubts)
-
     def connection_broke(self, broker_id: int) -> None:
         """A connection of ours to a broker was ended, and not by us."""
         before = self._doubts.pop(broker_id, None)
@@ -68,7 +67,19 @@ class Departures:
     def is_doubted(self, broker_id: int) -> bool:
         return broker_id in self._doubts
 
-    def settled(self) -> Deferred[None]:
+    def before_naming(self, names_doubted: Callable[[], bool]) -> Deferred[None]:
+        """Completes when an answer may be given of which `names_doubted` tells whether it names somebody doubted.
+
+        That is asked in the next turn: if a broker dies, its connection to us breaks as the client's does, and the
+        client's question may be read first.
+        """
+        if len(self._known) < 2:
+            return Deferred.of(None)
+        turn: Deferred[None] = Deferred()
+        self._shell.soon(turn.complete, None)
+        return turn.and_then(lambda _: self._settled() if self._doubts and names_doubted() else Deferred.of(None))
+
+    def _settled(self) -> Deferred[None]:
         """Completes when nobody is doubted any more."""
         settled: Deferred[None] = Deferred()
         if self._doubts:

@@ -4,7 +4,8 @@ Versions 0-6. v0-3: one key; v1: key types. v4: several keys, an answer each (KI
 served.
 
 The first question creates `__consumer_offsets`, or `__transaction_state`, and waits for it: the answer names the
-leader, and the client need not ask again.
+leader, and the client need not ask again. So is the controller's word awaited on a coordinator whose connection has
+just broken: `tidelog.broker.cluster.departures`.
 """
 
 from __future__ import annotations
@@ -54,10 +55,17 @@ def handle(
             outcome.result()
         except KafkaError as error:
             failure = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message or str(error))
-        answer.complete(_response(node, context, request.key_type, keys, failure))
+        may_answer = node.departures.before_naming(lambda: _names_doubted(node, coordinators, keys))
+        may_answer.on_complete(lambda _: answer.complete(_response(node, context, request.key_type, keys, failure)))
 
     coordinators.ensure_topic().on_complete(created)
     return answer.result() if answer.done else answer
+
+
+def _names_doubted(node: Node, coordinators: Groups | Transactions, keys: list[str]) -> bool:
+    """Whether the answer would name a coordinator that may just have died."""
+    partitions = map(coordinators.partition_image, keys)
+    return any(node.departures.is_doubted(partition.leader) for partition in partitions if partition is not None)
 
 
 def _coordinators(node: Node, key_type: int) -> Groups | Transactions | None:

@@ -50,12 +50,9 @@ def handle(
 ) -> messages.MetadataResponse | Deferred[messages.MetadataResponse]:
     missing = _to_create(node, context, request)
     if not missing:
-        if len(node.metadata.image.brokers) < 2:
-            return _answer(node, context, request)
-        # In the next turn: if a leader dies, its connection to us breaks as the client's does, and that is seen first.
-        turn: Deferred[None] = Deferred()
-        node.shell.soon(turn.complete, None)
-        return turn.and_then(lambda _: _when_settled(node, request)).then(lambda _: _answer(node, context, request))
+        may_answer = node.departures.before_naming(lambda: _names_doubted(node, request))
+        answered = may_answer.then(lambda _: _answer(node, context, request))
+        return answered.result() if answered.done else answered
     answer: Deferred[messages.MetadataResponse] = Deferred()
     # If it could not be created (there is no controller, say), it is simply not there yet: the client asks again.
     creation = node.controller.submit(CreateTopics([NewTopic(name) for name in missing]))
@@ -79,12 +76,6 @@ def _to_create(node: Node, context: RequestContext, request: messages.MetadataRe
             or authorize(context, Operation.CREATE, ResourceType.TOPIC, name)
         )
     ]
-
-
-def _when_settled(node: Node, request: messages.MetadataRequest) -> Deferred[None]:
-    """Completes when no leader that the answer names may just have died."""
-    departures = node.departures
-    return departures.settled() if departures.has_doubts and _names_doubted(node, request) else Deferred.of(None)
 
 
 def _names_doubted(node: Node, request: messages.MetadataRequest) -> bool:
