@@ -398,7 +398,8 @@ def test_a_topic_made_again_where_a_log_or_a_copy_was(broker: Broker, tmp_path: 
         broker.node.starts_durable()
         broker.shell.run_pool()
     checkpoint = tmp_path / place / "log-start-offset-checkpoint"
-    assert "t 0 12" in checkpoint.read_text()
+    # A move is followed by the checkpoints at once; a copy's, as it goes, is still named.
+    assert ("t 0 12" in checkpoint.read_text()) == (place == "second")
     broker.shell.pool_waits = False
     broker.delete("t")
     assert alter(broker, tmp_path / place) is ErrorCode.REPLICA_NOT_AVAILABLE
