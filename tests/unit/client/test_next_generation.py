@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -139,6 +140,27 @@ async def test_what_is_lost_is_not_committed_by_whom_one_has_become(code: ErrorC
             assert consumer.member == given_to
             assert told.events == [("assigned", [0])]
         assert broker.committed == {}
+
+
+async def test_who_closes_while_it_joins_says_goodbye() -> None:
+    """The coordinator may have taken it in: the others would wait for its session to end."""
+    asked, go_on = threading.Event(), threading.Event()
+    with NextGenerationBroker() as broker:
+        beat = broker.handlers[ApiKey.CONSUMER_GROUP_HEARTBEAT]
+
+        def slowly(request: Any, version: int) -> Any:
+            asked.set()
+            assert go_on.wait(30)
+            return beat(request, version)
+
+        broker.handlers[ApiKey.CONSUMER_GROUP_HEARTBEAT] = slowly
+        async with consuming(broker, Told()) as consumer, polling(consumer):
+            assert await asyncio.to_thread(asked.wait, 30)
+            closing = asyncio.create_task(consumer.close())
+            await asyncio.sleep(0)
+            go_on.set()
+            await closing
+        assert broker.beats[-1].member_epoch == -1
 
 
 async def test_a_coordinator_that_is_away_for_long_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,8 @@ class NextGenerationMembership:
         self._topics: list[str] = []
         self._member_id = str(uuid.uuid4())
         self._epoch = _JOINING
+        self._is_joining = False
+        """Whether the coordinator may have taken us in, and its answer is not here yet."""
         self._interval_s = _BEFORE_THE_FIRST_ANSWER_S
         self._told_topics: list[str] | None = None
         self._told_owned: list[TopicPartition] | None = None
@@ -172,9 +174,11 @@ class NextGenerationMembership:
         epoch = self._epoch
         owned = sorted(self._ownership.positions)
         request = self._request(owned)
+        self._is_joining = epoch == _JOINING
         response = await self._connection.ask(
             request, lambda response: (response.error_code,), self._routing.deadline(self._settings.session_timeout_s)
         )
+        self._is_joining = False
         code = error_code(response.error_code)
         if code is ErrorCode.NONE:
             if request.subscribed_topic_names is not None:
@@ -261,8 +265,9 @@ class NextGenerationMembership:
         self._epoch = _JOINING
 
     async def _say_goodbye(self) -> None:
-        if self._epoch <= _JOINING:
+        if self._epoch <= _JOINING and not self._is_joining:
             return
+        self._is_joining = False
         request = messages.ConsumerGroupHeartbeatRequest(
             group_id=self._group,
             member_id=self._member_id,
