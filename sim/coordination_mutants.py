@@ -16,6 +16,13 @@ COORDINATION_MUTANTS: Final = (
         "members commit in generations that are over",
     ),
     Mutant(
+        "stale-member-commits",
+        "coordinator.groups.consumer.group",
+        "            return ErrorCode.UNKNOWN_MEMBER_ID\n        if event.producer is None and",
+        "            return ErrorCode.NONE\n        if event.producer is None and",
+        "members of a consumer group (KIP-848) that were put out commit all the same",
+    ),
+    Mutant(
         "owner-not-waited-for",
         "coordinator.groups.consumer.reconciliation",
         "            if is_free(topic_id, partition):\n                kept",
