@@ -162,6 +162,13 @@ def test_security_is_never_dropped_silently() -> None:
     assert "not supported" in refusal("authorizer.class.name=kafka.security.authorizer.AclAuthorizer")[0]
 
 
+def test_an_assignor_that_is_not_there_is_refused() -> None:
+    """A broker without it would assign by another one than the file asks for; Kafka's own go by both of their names."""
+    ours = "org.apache.kafka.coordinator.group.assignor.RangeAssignor"
+    assert BrokerConfig.from_text(f"group.consumer.assignors={ours}").group_consumer_assignors == (ours,)
+    assert "String must be one of: uniform, range" in refusal("group.consumer.assignors=uniform,com.acme.Own")[0]
+
+
 def test_later_values_win_and_overrides_win_over_the_file() -> None:
     """As in Java, the last line of a name counts; what the command line says goes before the file."""
     config = BrokerConfig.from_text("num.partitions=2\nnum.partitions=3\nbroker.id=1\n", overrides={"broker.id": "7"})

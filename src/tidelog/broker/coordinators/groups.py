@@ -214,6 +214,14 @@ def _settings(config: BrokerConfig) -> GroupSettings:
     )
 
 
+def _assignor(name: str) -> str:
+    """The short name of an assignor; an old server.properties may have Kafka's class of it."""
+    for assignor in BROKERS:
+        if name.endswith(f".{assignor.capitalize()}Assignor"):
+            return assignor
+    return name
+
+
 def _consumer_settings(config: BrokerConfig) -> ConsumerSettings:
     policy = config.group_consumer_migration_policy.lower()
     known = ConsumerSettings()
@@ -221,8 +229,7 @@ def _consumer_settings(config: BrokerConfig) -> ConsumerSettings:
         session_timeout_ms=config.group_consumer_session_timeout_ms,
         heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
         group_size_max=config.group_consumer_max_size,
-        # There are no others than Kafka's own: classes named by an old server.properties are not to be had.
-        assignors=tuple(name for name in config.group_consumer_assignors if name in BROKERS) or known.assignors,
+        assignors=tuple(dict.fromkeys(map(_assignor, config.group_consumer_assignors))) or known.assignors,
         assignment_interval_ms=config.group_consumer_assignment_interval_ms,
         pattern_refresh_ms=config.group_consumer_regex_refresh_interval_ms,
         may_upgrade=policy in ("upgrade", "bidirectional"),

@@ -14,7 +14,7 @@ from tidelog.config.definitions.vocabulary import (
     SHORT,
     STRING,
 )
-from tidelog.config.setting import OneOf, Range, Setting
+from tidelog.config.setting import EachOf, OneOf, Range, Setting
 
 SETTINGS: Final = (
     Setting(
@@ -30,6 +30,14 @@ SETTINGS: Final = (
         LIST,
         ("uniform", "range"),
         "Consumer groups (KIP-848): the coordinator's assignors, the default one first.",
+        valid=EachOf(
+            (
+                "uniform",
+                "range",
+                "org.apache.kafka.coordinator.group.assignor.UniformAssignor",
+                "org.apache.kafka.coordinator.group.assignor.RangeAssignor",
+            )
+        ),
     ),
     Setting(
         "group.consumer.heartbeat.interval.ms",

@@ -27,7 +27,7 @@ from tidelog.coordinator.groups.group import OFFSETS_ONLY
 from tidelog.coordinator.groups.offset_events import CommitOffsets, ExpireOffsets, FetchOffsets, ForgetPartitions
 from tidelog.coordinator.groups.offsets import Offsets
 from tidelog.coordinator.groups.settings import GroupSettings
-from tidelog.coordinator.records import OffsetRecord, decode_offset_key
+from tidelog.coordinator.records import OffsetRecord, decode_offset_key, decode_record
 from tidelog.coordinator.result import Result
 from tidelog.coordinator.state_machine import StateMachine, TimePassed
 from tidelog.model.errors import ErrorCode
@@ -112,10 +112,8 @@ class GroupCoordinator(StateMachine):
             self.offsets.store.replay(record)
             return
         key, value, _, _ = record
-        replayer = self._replayers.get(type(key))
-        if replayer is not None:
-            # Groups of a kind that is not served are left alone: what Kafka wrote stays in the log.
-            replayer(key, value)
+        # KeyError for a write of our own that no part claims: `load` would forget it without a word.
+        self._replayers[type(key)](key, value)
 
     def load(self, key: bytes | None, value: bytes | None, producer: tuple[int, int] | None) -> None:
         if key is not None and key[:2] in _OFFSET_KEYS:
@@ -125,7 +123,10 @@ class GroupCoordinator(StateMachine):
             else:
                 store.replay(OffsetRecord(*decode_offset_key(key), value, producer))
             return
-        super().load(key, value, producer)
+        record = decode_record(self.TOPIC, key, value, producer)
+        if type(record.key) in self._replayers:
+            # Groups of a kind that is not served are left alone: what Kafka wrote stays in the log.
+            self.replay(record)
 
     def loaded(self, now_ms: int, wall_ms: int) -> GroupResult:
         result: GroupResult = Result()

@@ -17,7 +17,8 @@ class ConsumerSettings:
     assignors: tuple[str, ...] = tuple(BROKERS)
     """The default one first."""
     assignment_interval_ms: int = 0
-    """Time between two targets of a group (KIP-1263): members that come together share one. Kafka's: 1,000."""
+    """Time between two targets of a group (KIP-1263): members that come together share one. This default is for tests;
+    a broker always gives group.consumer.assignment.interval.ms, 1,000 as in Kafka."""
     pattern_refresh_ms: int = 600_000
     """How often patterns are looked at again, should nothing else call for it."""
     may_upgrade: bool = True
