@@ -33,10 +33,11 @@ def test_the_story_is_told_from_the_changes() -> None:
 
 
 def test_waits_count_from_the_kill_on() -> None:
-    """And are the longest of each partition."""
+    """And are the longest of each partition; which ones have acknowledged nothing at all is known before."""
     waits = Waits([0, 1])
     waits.acknowledged(0, 5.0)
     assert waits.longest == {0: 0.0, 1: 0.0}
+    assert waits.unheard == {1}
     waits.begin(10.0)
     for now in (10.1, 10.6, 10.7):
         waits.acknowledged(0, now)

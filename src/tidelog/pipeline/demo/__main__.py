@@ -287,6 +287,11 @@ def send(
                 if index == third:
                     group.strike(index)
                 if index == middle and failover is not None:
+                    # A leader that the producer has never reached is replaced a second later: librdkafka looks for
+                    # another one at once only where a connection breaks.
+                    until = time.monotonic() + _DELIVERY_TIMEOUT_S
+                    while failover.waits.unheard and time.monotonic() < until:
+                        producer.poll(0.05)
                     failover.strike(index)
                 while True:
                     try:

@@ -111,6 +111,8 @@ class Waits:
     def __init__(self, partitions: Iterable[int]) -> None:
         self._last = dict.fromkeys(partitions, 0.0)
         self.longest = dict.fromkeys(self._last, 0.0)
+        self.unheard = set(self._last)
+        """Those that have acknowledged nothing yet, since the beginning."""
         self._counting = False
 
     def begin(self, now: float) -> None:
@@ -120,6 +122,7 @@ class Waits:
 
     def acknowledged(self, partition: int, now: float) -> None:
         """A record was."""
+        self.unheard.discard(partition)
         if self._counting:
             self.longest[partition] = max(self.longest[partition], now - self._last[partition])
             self._last[partition] = now
