@@ -1,32 +1,20 @@
-"""What members of a classic group tell each other through the coordinator, which does not look at it: the bytes.
+"""What members of a classic group tell each other through the coordinator, as assignors see it.
 
 A subscription goes from each member to the leader in JoinGroup, an assignment from the leader to each member in
-SyncGroup. Both begin with a version and may be of any, since clients of all ages share a group (ConsumerProtocol).
-
-    version   subscription                       assignment
-    0         topics, user data                  partitions, user data
-    1         + what is owned (KIP-429)          the same
-    2         + since which generation (KIP-792) the same
-    3         + the member's rack (KIP-881)      the same
+SyncGroup; `protocol.consumer_protocol` has their bytes, of which any version may come.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 from tidelog.assignors.assignor import Assignment, Subscription
 from tidelog.client.offsets import by_topic
 from tidelog.model.identifiers import TopicPartition
-from tidelog.protocol import codec, messages
+from tidelog.protocol import consumer_protocol, messages
+from tidelog.protocol.consumer_protocol import VERSION
 from tidelog.protocol.errors import ProtocolError
-
-PROTOCOL_TYPE: Final = "consumer"
-VERSION: Final = 3
-"""The highest that we know, and write; a newer one is read as this one, whose fields it begins with."""
-_VERSION_SIZE: Final = 2
-_VERSION: Final = struct.Struct(">h")
 
 
 class InvalidMemberData(ValueError):
@@ -46,7 +34,7 @@ def encode_subscription(subscription: Subscription, version: int = VERSION) -> b
         message.generation_id = -1 if subscription.generation is None else subscription.generation
     if version >= 3:
         message.rack_id = subscription.rack
-    return _VERSION.pack(version) + codec.encode(message, version)
+    return consumer_protocol.encode(message, version)
 
 
 def decode_subscription(data: bytes, instance_id: str | None = None) -> Subscription:
@@ -71,7 +59,7 @@ def encode_assignment(assignment: Assignment, version: int = VERSION) -> bytes:
         for name, partitions in by_topic(assignment.partitions)
     ]
     message = kind(assigned_partitions=entries, user_data=assignment.user_data)
-    return _VERSION.pack(version) + codec.encode(message, version)
+    return consumer_protocol.encode(message, version)
 
 
 def decode_assignment(data: bytes) -> Assignment:
@@ -83,16 +71,10 @@ def decode_assignment(data: bytes) -> Assignment:
 
 
 def _decode(kind: type[Any], data: bytes) -> Any:
-    if len(data) < _VERSION_SIZE:
-        raise InvalidMemberData(f"{len(data)} bytes are too few for a version")
-    (version,) = _VERSION.unpack_from(data)
-    if version < 0:
-        raise InvalidMemberData(f"version {version}")
     try:
-        message, _ = codec.decode(kind, min(version, VERSION), data[_VERSION_SIZE:])
+        return consumer_protocol.decode(kind, data)
     except ProtocolError as error:
         raise InvalidMemberData(str(error)) from error
-    return message
 
 
 def _partitions(entries: Iterable[Any]) -> list[TopicPartition]:

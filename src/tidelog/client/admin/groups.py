@@ -10,7 +10,7 @@ from tidelog.client.addresses import Address
 from tidelog.client.admin.answers import error_of
 from tidelog.client.errors import ClientError, UnsupportedByBroker
 from tidelog.client.exchange import ByVersion
-from tidelog.client.member_data import PROTOCOL_TYPE, InvalidMemberData, decode_assignment
+from tidelog.client.member_data import InvalidMemberData, decode_assignment
 from tidelog.client.offsets import by_topic
 from tidelog.client.operations import Call, Deadline, Operation
 from tidelog.client.routing import COORDINATOR_GROUP, Routing
@@ -19,6 +19,7 @@ from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
+from tidelog.protocol.consumer_protocol import PROTOCOL_TYPE
 
 CLASSIC: Final = "Classic"
 CONSUMER: Final = "Consumer"

@@ -26,7 +26,6 @@ from tidelog.client.coordination import CoordinatorConnection
 from tidelog.client.errors import ClientError, Fenced, InvalidResponse
 from tidelog.client.exchange import ByVersion
 from tidelog.client.member_data import (
-    PROTOCOL_TYPE,
     InvalidMemberData,
     decode_assignment,
     encode_subscription,
@@ -36,6 +35,7 @@ from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
+from tidelog.protocol.consumer_protocol import PROTOCOL_TYPE
 
 logger: Final = logging.getLogger(__name__)
 

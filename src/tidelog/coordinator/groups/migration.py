@@ -17,7 +17,7 @@ from tidelog.coordinator.groups.classic.group import ClassicGroup, State
 from tidelog.coordinator.groups.classic.members import ClassicMember, Protocol
 from tidelog.coordinator.groups.classic.rebalance import fail_waiting, prepare
 from tidelog.coordinator.groups.consumer import records
-from tidelog.coordinator.groups.consumer.group import PROTOCOL_TYPE, ConsumerGroup, target_of
+from tidelog.coordinator.groups.consumer.group import ConsumerGroup, target_of
 from tidelog.coordinator.groups.consumer.member import ClassicMembership, ConsumerMember, Partitions, held_at
 from tidelog.coordinator.groups.consumer.turn import ConsumerTurn
 from tidelog.coordinator.groups.embedded_protocol import (
@@ -25,12 +25,12 @@ from tidelog.coordinator.groups.embedded_protocol import (
     encode_assignment,
     parse_assignment,
     parse_subscription,
-    version_of,
 )
 from tidelog.coordinator.groups.topics_view import TopicsView
 from tidelog.coordinator.records import CoordinatorRecord
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
+from tidelog.protocol.consumer_protocol import PROTOCOL_TYPE, version_of
 from tidelog.protocol.errors import ProtocolError
 
 logger = logging.getLogger(__name__)

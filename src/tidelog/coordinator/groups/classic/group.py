@@ -23,16 +23,13 @@ from tidelog.coordinator.groups.events import CLASSIC
 from tidelog.coordinator.groups.group import FROM_COMMIT
 from tidelog.coordinator.records import CoordinatorRecord
 from tidelog.model.errors import ErrorCode
-from tidelog.protocol import codec, messages
+from tidelog.protocol import consumer_protocol, messages
 from tidelog.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     from tidelog.coordinator.deadlines import Deadlines
     from tidelog.coordinator.groups.offset_events import CommitOffsets, OffsetToCommit
 
-CONSUMER_PROTOCOL_TYPE: Final = "consumer"
-"""Of groups of consumers; others (Connect's workers, schema registries) divide things that are no partitions."""
-SUBSCRIPTION_VERSION_SIZE: Final = 2
 GENERATION_MAX: Final = 2**31 - 1
 """After which they begin at 0 again; a record may say anything."""
 _RECORD_OVERHEAD: Final = 24
@@ -281,12 +278,11 @@ class ClassicGroup:
         return self._topics[0]
 
     def _find_topics(self) -> frozenset[str] | None:
-        if self.protocol_type != CONSUMER_PROTOCOL_TYPE or (self.members and self.protocol is None):
+        if self.protocol_type != consumer_protocol.PROTOCOL_TYPE or (self.members and self.protocol is None):
             return None
         try:
-            return frozenset(
-                topic for member in self.members.values() for topic in _topics_of(member.metadata(self.protocol))
-            )
+            subscriptions = [member.metadata(self.protocol) for member in self.members.values()]
+            return frozenset(topic for each in subscriptions for topic in consumer_protocol.topics_of(each))
         except ProtocolError:
             return None
 
@@ -360,14 +356,14 @@ class ClassicGroup:
 
     def check_delete_offsets(self) -> ErrorCode:
         """Of what is read by members of another type nobody here knows."""
-        if self.is_empty or self.protocol_type == CONSUMER_PROTOCOL_TYPE:
+        if self.is_empty or self.protocol_type == consumer_protocol.PROTOCOL_TYPE:
             return ErrorCode.NONE
         return ErrorCode.NON_EMPTY_GROUP
 
     def is_subscribed(self, topic: str) -> bool:
         """All topics, as long as it is not known which."""
         topics = self.subscribed_topics
-        return self.protocol_type == CONSUMER_PROTOCOL_TYPE if topics is None else topic in topics
+        return self.protocol_type == consumer_protocol.PROTOCOL_TYPE if topics is None else topic in topics
 
     @property
     def offsets_expire_from_ms(self) -> int | None:
@@ -426,11 +422,3 @@ class ClassicGroup:
                 subscription=member.metadata(self.protocol),
                 assignment=member.assignment,
             )
-
-
-def _topics_of(subscription: bytes) -> list[str]:
-    """Each version of the subscription begins as the first one, after the number of its version."""
-    if int.from_bytes(subscription[:SUBSCRIPTION_VERSION_SIZE], "big", signed=True) < 0:
-        raise ProtocolError("a subscription of a version below 0")
-    body, _ = codec.decode(messages.ConsumerProtocolSubscription, 0, subscription, SUBSCRIPTION_VERSION_SIZE)
-    return body.topics

@@ -34,12 +34,11 @@ from tidelog.coordinator.records import CoordinatorRecord
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicId
 from tidelog.protocol import messages
+from tidelog.protocol.consumer_protocol import PROTOCOL_TYPE
 
 if TYPE_CHECKING:
     from tidelog.coordinator.groups.offset_events import CommitOffsets, OffsetToCommit
 
-PROTOCOL_TYPE: Final = "consumer"
-"""By which consumers of the classic protocol tell that they are consumers."""
 MEMBER_EPOCH_FROM: Final = 9
 """Version of OffsetCommit from which it carries member epochs."""
 

@@ -30,7 +30,7 @@ from tidelog.coordinator.groups.consumer.change import (
     remove,
     replace_static,
 )
-from tidelog.coordinator.groups.consumer.group import PROTOCOL_TYPE, ConsumerGroup
+from tidelog.coordinator.groups.consumer.group import ConsumerGroup
 from tidelog.coordinator.groups.consumer.member import (
     JOINING_EPOCH,
     NO_PARTITIONS,
@@ -43,14 +43,10 @@ from tidelog.coordinator.groups.consumer.member import (
 )
 from tidelog.coordinator.groups.consumer.reconciliation import is_waiting_for_others
 from tidelog.coordinator.groups.consumer.turn import JOIN, SYNC, ConsumerTurn
-from tidelog.coordinator.groups.embedded_protocol import (
-    by_id,
-    encode_assignment,
-    parse_subscription,
-    version_of,
-)
+from tidelog.coordinator.groups.embedded_protocol import by_id, encode_assignment, parse_subscription
 from tidelog.coordinator.groups.migration import can_downgrade, downgrade
 from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.protocol.consumer_protocol import PROTOCOL_TYPE, version_of
 from tidelog.protocol.errors import ProtocolError
 
 logger = logging.getLogger(__name__)
