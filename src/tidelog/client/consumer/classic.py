@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from tidelog.assignors.assignor import Subscription, user_data_of
@@ -76,6 +76,7 @@ class ClassicMembership:
         self._lost = False
         self._failure: Exception | None = None
         self._leads = False
+        self._laid_out: Mapping[str, int] | None = None
         self._in_join = False
         self._idle_since: float | None = None
         self._heartbeats: asyncio.Task[None] | None = None
@@ -91,6 +92,10 @@ class ClassicMembership:
     def subscribe(self, topics: Collection[str]) -> None:
         self._topics = frozenset(topics)
         self._ask_to_rejoin()
+
+    @property
+    def laid_out(self) -> Mapping[str, int] | None:
+        return self._laid_out if self._leads else None
 
     def layout_changed(self) -> None:
         if self._leads:
@@ -232,7 +237,9 @@ class ClassicMembership:
         assignor = self._assignors.get(joined.protocol_name)
         if assignor is None:
             raise InvalidResponse(f"the coordinator chose the assignor {joined.protocol_name!r}, which we never named")
-        return await assign(self._cluster, assignor, joined.members)
+        assigned = await assign(self._cluster, assignor, joined.members)
+        self._laid_out = assigned.laid_out
+        return assigned.assignments
 
     def _sync_request(self, joined: Any, assignments: dict[str, bytes]) -> Any:
         kind = messages.SyncGroupRequest

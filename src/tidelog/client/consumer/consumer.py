@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import time
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Final
@@ -34,8 +36,8 @@ from tidelog.records.columns import ALL, Column, Columns
 
 CLOSING_COMMIT_S: Final = 30.0
 """How long the last commit may take when a consumer closes."""
-MISSING_TOPIC_S: Final = 1.0
-"""How often a subscribed topic that does not exist is asked for."""
+LOOK_INTERVAL_S: Final = 1.0
+"""Between two looks at whether topics are to be asked for."""
 
 
 class ConsumedBatch:
@@ -332,23 +334,26 @@ class Consumer:
     # The life of it
 
     async def _watch_layout(self) -> None:
-        """Asks for the subscribed topics now and then: partitions may have been added, topics created or deleted."""
-        known: dict[str, int] | None = None
+        """Asks for the group's topics now and then: partitions may have been added, topics created or deleted."""
+        assert self._membership is not None
+        asked_at = -math.inf
+        missing = True
         while True:
-            topics = self._topics
-            try:
-                await self._cluster.run(self._routing.refresh(topics, self._routing.deadline()))
-            except (KafkaError, ClientError):
-                counts = known  # Whoever reads finds out by itself that no broker answers.
-            else:
-                views = self._routing.topics
-                counts = {name: len(views[name].partitions) for name in topics if name in views}
-            if known is not None and counts != known and self._membership is not None:
-                self._membership.layout_changed()
-            known = counts
-            missing = counts is None or len(counts) < len(topics)
-            age_s = self._settings.metadata_max_age_s
-            await asyncio.sleep(min(MISSING_TOPIC_S, age_s) if missing else age_s)
+            laid_out = self._membership.laid_out or {}
+            # The leader may have assigned by what a broker said that had not heard of a new topic.
+            is_due = missing or 0 in laid_out.values()
+            if is_due or time.monotonic() - asked_at >= self._settings.metadata_max_age_s:
+                topics = sorted({*self._topics, *laid_out})
+                asked_at = time.monotonic()
+                # Whoever reads finds out by itself that no broker answers.
+                with contextlib.suppress(KafkaError, ClientError):
+                    await self._cluster.run(self._routing.refresh(topics, self._routing.deadline()))
+                    views = self._routing.topics
+                    counts = {name: len(views[name].partitions) if name in views else 0 for name in topics}
+                    missing = 0 in counts.values()
+                    if any(counts[name] != count for name, count in laid_out.items()):
+                        self._membership.layout_changed()
+            await asyncio.sleep(min(LOOK_INTERVAL_S, self._settings.metadata_max_age_s))
 
     async def close(self) -> None:
         """Commits what was given, where commits are automatic, leaves the group at once, and stops fetching."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidelog.assignors.assignor import Assignment, Assignor, MemberId, Subscription, TopicLayout
 from tidelog.client.cluster import Cluster
@@ -17,8 +17,17 @@ class InvalidAssignment(ClientError):
     """A user's own assignor gave out what does not exist, to nobody, or twice."""
 
 
-async def assign(cluster: Cluster, assignor: Assignor, members: Iterable[Any]) -> dict[str, bytes]:
-    """[member id] -> its assignment as bytes, of the members that a JoinGroup response lists."""
+class Assigned(NamedTuple):
+    """What a leader says to its group, and what it rests on."""
+
+    assignments: dict[str, bytes]
+    """[member id] -> its assignment as bytes."""
+    laid_out: dict[str, int]
+    """[topic that somebody wants] -> how many partitions it had; 0: it was not known."""
+
+
+async def assign(cluster: Cluster, assignor: Assignor, members: Iterable[Any]) -> Assigned:
+    """What the members that a JoinGroup response lists are to have."""
     subscriptions: dict[MemberId, Subscription] = {}
     for member in members:
         try:
@@ -32,7 +41,10 @@ async def assign(cluster: Cluster, assignor: Assignor, members: Iterable[Any]) -
     await cluster.run(routing.refresh(sorted(wanted), routing.deadline()))
     layouts = {name: layout(routing.topics[name], routing.brokers) for name in wanted if name in routing.topics}
     given = checked(assignor, assignor.assign(subscriptions, layouts), subscriptions, layouts)
-    return {str(member): encode_assignment(given.get(member, Assignment())) for member in subscriptions}
+    return Assigned(
+        {str(member): encode_assignment(given.get(member, Assignment())) for member in subscriptions},
+        {name: layouts[name].partitions if name in layouts else 0 for name in sorted(wanted)},
+    )
 
 
 def layout(view: TopicView, brokers: Mapping[int, Broker]) -> TopicLayout:

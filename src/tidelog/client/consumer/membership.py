@@ -7,7 +7,7 @@ calls `wake` when there is something to settle.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from tidelog.client.offsets import GroupMember
@@ -30,8 +30,14 @@ class Membership(Protocol):
         """Wants these topics from now on."""
         ...
 
+    @property
+    def laid_out(self) -> Mapping[str, int] | None:
+        """How many partitions the group's topics had when we assigned them, 0 where one was not known; None where
+        that is not ours to do."""
+        ...
+
     def layout_changed(self) -> None:
-        """The subscribed topics have other partitions than when they were assigned."""
+        """The group's topics have other partitions than `laid_out` says."""
         ...
 
     def polled(self, waiting: bool) -> None:

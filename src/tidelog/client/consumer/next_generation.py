@@ -89,8 +89,13 @@ class NextGenerationMembership:
         self._topics = sorted(topics)
         self._beat.set()
 
+    @property
+    def laid_out(self) -> None:
+        """The coordinator assigns, and sees itself what becomes of topics."""
+        return None
+
     def layout_changed(self) -> None:
-        """Nothing to do: the coordinator sees it itself."""
+        """Nothing to do, see `laid_out`."""
 
     def polled(self, waiting: bool) -> None:
         self._idle_since = None if waiting else time.monotonic()
