@@ -17,7 +17,7 @@ from tests.conformance.clients.python.speech import grouped, leaving, options, s
 
 POLL_S = 0.1
 CALL_S = 30.0
-STUCK_S = 15.0
+STUCK_S = 12.0
 """More than a call's own timeout, which a transaction's of 10 s cuts short."""
 
 
