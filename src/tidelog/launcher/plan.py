@@ -30,7 +30,7 @@ OWN: Final = (
     "log.dirs",
 )
 """Settings in which several brokers on one machine must differ."""
-INTERNAL_REPLICATION_FACTORS: Final = ("offsets.topic.replication.factor",)
+INTERNAL_REPLICATION_FACTORS: Final = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
 
 
 @dataclass(frozen=True, slots=True)

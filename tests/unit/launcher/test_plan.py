@@ -16,6 +16,7 @@ def test_brokers_differ_in_id_port_and_folder() -> None:
         "listeners": "PLAINTEXT://127.0.0.1:9092",
         "log.dirs": "/d/broker-0",
         "offsets.topic.replication.factor": "2",
+        "transaction.state.log.replication.factor": "2",
         "num.partitions": "3",
         "broker.rack": "a",
     }
@@ -28,7 +29,9 @@ def test_brokers_differ_in_id_port_and_folder() -> None:
 def test_internal_topics_fit_the_cluster(brokers: int, factor: str | None) -> None:
     """Kafka's three replicas, or as many as there are brokers; one broker needs no word about it."""
     plan = Plan("/d", (0,) * brokers)
-    assert plan.settings_of(0, 0).get("offsets.topic.replication.factor") == factor
+    found = plan.settings_of(0, 0)
+    assert found.get("offsets.topic.replication.factor") == factor
+    assert found.get("transaction.state.log.replication.factor") == factor
 
 
 def test_settings_that_several_brokers_cannot_share() -> None:
