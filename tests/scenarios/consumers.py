@@ -10,8 +10,8 @@ import asyncio
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import closing, contextmanager
+from typing import Any, Final
 
 import confluent_kafka
 from confluent_kafka import ConsumerGroupState
@@ -111,10 +111,10 @@ class Member:
             heartbeat_interval_ms=HEARTBEAT_MS,
             session_timeout_ms=SESSION_MS,
         )
-        while not self._stop.is_set():
-            consumer.poll(timeout_ms=20)
-            self._note(consumer.assignment())
-        consumer.close()
+        with closing(consumer):
+            while not self._stop.is_set():
+                consumer.poll(timeout_ms=20)
+                self._note(consumer.assignment())
 
     async def _run_tidelog(self, bootstrap: str, group: str, topics: list[str], assignor: str) -> None:
         settings = ConsumerSettings(
@@ -129,6 +129,14 @@ class Member:
                 await consumer.poll(0.02)
                 if consumer.assignment or self.generations:
                     self._note(consumer.assignment)
+
+
+_NO_COORDINATOR_YET: Final = (
+    confluent_kafka.KafkaError.NOT_COORDINATOR,
+    confluent_kafka.KafkaError.COORDINATOR_NOT_AVAILABLE,
+    confluent_kafka.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+"""What the first question may be answered, while the groups' topic is being made."""
 
 
 class Group:
@@ -171,7 +179,12 @@ class Group:
     def described(self) -> dict[str, str]:
         """{member: partitions} as DescribeGroups shows a stable group; nothing while it rebalances."""
         (future,) = self._admin.describe_consumer_groups([self.group]).values()
-        found = future.result()
+        try:
+            found = future.result()
+        except confluent_kafka.KafkaException as error:
+            if error.args[0].code() not in _NO_COORDINATOR_YET:
+                raise
+            return {}
         if found.state is not ConsumerGroupState.STABLE:
             return {}
         return {member.client_id: text(member.assignment.topic_partitions) for member in found.members}
