@@ -8,12 +8,12 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from sim.compaction_scenario import CompactionScenario
-from sim.follower_scenario import FollowerScenario
 from sim.invariants import InvariantBrokenError
 from sim.jobs import Job, made
-from sim.log_scenario import LogScenario, count_changes
-from sim.transaction_scenario import FlushedTransactionScenario, TransactionScenario
+from sim.scenarios.compaction import CompactionScenario
+from sim.scenarios.follower import FollowerScenario
+from sim.scenarios.log import LogScenario, count_changes
+from sim.scenarios.transaction import FlushedTransactionScenario, TransactionScenario
 
 if TYPE_CHECKING:
     from sim.run import Outcome

@@ -8,19 +8,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypedDict
 
+from sim.checks.partition_states import PartitionStates
+from sim.checks.replicas import ReplicaChecker, replicas_of
 from sim.machine import BrokerMachine, LoneMachine, Machine, StoreMachine, Surroundings
-from sim.network import SimulatedNetwork
-from sim.partition_states import PartitionStates
-from sim.replicas import ReplicaChecker, replicas_of
-from sim.store_history import StoreHistory
+from sim.store.history import StoreHistory
+from sim.world.network import SimulatedNetwork
 from tidelog.metadata.znodes import CONTROLLER, broker_path, decode_controller
 
 if TYPE_CHECKING:
-    from sim.history import History
-    from sim.loop import VirtualLoop
+    from sim.checks.history import History
     from sim.plan import Plan
-    from sim.randomness import SeededRandom
-    from sim.trace import Trace
+    from sim.world.loop import VirtualLoop
+    from sim.world.randomness import SeededRandom
+    from sim.world.trace import Trace
     from tidelog.model.identifiers import TopicPartition
 
 RESTART_S: Final = (0.05, 1.0)

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from sim.cluster import Cluster
-    from sim.ensemble import EnsembleServer
     from sim.machine import BrokerMachine
     from sim.plan import Plan
-    from sim.randomness import SeededRandom
-    from sim.store_history import Version
+    from sim.store.ensemble import EnsembleServer
+    from sim.store.history import Version
+    from sim.world.randomness import SeededRandom
     from tidelog.metadata.znodes import PartitionState
     from tidelog.model.identifiers import TopicPartition
 

@@ -15,13 +15,13 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from sim.clock import LoopClock
-from sim.disk import Fault, Mount, Operation, ProcessDeath, SimulatedDisk
-from sim.process import Process, SimulatedExecutor
-from sim.store_client import SimulatedStore
-from sim.store_journal import JournalPersistence
-from sim.store_service import PORT as STORE_PORT
-from sim.store_service import StoreService
+from sim.store.client import SimulatedStore
+from sim.store.journal import JournalPersistence
+from sim.store.service import PORT as STORE_PORT
+from sim.store.service import StoreService
+from sim.world.clock import LoopClock
+from sim.world.disk import Fault, Mount, Operation, ProcessDeath, SimulatedDisk
+from sim.world.process import Process, SimulatedExecutor
 from tidelog.broker.failure import BrokerFailed
 from tidelog.broker.runtime import Runtime
 from tidelog.config.broker_config import BrokerConfig
@@ -32,11 +32,11 @@ from tidelog.store.errors import StoreError
 from tidelog.store.local import LocalStore
 
 if TYPE_CHECKING:
-    from sim.loop import VirtualLoop
-    from sim.network import SimulatedNetwork
-    from sim.randomness import SeededRandom
-    from sim.store_history import StoreHistory
-    from sim.trace import Trace
+    from sim.store.history import StoreHistory
+    from sim.world.loop import VirtualLoop
+    from sim.world.network import SimulatedNetwork
+    from sim.world.randomness import SeededRandom
+    from sim.world.trace import Trace
     from tidelog.broker.node import Node
     from tidelog.store.client import StoreClient
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.model.identifiers import TopicPartition
 
 if TYPE_CHECKING:
-    from sim.randomness import SeededRandom
+    from sim.world.randomness import SeededRandom
 
 
 class FaultKind(Enum):

@@ -7,29 +7,29 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TextIO
 
-from sim.admin import Administrator
-from sim.applications import Applications
-from sim.client import Router
-from sim.clock import LoopClock
+from sim.checks.complaints import Complaints
+from sim.checks.flushes import check_flushes
+from sim.checks.history import Guarantee, History
+from sim.checks.log_checks import Batch, check_log
 from sim.cluster import Cluster
-from sim.complaints import Complaints
-from sim.consumers import Consumer, Reader
 from sim.faults import Trouble
-from sim.flushes import check_flushes
-from sim.history import Guarantee, History
 from sim.invariants import require
-from sim.log_checks import Batch, check_log
-from sim.loop import VirtualLoop
 from sim.machine import DATA, STORE
 from sim.plan import FaultKind, Plan, draw
-from sim.prober import Prober
-from sim.process import SimulatedExecutor
-from sim.producers import Producer
-from sim.randomness import SeededRandom
-from sim.reassignments import Reassigner
-from sim.store_history import check_replay
-from sim.store_journal import JournalPersistence
-from sim.trace import Trace
+from sim.store.history import check_replay
+from sim.store.journal import JournalPersistence
+from sim.workloads.admin import Administrator
+from sim.workloads.applications import Applications
+from sim.workloads.client import Router
+from sim.workloads.consumers import Consumer, Reader
+from sim.workloads.prober import Prober
+from sim.workloads.producers import Producer
+from sim.workloads.reassignments import Reassigner
+from sim.world.clock import LoopClock
+from sim.world.loop import VirtualLoop
+from sim.world.process import SimulatedExecutor
+from sim.world.randomness import SeededRandom
+from sim.world.trace import Trace
 from tidelog.model.errors import ErrorCode
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey

@@ -4,8 +4,8 @@ from binascii import crc32
 from struct import pack_into
 
 import pytest
-from sim.disk import SimulatedDisk
-from sim.randomness import SeededRandom
+from sim.world.disk import SimulatedDisk
+from sim.world.randomness import SeededRandom
 
 from tidelog.model.errors import ErrorCode
 from tidelog.records.batch import Codec, build_batch

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from sim.history import Guarantee, History
+from sim.checks.history import Guarantee, History
 from sim.invariants import InvariantBrokenError
-from sim.producers import Lane, Producer
 from sim.run import RunFailedError, run
+from sim.workloads.producers import Lane, Producer
 
 from tidelog.model.identifiers import TopicPartition
 

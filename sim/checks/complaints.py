@@ -1,0 +1,72 @@
+"""What brokers log as errors: a run fails of it, unless a fault of the run explains it.
+
+Brokers go on after a mistake in one partition's or one answer's work, with a traceback in their log. Clients may never
+notice; here somebody reads the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from sim.plan import FaultKind
+from sim.world.loop import PROCESS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from types import TracebackType
+
+    from sim.world.trace import Trace
+
+_DISK_FAULTS: Final = (FaultKind.DISK_ERROR,)
+EXPLAINED: Final[Mapping[str, Collection[FaultKind]]] = {
+    "broker stops: every log directory has failed": _DISK_FAULTS,
+    "log directory offline: ": _DISK_FAULTS,
+    "log_directory_offline ": _DISK_FAULTS,
+    "log_not_closed_cleanly ": _DISK_FAULTS,
+    "log not created: ": _DISK_FAULTS,
+    "log not deleted: ": _DISK_FAULTS,
+    "log start not advanced: ": _DISK_FAULTS,
+    "records refused: ": (FaultKind.FLIPPED_READ, *_DISK_FAULTS),
+}
+"""[how it begins] -> the faults after which it may be logged."""
+_LOGGER: Final = "tidelog"
+
+
+class Complaints(logging.Handler):
+    """Use it as a context, around all that brokers do in a run; ask for `unexplained` meanwhile."""
+
+    def __init__(self, faults: Collection[FaultKind], lossy: Collection[str], trace: Trace) -> None:
+        """`faults`: those of the run; `lossy`: topics that may lose what was committed."""
+        super().__init__(logging.ERROR)
+        self._explained = [
+            beginning for beginning, reasons in EXPLAINED.items() if not set(reasons).isdisjoint(faults)
+        ] + [f"truncation below the high watermark: partition={topic}-" for topic in lossy]
+        self._trace = trace
+        self._level = logging.NOTSET
+        self.unexplained: list[str] = []
+        """Each with its traceback, if it has one."""
+
+    def __enter__(self) -> Complaints:
+        logger = logging.getLogger(_LOGGER)
+        self._level = logger.level
+        if logger.getEffectiveLevel() > logging.ERROR:
+            logger.setLevel(logging.ERROR)
+        logger.addHandler(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        logger = logging.getLogger(_LOGGER)
+        logger.removeHandler(self)
+        logger.setLevel(self._level)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        process = PROCESS.get()
+        if process is None or not process.alive:
+            return  # The simulator's own look at the disks; or the last words of the dead.
+        self._trace.record("error_logged", process.name, record.msg)
+        # With a traceback it is a mistake, whatever went wrong before it.
+        if record.exc_info or not record.getMessage().startswith(tuple(self._explained)):
+            self.unexplained.append(f"{process.name} logs: {self.format(record)}")

@@ -1,0 +1,199 @@
+"""Every state that a partition ever had in the metadata store, and whether it could follow from the one before.
+
+Invariant 8: the leader is in the ISR, ISR changes are by compare-and-set and only of replicas; 7: an epoch has one
+leader, elections come from the ISR, and writes of deposed controllers do nothing; 9: who was away is out of the ISR
+before it can be elected.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from sim.invariants import require
+from tidelog.metadata.znodes import (
+    BROKER_IDS,
+    CONTROLLER_EPOCH,
+    PartitionState,
+    broker_path,
+    decode_controller_epoch,
+    decode_state,
+    decode_topic,
+    delete_topic_path,
+    topic_path,
+)
+from tidelog.model.identifiers import NO_LEADER, ZERO_TOPIC_ID, TopicId, TopicPartition
+
+if TYPE_CHECKING:
+    from sim.store.history import StoreHistory, Version
+
+_STATE_PATH: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/([0-9]+)/state")
+NOTICED_S: Final = 3.0
+"""After which a controller is taken to know of a registration."""
+
+
+class PartitionStates:
+    """See the module; observes a `StoreHistory`."""
+
+    def __init__(self, history: StoreHistory, seconds: Callable[[], float]) -> None:
+        """`seconds` is the run's time."""
+        self._history = history
+        self._seconds = seconds
+        self._sizes: dict[TopicPartition, list[tuple[float, int]]] = {}
+        """When each partition's ISR came to have how many members."""
+        self._registrations: dict[int, float] = {}
+        """When each broker registered last."""
+        self.on_joined: Callable[[TopicPartition, PartitionState, int, int | None], None] = lambda *_: None
+        """Told of who came into an ISR, with the broker epoch under which he is registered, None where he is not, or
+        has been only for so short that the controller need not know."""
+        self._incarnations: dict[str, dict[int, int]] = {}
+        """[state path][broker] -> the broker epoch with which it was last seen in the ISR."""
+        self.observers: list[Callable[[TopicPartition, PartitionState, PartitionState], None]] = []
+        """Told of each change: partition, before, after."""
+        self.may_be_unclean: set[str] = set()
+        """Topics in which a replica outside the ISR may be elected."""
+        self.unclean_elections = 0
+        self.elections = 0
+        self.shrinks = 0
+        self.expansions = 0
+        history.observers.append(self._changed)
+
+    def state(self, partition: TopicPartition) -> PartitionState | None:
+        """What the store says now, durable or not; None where it says nothing."""
+        version = self._history.now(f"{topic_path(partition.topic)}/partitions/{partition.partition}/state")
+        return None if version.stat is None else decode_state(partition.topic, partition.partition, version.data)
+
+    def replicas(self, partition: TopicPartition) -> tuple[int, ...]:
+        """Assigned brokers; none where there is no such topic."""
+        version = self._history.now(topic_path(partition.topic))
+        if version.stat is None:
+            return ()
+        return tuple(decode_topic(partition.topic, version.data).partitions.get(partition.partition, ()))
+
+    def _replicas_before(self, topic: str, partition: int) -> Sequence[int]:
+        """Assigned brokers before the transaction that is being told of."""
+        versions = self._history.versions(topic_path(topic))
+        before = next(version for version in reversed(versions) if version.zxid < self._history.zxid)
+        if before.stat is None:
+            return ()
+        return decode_topic(topic, before.data).partitions.get(partition, ())
+
+    def topic_id(self, topic: str) -> TopicId:
+        """Of the topic of that name that is there now; zeros where there is none."""
+        version = self._history.now(topic_path(topic))
+        return ZERO_TOPIC_ID if version.stat is None else decode_topic(topic, version.data).topic_id
+
+    def is_being_deleted(self, topic: str) -> bool:
+        """Whether the topic is marked as one that is to go."""
+        return self._history.now(delete_topic_path(topic)).stat is not None
+
+    def largest_isr(self, partition: TopicPartition, since: float) -> int:
+        """Members of the largest ISR that the partition had from `since` until now."""
+        largest = 0
+        for time, size in reversed(self._sizes.get(partition, [])):
+            largest = max(largest, size)
+            if time <= since:
+                break
+        return largest
+
+    def partitions(self) -> list[TopicPartition]:
+        """All that have a state now."""
+        found = []
+        for path in self._history.paths():
+            match = _STATE_PATH.fullmatch(path)
+            if match is not None and self._history.now(path).stat is not None:
+                found.append(TopicPartition(match[1], int(match[2])))
+        return found
+
+    def registered_at(self, broker: int) -> float:
+        """When a broker registered last, in seconds of the run."""
+        return self._registrations.get(broker, 0.0)
+
+    def _registered(self, broker: int) -> int | None:
+        """The epoch of a broker that is registered now."""
+        stat = self._history.now(broker_path(broker)).stat
+        return None if stat is None else stat.czxid
+
+    def _known_registration(self, broker: int) -> int | None:
+        """The epoch of a broker that is registered, and long enough for the controller to know."""
+        recent = self._seconds() - self.registered_at(broker) < NOTICED_S
+        return None if recent else self._registered(broker)
+
+    def _changed(self, path: str, before: Version, after: Version) -> None:
+        if path.startswith(f"{BROKER_IDS}/") and after.stat is not None:
+            self._registrations[int(path.rpartition("/")[2])] = self._seconds()
+        match = _STATE_PATH.fullmatch(path)
+        if match is None:
+            return
+        if after.stat is None:
+            self._incarnations.pop(path, None)
+            return
+        topic, partition = match[1], int(match[2])
+        new = decode_state(topic, partition, after.data)
+        self._sizes.setdefault(TopicPartition(topic, partition), []).append((self._seconds(), len(new.isr)))
+        replicas = self.replicas(TopicPartition(topic, partition))
+        where = f"{topic}-{partition}"
+        # A replica that is dropped leaves the topic's node first, as with Kafka; here both are one transaction.
+        assigned = {*replicas, *self._replicas_before(topic, partition)} if self._history.is_passing else set(replicas)
+        require(8, set(new.isr) <= assigned, f"{where}: ISR {new.isr}, replicas {replicas}")
+        require(8, len(set(new.isr)) == len(new.isr) > 0, f"{where}: ISR {new.isr}")
+        require(8, new.leader in (NO_LEADER, *new.isr), f"{where}: leader {new.leader}, ISR {new.isr}")
+        epoch = decode_controller_epoch(self._history.now(CONTROLLER_EPOCH).data)
+        require(7, new.controller_epoch <= epoch, f"{where}: written in epoch {new.controller_epoch} of {epoch}")
+        known = self._incarnations.setdefault(path, {})
+        if before.stat is not None:
+            old = decode_state(topic, partition, before.data)
+            require(
+                7,
+                new.controller_epoch == epoch or new.controller_epoch == old.controller_epoch,
+                f"{where}: a controller of epoch {new.controller_epoch} writes, the epoch is {epoch}",
+            )
+            self._check_change(where, topic, old, new, known)
+            for observer in list(self.observers):
+                observer(TopicPartition(topic, partition), old, new)
+            if (old.leader, old.leader_epoch) == (new.leader, new.leader_epoch):
+                for broker in new.isr:
+                    if broker not in old.isr:
+                        self.on_joined(TopicPartition(topic, partition), new, broker, self._known_registration(broker))
+        self._incarnations[path] = {
+            broker: known.get(broker, -1) if (registered := self._registered(broker)) is None else registered
+            for broker in new.isr
+        }
+
+    def _check_change(
+        self, where: str, topic: str, old: PartitionState, new: PartitionState, incarnations: dict[int, int]
+    ) -> None:
+        change = f"{where}: {_short(old)} -> {_short(new)}"
+        require(7, new.leader_epoch >= old.leader_epoch, f"{change}: the epoch went back")
+        require(
+            7, new.leader == old.leader or new.leader_epoch > old.leader_epoch, f"{change}: two leaders in one epoch"
+        )
+        self.shrinks += not set(old.isr) <= set(new.isr)
+        self.expansions += not set(new.isr) <= set(old.isr)
+        if new.leader in (old.leader, NO_LEADER):
+            return
+        self.elections += 1
+        if new.leader not in old.isr:
+            require(8, topic in self.may_be_unclean, f"{change}: the new leader was not in the ISR")
+            self.unclean_elections += 1
+            return
+        fresh = self._registered(new.leader)
+        was_away = fresh is not None and incarnations.get(new.leader, fresh) != fresh
+        stayed = [
+            broker
+            for broker in old.isr
+            if broker != new.leader
+            and incarnations.get(broker) is not None
+            and self._registered(broker) == incarnations[broker]
+        ]
+        require(
+            9,
+            not (was_away and stayed),
+            f"{change}: {new.leader} was away, while {stayed} of the ISR stayed",
+        )
+
+
+def _short(state: PartitionState) -> str:
+    isr = ",".join(map(str, state.isr))
+    return f"leader {state.leader} epoch {state.leader_epoch} isr {isr}"

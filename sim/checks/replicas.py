@@ -1,0 +1,263 @@
+"""What all replicas hold, compared while the cluster runs: looks into the machines, never asks them.
+
+Invariant 4 by a chain: a batch of one epoch at one offset is the same everywhere and follows the same batch, so the
+prefixes are the same too. Invariant 5: every member of the true ISR holds the last batch below the high watermark of
+whoever presumes to lead. Invariant 7: one presumed leader for each epoch. 6: bounds within a replica.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from sim.checks.log_view import BatchId, LogView
+from sim.invariants import require
+from sim.machine import DATA
+from tidelog.model.identifiers import BrokerId, TopicPartition, format_topic_id
+from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from tidelog.storage.errors import InvalidLogFolder
+from tidelog.storage.file_names import parse_marked_folder, parse_partition_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sim.checks.partition_states import PartitionStates
+    from sim.machine import BrokerMachine
+    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.metadata.znodes import PartitionState
+
+
+class Presumption(NamedTuple):
+    """A replica that believes that it leads."""
+
+    machine: BrokerMachine
+    replica: Replica
+
+
+@dataclass(slots=True)
+class _Partition:
+    """Of one topic id, over the whole run."""
+
+    chain: dict[tuple[int, int], tuple[BatchId, BatchId | None]] = field(default_factory=dict)
+    """[(base offset, epoch)] -> the batch, and the one before it where that is known."""
+    leaders: dict[int, int] = field(default_factory=dict)
+    """[leader epoch] -> broker"""
+    committed: BatchId | None = None
+    """The last batch that was ever below a high watermark."""
+
+
+class ReplicaChecker:
+    """Call `check` as often as you can afford."""
+
+    def __init__(self, machines: Sequence[BrokerMachine], states: PartitionStates | None) -> None:
+        """`states` None: there is no store to be asked (a lone broker)."""
+        self._machines = machines
+        self._states = states
+        self._partitions: dict[tuple[str, int], _Partition] = {}
+        self._views: dict[tuple[str, TopicPartition], LogView] = {}
+        self._controllers: dict[tuple[str, int], int] = {}
+        """[(machine, its generation)] -> the newest controller epoch of which its broker has heard."""
+        self.excused: set[tuple[int, TopicPartition]] = set()
+        """Replicas that lost data within the declared budget, while they are still in the ISR."""
+        self.compacted: set[str] = {CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC}
+        """Topics whose logs each replica rewrites when it likes: of their batches only the order can be judged."""
+        self.lossy: set[str] = set()
+        """Topics whose committed records may be lost: unclean elections, losses past the budget."""
+
+    def view(self, machine: BrokerMachine, partition: TopicPartition) -> LogView:
+        """A machine's log of a partition as it is now."""
+        return self._refresh(machine, partition)
+
+    def end(self, machine: BrokerMachine, partition: TopicPartition) -> int:
+        """The log end of a machine's replica, by its bytes."""
+        return self._refresh(machine, partition).end
+
+    def holders(self, partition: TopicPartition, offset: int) -> int:
+        """How many machines' logs go beyond an offset."""
+        return sum(self.end(machine, partition) > offset for machine in self._machines)
+
+    def check(self) -> None:
+        """Raises InvariantBrokenError."""
+        presumed: dict[TopicPartition, list[Presumption]] = {}
+        for machine in self._machines:
+            for folder in machine.disk.folders(DATA):
+                partition = partition_of(folder)
+                if partition is not None:
+                    self._refresh(machine, partition)
+            self._check_controller(machine)
+            for replica in replicas_of(machine):
+                _check_bounds(machine, replica)
+                if replica.leader is not None:
+                    presumed.setdefault(replica.topic_partition, []).append(Presumption(machine, replica))
+        for partition, leaders in presumed.items():
+            for presumption in leaders:
+                self._check_leader(partition, presumption)
+
+    def _check_controller(self, machine: BrokerMachine) -> None:
+        """Nobody listens to a controller that is older than one he has listened to."""
+        node = machine.node
+        if node is None:
+            return
+        known = int(node.metadata.image.controller_epoch)
+        newest = self._controllers.setdefault((machine.name, machine.generation), known)
+        require(7, known >= newest, f"{machine.name} listens to the controller of epoch {known}, after {newest}")
+        self._controllers[machine.name, machine.generation] = known
+
+    def joined(self, partition: TopicPartition, state: PartitionState, broker: int, broker_epoch: int | None) -> None:
+        """`broker` came into the ISR: its leader must know it as the one that is registered now (KIP-903)."""
+        for machine in self._machines:
+            if machine.broker_id != state.leader:
+                continue
+            for replica in replicas_of(machine):
+                leader = replica.leader
+                if replica.topic_partition == partition and leader and leader.leader_epoch == state.leader_epoch:
+                    known = leader.followers.get(BrokerId(broker))
+                    require(
+                        8,
+                        known is not None and broker_epoch in (None, known.broker_epoch),
+                        f"{partition}: {broker} joins with epoch {broker_epoch}, its leader knows it by"
+                        f" {None if known is None else known.broker_epoch}",
+                    )
+                    needed = max(leader.high_watermark, leader.start_offset)
+                    # What it had fetched may be gone with its power; it comes back as another.
+                    registered_at = 0.0 if self._states is None else self._states.registered_at(broker)
+                    ends = [
+                        self.end(other, partition)
+                        for other in self._machines
+                        if other.broker_id == broker and other.lost_power_at < registered_at
+                    ]
+                    require(
+                        8,
+                        not ends or min(ends) >= needed or partition.topic in self.lossy,
+                        f"{partition}: {broker} joins with a log that ends at {ends}, not at {needed} or later",
+                    )
+
+    def _refresh(self, machine: BrokerMachine, partition: TopicPartition) -> LogView:
+        place = (machine.name, partition)
+        view = self._views.get(place)
+        if view is None:
+            view = self._views[place] = LogView(machine.disk, f"{DATA}/{partition.topic}-{partition.partition}")
+        new = view.refresh()
+        if new:
+            known = self._partition(view.topic_id, partition)
+            for previous, batch in new:
+                self._link(machine, partition, known, previous, batch)
+        return view
+
+    def _partition(self, topic_id: str, partition: TopicPartition) -> _Partition:
+        return self._partitions.setdefault((topic_id, partition.partition), _Partition())
+
+    def _link(
+        self,
+        machine: BrokerMachine,
+        partition: TopicPartition,
+        known: _Partition,
+        previous: BatchId | None,
+        batch: BatchId,
+    ) -> None:
+        where = f"{partition} on {machine.name}"
+        if partition.topic in self.compacted:
+            return
+        if previous is not None and previous.next_offset != batch.base_offset:
+            # Segments that were deleted may be back after a power cut, until the broker has looked at them.
+            start = _log_start(machine, partition)
+            previous = None if start is None or start > previous.base_offset else previous
+        place = (batch.base_offset, batch.epoch)
+        expected, follows = known.chain.setdefault(place, (batch, previous))
+        if batch != expected:
+            # A leader that lost its power may write in the same epoch again what nobody else has seen.
+            holders = [other.name for other in self._machines if self._holds(other, partition, expected)]
+            require(4, not holders, f"{where}: {batch}; {holders} have {expected}")
+            known.chain[place] = expected, follows = batch, previous
+        if previous is None:
+            return
+        require(3, previous.next_offset <= batch.base_offset, f"{where}: {batch} follows {previous}")
+        require(3, previous.epoch <= batch.epoch, f"{where}: {batch} follows {previous}")
+        if follows is None:
+            known.chain[place] = (batch, previous)
+        else:
+            require(4, previous == follows, f"{where}: {batch} follows {previous}, elsewhere {follows}")
+
+    def _holds(self, machine: BrokerMachine, partition: TopicPartition, batch: BatchId) -> bool:
+        return self._refresh(machine, partition).by_offset.get(batch.base_offset) == batch
+
+    def _check_leader(self, partition: TopicPartition, presumption: Presumption) -> None:
+        machine, replica = presumption
+        leader = replica.leader
+        assert leader is not None
+        view = self._refresh(machine, partition)
+        known = self._partition(view.topic_id, partition)
+        where = f"{partition}: {machine.name} presumes to lead in epoch {leader.leader_epoch}"
+        holder = known.leaders.setdefault(leader.leader_epoch, machine.broker_id)
+        require(7, holder == machine.broker_id, f"{where}, as does broker {holder}")
+        if partition.topic in self.lossy or partition.topic in self.compacted or self._states is None:
+            return
+        state = self._states.state(partition)
+        if state is None or format_topic_id(self._states.topic_id(partition.topic)) != view.topic_id:
+            return
+        last = _last_below(view, leader.high_watermark)
+        if last is None:
+            return
+        for member in self._machines:
+            if member.broker_id in state.isr and (member.broker_id, partition) not in self.excused:
+                held = self._refresh(member, partition)
+                require(
+                    5,
+                    last.base_offset < held.start or held.by_offset.get(last.base_offset) == last,
+                    f"{where}, with {last} below its high watermark {leader.high_watermark}; {member.name}, in the ISR"
+                    f" {state.isr}, has {held.by_offset.get(last.base_offset)} there, and ends at {held.end}",
+                )
+        if known.committed is None or last.base_offset > known.committed.base_offset:
+            known.committed = last
+        if (state.leader, state.leader_epoch) == (machine.broker_id, leader.leader_epoch):
+            committed = known.committed
+            require(
+                1,
+                committed.base_offset < view.start or view.by_offset.get(committed.base_offset) == committed,
+                f"{where}, without {committed}, which was committed",
+            )
+
+
+def partition_of(folder: str) -> TopicPartition | None:
+    """Whose folder that is; None for one that is marked as deleted or stray."""
+    if parse_marked_folder(folder) is not None:
+        return None
+    try:
+        return parse_partition_folder(folder)
+    except InvalidLogFolder:
+        return None
+
+
+def replicas_of(machine: BrokerMachine) -> list[Replica]:
+    """What the broker on a machine holds; nothing where none runs, or before it has its logs."""
+    process = machine.process
+    if process is None or machine.node is None:
+        return []
+    return list(machine.node.replicas)
+
+
+def _log_start(machine: BrokerMachine, partition: TopicPartition) -> int | None:
+    """Where a running broker says that its log begins; None where nobody says anything."""
+    node = machine.node if machine.is_ready else None
+    replica = None if node is None else node.replicas.get(partition)
+    return None if replica is None else int(replica.log.log_start_offset)
+
+
+def _check_bounds(machine: BrokerMachine, replica: Replica) -> None:
+    log = replica.log
+    bounds = (log.log_start_offset, replica.last_stable_offset, replica.high_watermark, log.log_end_offset)
+    require(
+        6,
+        list(bounds) == sorted(bounds),
+        f"{replica.topic_partition} on {machine.name}: start, stable, high watermark, end are {bounds}",
+    )
+
+
+def _last_below(view: LogView, offset: int) -> BatchId | None:
+    """The last batch that ends at or below an offset."""
+    last: BatchId | None = None
+    for batch in view.newest_first():
+        if batch.next_offset <= offset:
+            last = batch
+            break
+    return last

@@ -1,0 +1,88 @@
+"""Bugs of coordinators and of transactions, put in on purpose: see `sim.mutants`, whose list they lengthen."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sim.mutants.mutant import Mutant
+
+COORDINATION_MUTANTS: Final = (
+    Mutant(
+        "stale-generation-commits",
+        "coordinator.groups.classic.group",
+        "            if event.generation != self.generation:\n                return ErrorCode.ILLEGAL_GENERATION\n"
+        "        elif not in_transaction:\n",
+        "        elif not in_transaction:\n",
+        "members commit in generations that are over",
+    ),
+    Mutant(
+        "stale-member-commits",
+        "coordinator.groups.consumer.group",
+        "            return ErrorCode.UNKNOWN_MEMBER_ID\n        if event.producer is None and",
+        "            return ErrorCode.NONE\n        if event.producer is None and",
+        "members of a consumer group (KIP-848) that were put out commit all the same",
+    ),
+    Mutant(
+        "owner-not-waited-for",
+        "coordinator.groups.consumer.reconciliation",
+        "            if is_free(topic_id, partition):\n                kept",
+        "            if True:\n                kept",
+        "a partition is given to its next owner before the last one has released it",
+    ),
+    Mutant(
+        "told-before-committed",
+        "broker.coordinators.shards",
+        "            if batch is None:\n                answer.complete(reply)\n",
+        "            if True:\n                answer.complete(reply)\n",
+        "coordinators answer before what they answer is committed",
+    ),
+    Mutant(
+        "prepared-forgotten",
+        "coordinator.transactions.coordinator",
+        "                self._go_on(name, transaction, result)\n        return result\n",
+        "                pass\n        return result\n",
+        "a new coordinator does not go on with transactions that were about to end",
+    ),
+    Mutant(
+        "zombies-end-transactions",
+        "coordinator.transactions.endings",
+        "    if transaction.producer_epoch != event.producer_epoch:\n        return _FENCED\n",
+        "",
+        "a producer that was replaced ends its successor's transaction",
+    ),
+    Mutant(
+        "unverified-batches",
+        "storage.producer_state",
+        "        if self.has_ongoing(header.producer_id, header.producer_epoch):\n            return\n",
+        "        if True:\n            return\n",
+        "a late batch of a transaction that has ended begins one that nobody ends (KIP-890)",
+    ),
+    Mutant(
+        "aborted-not-told",
+        "broker.handlers.fetch",
+        "        data.aborted_transactions = aborted\n",
+        "        data.aborted_transactions = aborted and []\n",
+        "readers of committed records are not told what was aborted",
+    ),
+    Mutant(
+        "unstable-is-served",
+        "storage.readable_log",
+        "        if unstable is None or unstable >= high_watermark:\n",
+        "        if unstable is None or unstable <= high_watermark:\n",
+        "readers of committed records see open transactions",
+    ),
+    Mutant(
+        "aborted-offsets-stay",
+        "coordinator.groups.offset_store",
+        "                if committed and value is not None:\n",
+        "                if value is not None:\n",
+        "offsets of an aborted transaction are committed",
+    ),
+    Mutant(
+        "complete-too-early",
+        "coordinator.transactions.coordinator",
+        "        if unmarked:\n            return\n        del self._unmarked[name]\n",
+        "        del self._unmarked[name]\n",
+        "a transaction counts as ended when the first broker has its markers",
+    ),
+)

@@ -1,0 +1,1 @@
+"""One log's life, crashed at every change of its disk."""

@@ -1,0 +1,1 @@
+"""Who uses a simulated cluster: producers, consumers, groups, transactions, administrators, old tools."""

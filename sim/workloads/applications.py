@@ -1,0 +1,221 @@
+"""The applications of a run that need coordinators: groups of consumers, transactional producers, who reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
+
+from sim.checks.group_history import NOTHING, GroupHistory
+from sim.checks.transaction_history import TransactionHistory
+from sim.workloads.coordination import Coordinator, KeyType
+from sim.workloads.members import ClassicMember, ConsumerMember, Member
+from sim.workloads.transactions import CommittedReader, TransactionalProducer
+from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import TopicId, TopicPartition
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from sim.checks.history import History
+    from sim.plan import Plan
+    from sim.workloads.client import Router
+    from sim.world.loop import VirtualLoop
+    from sim.world.randomness import SeededRandom
+    from sim.world.trace import Trace
+
+MEMBERS: Final = 3
+"""Of a group."""
+SUBSCRIBED: Final = ("kept", "trimmed")
+PAUSE_S: Final = 0.1
+
+
+class Applications:
+    """See the module. Empty where a plan has none."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        loop: VirtualLoop,
+        make_router: Callable[[str], Router],
+        random: SeededRandom,
+        history: History,
+        trace: Trace,
+    ) -> None:
+        self._make_router = make_router
+        self._random = random
+        self._trace = trace
+        self._topic_ids: dict[str, TopicId] = {}
+        self._subscribed = [partition for partition in plan.partitions if partition.topic in SUBSCRIBED]
+        self._groups: dict[str, GroupHistory] = {}
+        self._members: dict[str, list[Member]] = {}
+        for protocol in plan.groups:
+            group = self._groups[protocol] = GroupHistory(f"{protocol}-group", loop.time)
+            self._members[protocol] = [
+                self._member(protocol, group, f"{protocol}{number}") for number in range(MEMBERS)
+            ]
+        self.transactions = TransactionHistory()
+        accounts = plan.transactional_partitions
+        self._producers = [
+            TransactionalProducer(
+                f"{protocol}-890",
+                accounts,
+                self._subscribed[0],
+                make_router,
+                random.stream(f"{protocol}-890"),
+                self.transactions,
+                trace,
+                newer=protocol == "since",
+            )
+            for protocol in plan.transactions
+        ]
+        self._readers = [
+            CommittedReader(
+                "auditor of accounts",
+                accounts,
+                make_router("committed"),
+                random.stream("committed"),
+                history,
+                self.transactions,
+                trace,
+            )
+            for _ in accounts[:1]
+        ]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _member(self, protocol: str, group: GroupHistory, name: str) -> Member:
+        arguments: tuple[Any, ...] = (
+            name,
+            self._subscribed,
+            group,
+            self._make_router(name),
+            self._random.stream(name),
+            self._trace,
+        )
+        if protocol == "consumer":
+            return ConsumerMember(*arguments, topic_ids=self._topic_ids)
+        return ClassicMember(*arguments)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What happened, for a run's last line."""
+        return {
+            "generations": sum(group.generations for group in self._groups.values()),
+            "commits": sum(group.acknowledged for group in self._groups.values()),
+            "stale commits": sum(group.refused for group in self._groups.values()),
+            "transactions": self.transactions.committed,
+            "aborted": self.transactions.aborted,
+            "fenced": self.transactions.fenced,
+        }
+
+    async def start(self) -> None:
+        """Begins all of them; the topics are there."""
+        if self._groups:
+            await self._learn_topic_ids()
+        work = [producer.run() for producer in self._producers]
+        work += [reader.run() for reader in self._readers]
+        work += [member.run() for members in self._members.values() for member in members]
+        self._tasks = [asyncio.ensure_future(each) for each in work]
+
+    @property
+    def tasks(self) -> Sequence[asyncio.Task[None]]:
+        """One that failed ends the run."""
+        return self._tasks
+
+    def calm(self) -> None:
+        """The last fault is over: members stay, producers end what is under way."""
+        for members in self._members.values():
+            for member in members:
+                member.calm = True
+        for producer in self._producers:
+            producer.stopping = True
+
+    @property
+    def ailments(self) -> list[str]:
+        """What is not yet as it should be a while after the last fault (invariant 17)."""
+        producing = self._tasks[: len(self._producers)]
+        found = [
+            f"{producer.transactional_id} has not ended its transactions"
+            for producer, task in zip(self._producers, producing, strict=True)
+            if not task.done()
+        ]
+        if not found:
+            found = [f"{partition}: {what}" for reader in self._readers for partition, what in reader.behind.items()]
+        for protocol, members in self._members.items():
+            owned = [partition for member in members for partition in member.positions]
+            if sorted(owned) != sorted(self._subscribed) or not all(member.is_settled for member in members):
+                owners = {member.name: list(member.positions) for member in members}
+                found.append(f"the {protocol} group is not stable: {owners}")
+        return found
+
+    def stop(self) -> None:
+        """Everybody leaves, with its offsets committed."""
+        for reader in self._readers:
+            reader.stopping = True
+        for members in self._members.values():
+            for member in members:
+                member.stopping = True
+
+    async def check_final(self) -> None:
+        """Everybody is gone: what is committed is what was acknowledged last; transactions are whole, or not there."""
+        for group in self._groups.values():
+            floors = group.floors()
+            for partition, (offset, note) in (await self._committed(group.group, self._subscribed)).items():
+                group.fetched(partition, offset, note, floors)
+        if not self._producers:
+            return
+        committed: Mapping[TopicPartition, list[bytes]] = self._readers[0].values
+        offsets = {
+            producer.transactional_id: (await self._committed(producer.group, [producer.source]))[producer.source][0]
+            for producer in self._producers
+        }
+        self.transactions.check_final(committed, lambda transactional_id: offsets[transactional_id])
+
+    async def _committed(
+        self, group: str, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, str]]:
+        """Offset and note of what a group has committed, as its coordinator says."""
+        router = self._make_router(f"visitor of {group}")
+        coordinator = Coordinator(router, KeyType.GROUP, group)
+        by_topic: dict[str, list[int]] = {}
+        for partition in partitions:
+            by_topic.setdefault(partition.topic, []).append(partition.partition)
+        topics = [
+            messages.OffsetFetchRequest.OffsetFetchRequestTopics(name=topic, partition_indexes=indexes)
+            for topic, indexes in by_topic.items()
+        ]
+        asked = messages.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=topics)
+        while True:
+            try:
+                request = messages.OffsetFetchRequest(groups=[asked], require_stable=True)
+                response = await coordinator.ask(ApiKey.OFFSET_FETCH, request)
+                (answer,) = response.groups
+                coordinator.check(ErrorCode(answer.error_code))
+                results = {
+                    TopicPartition(topic.name, each.partition_index): each
+                    for topic in answer.topics
+                    for each in topic.partitions
+                }
+                if not answer.error_code and not any(each.error_code for each in results.values()):
+                    break
+            except (OSError, TimeoutError) as error:
+                self._trace.record("visitor_retries", group, repr(error))
+            await asyncio.sleep(PAUSE_S)
+        router.close()
+        return {
+            partition: (max(each.committed_offset, NOTHING), each.metadata or "") for partition, each in results.items()
+        }
+
+    async def _learn_topic_ids(self) -> None:
+        router = self._make_router("topic ids")
+        while len(self._topic_ids) < len({partition.topic for partition in self._subscribed}):
+            request = messages.MetadataRequest(topics=None, allow_auto_topic_creation=False)
+            with contextlib.suppress(OSError, TimeoutError):
+                response = await router.ask_any(ApiKey.METADATA, request)
+                for topic in response.topics:
+                    if topic.name in SUBSCRIBED:
+                        self._topic_ids[topic.name] = TopicId(bytes(topic.topic_id))
+            await asyncio.sleep(PAUSE_S)
+        router.close()

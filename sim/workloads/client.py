@@ -1,0 +1,232 @@
+"""Clients of the simulated brokers: requests by the project's own codec, over simulated connections.
+
+`Client` is one connection. `Router` is what a client knows of a cluster: where the leaders are, by Metadata, and a
+connection to each broker. Like Kafka's clients it never goes back to an older leader epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import TopicPartition
+from tidelog.protocol import framing, messages
+from tidelog.protocol.apis import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sim.world.randomness import SeededRandom
+    from tidelog.ports.network import Network
+    from tidelog.protocol.messages import Message
+
+VERSIONS: Final = {
+    ApiKey.PRODUCE: 11,
+    ApiKey.FETCH: 12,
+    ApiKey.LIST_OFFSETS: 9,
+    ApiKey.METADATA: 12,
+    ApiKey.CREATE_TOPICS: 7,
+    ApiKey.DELETE_TOPICS: 5,
+    ApiKey.CREATE_PARTITIONS: 3,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
+    ApiKey.ELECT_LEADERS: 2,
+    ApiKey.INIT_PRODUCER_ID: 4,
+    ApiKey.DELETE_RECORDS: 2,
+    ApiKey.LEADER_AND_ISR: 7,
+    ApiKey.ALTER_PARTITION: 3,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: 1,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
+    ApiKey.FIND_COORDINATOR: 4,
+    ApiKey.JOIN_GROUP: 9,
+    ApiKey.SYNC_GROUP: 5,
+    ApiKey.HEARTBEAT: 4,
+    ApiKey.LEAVE_GROUP: 5,
+    ApiKey.OFFSET_COMMIT: 9,
+    ApiKey.OFFSET_FETCH: 9,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: 1,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 3,
+    ApiKey.ADD_OFFSETS_TO_TXN: 3,
+    ApiKey.TXN_OFFSET_COMMIT: 3,
+    ApiKey.END_TXN: 3,
+}
+"""Spoken by the simulator where a request does not say another; topics go by name."""
+REQUEST_S_MAX: Final = 6.0
+"""How long a client waits for an answer before it gives the connection up."""
+_SIZE: Final = Struct(">i")
+
+
+class Client(asyncio.Protocol):
+    """One connection; what it is asked while it has none fails with ConnectionError."""
+
+    def __init__(self, network: Network, name: str, address: tuple[str, int]) -> None:
+        self._network = network
+        self._name = name
+        self._address = address
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self._waiting: dict[int, tuple[ApiKey, int, asyncio.Future[Any]]] = {}
+        self._correlation_id = 0
+
+    async def connect(self) -> None:
+        """OSError when nobody listens."""
+        transport, _ = await self._network.connect(lambda: self, *self._address)
+        assert isinstance(transport, asyncio.Transport)
+        if not transport.is_closing():
+            self._transport = transport
+
+    @property
+    def is_connected(self) -> bool:
+        return self._transport is not None
+
+    def send(self, key: ApiKey, message: Message, version: int | None = None) -> asyncio.Future[Any]:
+        """Sends a request, behind those before it; its response comes, or ConnectionError."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self._transport is None:
+            future.set_exception(ConnectionResetError("not connected"))
+            future.exception()
+            return future
+        self._correlation_id += 1
+        version = VERSIONS[key] if version is None else version
+        self._waiting[self._correlation_id] = key, version, future
+        self._transport.write(framing.encode_request(key, version, self._correlation_id, self._name, message))
+        return future
+
+    async def request(
+        self, key: ApiKey, message: Message, timeout_s: float = REQUEST_S_MAX, version: int | None = None
+    ) -> Any:
+        """A request and its response; connects first if need be. OSError, or TimeoutError after `timeout_s`."""
+        if self._transport is None:
+            await asyncio.wait_for(self.connect(), timeout_s)
+        return await asyncio.wait_for(self.send(key, message, version), timeout_s)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+            self._lost(None)
+
+    # asyncio's side.
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        while len(self._received) >= 4:
+            (size,) = _SIZE.unpack_from(self._received)
+            if len(self._received) < 4 + size:
+                return
+            frame = bytes(self._received[4 : 4 + size])
+            del self._received[: 4 + size]
+            (correlation_id,) = _SIZE.unpack_from(frame)
+            key, version, future = self._waiting.pop(correlation_id)
+            _, response = framing.decode_response(key, version, frame)
+            if not future.done():
+                future.set_result(response)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost(exc)
+
+    def _lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self._received.clear()
+        waiting, self._waiting = self._waiting, {}
+        for *_, future in waiting.values():
+            if not future.done():
+                future.set_exception(error or ConnectionResetError("closed"))
+                future.exception()  # Whoever waits is told; whoever gave up needs no warning.
+
+
+class Leader(NamedTuple):
+    """Who leads a partition, as far as a client knows."""
+
+    broker_id: int
+    epoch: int
+
+
+class Router:
+    """One client's way to the cluster."""
+
+    def __init__(
+        self, network: Network, name: str, addresses: Mapping[int, tuple[str, int]], random: SeededRandom
+    ) -> None:
+        """`addresses`: [broker id] -> where it listens, as the client's bootstrap list has them."""
+        self._random = random
+        self.brokers = {id: Client(network, name, address) for id, address in addresses.items()}
+        self._leaders: dict[TopicPartition, Leader] = {}
+
+    def leader(self, partition: TopicPartition) -> Leader | None:
+        """None where it has none, or it is not known: `refresh`."""
+        return self._leaders.get(partition)
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Its leader did not answer as one: `refresh` before asking again."""
+        known = self._leaders.get(partition)
+        if known is not None:
+            self._leaders[partition] = Leader(-1, known.epoch)
+
+    async def refresh(self, topics: Sequence[str]) -> None:
+        """Asks some broker where the leaders are. OSError or TimeoutError when that broker doesn't answer."""
+        response = await self.ask_any(
+            ApiKey.METADATA,
+            messages.MetadataRequest(
+                topics=[messages.MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
+                allow_auto_topic_creation=False,
+            ),
+        )
+        for topic in response.topics:
+            for found in topic.partitions:
+                partition = TopicPartition(topic.name, found.partition_index)
+                known = self._leaders.get(partition)
+                if known is None or found.leader_epoch >= known.epoch:
+                    self._leaders[partition] = Leader(found.leader_id, found.leader_epoch)
+
+    async def ask_any(self, key: ApiKey, message: Message, timeout_s: float = REQUEST_S_MAX) -> Any:
+        """Asks some broker; any may be asked anything but records."""
+        ids = list(self.brokers)
+        return await self.ask(ids[self._random.below(len(ids))], key, message, timeout_s)
+
+    async def ask(
+        self,
+        broker_id: int,
+        key: ApiKey,
+        message: Message,
+        timeout_s: float = REQUEST_S_MAX,
+        version: int | None = None,
+    ) -> Any:
+        """Asks one broker; OSError or TimeoutError close the connection."""
+        client = self.brokers.get(broker_id)
+        if client is None:
+            raise ConnectionError(f"broker {broker_id} is not known")
+        try:
+            return await client.request(key, message, timeout_s, version)
+        except (OSError, TimeoutError):
+            client.close()
+            raise
+
+    async def earliest(self, partition: TopicPartition) -> int:
+        """The partition's first offset, asked of its leader. OSError, TimeoutError."""
+        return await self.offset(partition, -2)
+
+    async def offset(self, partition: TopicPartition, timestamp: int) -> int:
+        """What ListOffsets says of -2 (earliest) or -1 (latest). OSError, TimeoutError."""
+        leader = self.leader(partition)
+        if leader is None or leader.broker_id < 0:
+            raise ConnectionError(f"{partition} has no leader")
+        wanted = messages.ListOffsetsRequest.ListOffsetsPartition(
+            partition_index=partition.partition, current_leader_epoch=leader.epoch, timestamp=timestamp
+        )
+        request = messages.ListOffsetsRequest(
+            replica_id=-1,
+            topics=[messages.ListOffsetsRequest.ListOffsetsTopic(name=partition.topic, partitions=[wanted])],
+        )
+        response = await self.ask(leader.broker_id, ApiKey.LIST_OFFSETS, request)
+        ((result,),) = [topic.partitions for topic in response.topics]
+        if result.error_code:
+            self.forget(partition)
+            raise ConnectionError(ErrorCode(result.error_code).name)
+        return int(result.offset)
+
+    def close(self) -> None:
+        for client in self.brokers.values():
+            with contextlib.suppress(OSError):
+                client.close()

@@ -1,0 +1,73 @@
+"""The way from a client to its coordinator: asked for, used, and forgotten when it is not the one any more."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import NO_LEADER
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+
+if TYPE_CHECKING:
+    from sim.workloads.client import Router
+    from tidelog.protocol.messages import Message
+
+
+class KeyType(IntEnum):
+    """What FindCoordinator is asked for."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+NOT_THE_COORDINATOR = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+"""Answers after which the coordinator is looked for again."""
+
+
+class AskAgain(ConnectionError):  # It is no failure: whoever asked goes on.
+    """The coordinator is another one, or not ready."""
+
+
+class Coordinator:
+    """One key's coordinator, as one client sees it."""
+
+    def __init__(self, router: Router, key_type: KeyType, key: str) -> None:
+        self._router = router
+        self._key_type = key_type
+        self._key = key
+        self._broker: int = NO_LEADER
+
+    async def ask(self, api: ApiKey, message: Message, *, timeout_s: float = 6.0, version: int | None = None) -> Any:
+        """The answer of the coordinator. OSError or TimeoutError where there is none: it is looked for again."""
+        if self._broker == NO_LEADER:
+            self._broker = await self._find()
+        try:
+            return await self._router.ask(self._broker, api, message, timeout_s, version)
+        except (OSError, TimeoutError):
+            self.forget()
+            raise
+
+    async def _find(self) -> int:
+        request = messages.FindCoordinatorRequest(key_type=int(self._key_type), coordinator_keys=[self._key])
+        response = await self._router.ask_any(ApiKey.FIND_COORDINATOR, request)
+        (found,) = response.coordinators
+        if found.error_code != ErrorCode.NONE:
+            raise AskAgain(ErrorCode(found.error_code).name)
+        return int(found.node_id)
+
+    def forget(self) -> None:
+        self._broker = NO_LEADER
+
+    def check(self, code: ErrorCode) -> None:
+        """Raises AskAgain where the answer was that this is not the coordinator, or not yet."""
+        if code in NOT_THE_COORDINATOR:
+            self.forget()
+            raise AskAgain(code.name)

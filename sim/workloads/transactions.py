@@ -1,0 +1,512 @@
+"""Transactional producers while things break, and a reader of committed records.
+
+A producer writes some records to some partitions and an offset for its group, then commits or aborts, by the protocol
+of before KIP-890 or by that of after. Now and then its process is replaced by another of the same transactional id in
+the middle of something; the old one goes on for a little, as a zombie, and must be refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from sim.checks.log_checks import split_batches
+from sim.checks.transaction_history import Fate
+from sim.workloads.coordination import AskAgain, Coordinator, KeyType
+from sim.world.clock import EPOCH_MS
+from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import TopicPartition
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+from tidelog.records.batch import Codec, build_batch
+from tidelog.records.control import ControlRecordType, control_type
+from tidelog.records.errors import InvalidBatch
+from tidelog.records.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+
+    from sim.checks.history import History
+    from sim.checks.log_checks import Batch
+    from sim.checks.transaction_history import Transaction, TransactionHistory
+    from sim.workloads.client import Router
+    from sim.world.randomness import SeededRandom
+    from sim.world.trace import Trace
+
+PAUSE_S: Final = 0.1
+TIMEOUT_MS: Final = 8_000
+"""transaction.timeout.ms: shorter than some faults last."""
+PRODUCE_MS_MAX: Final = 4_000
+REPLACED_CHANCE: Final = 0.08
+"""Of a process being replaced, at each step of a transaction."""
+ABORT_CHANCE: Final = 0.25
+HAUNTING_S: Final = 3.0
+PRODUCE_BEFORE: Final = 11
+PRODUCE_SINCE: Final = 12
+END_BEFORE: Final = 3
+END_SINCE: Final = 5
+INIT_BEFORE: Final = 4
+INIT_SINCE: Final = 5
+OFFSETS_BEFORE: Final = 3
+OFFSETS_SINCE: Final = 5
+"""Versions of before and since KIP-890: with the later ones partitions are added by writing to them, and the epoch
+rises with each transaction."""
+
+FENCED: Final = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+ABORTABLE: Final = frozenset(
+    {
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
+
+
+class FencedError(Exception):
+    """Another instance has the transactional id, or the coordinator has given the transaction up."""
+
+
+class AbortNeededError(Exception):
+    """The transaction can only be aborted."""
+
+
+class Instance:
+    """One process of an application with a transactional id."""
+
+    def __init__(self, owner: TransactionalProducer, number: int, *, is_newer: bool) -> None:
+        """`is_newer`: it speaks the protocol since KIP-890."""
+        self._owner = owner
+        self._history = owner.history
+        self._id = owner.transactional_id
+        self._router = owner.make_router(f"{self._id}.{number}")
+        self._coordinator = Coordinator(self._router, KeyType.TRANSACTION, self._id)
+        self._group = Coordinator(self._router, KeyType.GROUP, owner.group)
+        self._random = owner.random
+        self._trace = owner.trace
+        self.number = number
+        self._is_newer = is_newer
+        self._producer_id = -1
+        self._epoch = -1
+        self._sequences: dict[TopicPartition, int] = {}
+        self._added: set[TopicPartition] = set()
+        self.transaction: Transaction | None = None
+
+    async def initialize(self) -> None:
+        """Until it has an epoch: its predecessors are fenced then, and their open transactions aborted."""
+        request = messages.InitProducerIdRequest(transactional_id=self._id, transaction_timeout_ms=TIMEOUT_MS)
+        version = INIT_SINCE if self._is_newer else INIT_BEFORE
+        response = await self._ask(self._coordinator, ApiKey.INIT_PRODUCER_ID, request, version)
+        self._producer_id, self._epoch = response.producer_id, response.producer_epoch
+        self._sequences.clear()
+        self._history.initialized(self._id, self.number)
+        self._trace.record("initialized", self._id, self.number, self._producer_id, self._epoch)
+
+    async def run_transaction(self, number: int) -> None:
+        """One whole transaction. FencedError."""
+        transaction = self.transaction = self._history.begin(self._id, number)
+        self._added.clear()
+        commits = not self._random.chance(ABORT_CHANCE)
+        try:
+            for step in range(1 + self._random.below(4)):
+                await self._write(transaction, step)
+                await self._owner.pause()
+            if self._random.chance(0.5):
+                await self._commit_offset(transaction)
+        except AbortNeededError as error:
+            self._trace.record("aborts", transaction.name, repr(error))
+            commits = False
+        await self.end(commit=commits)
+
+    async def _write(self, transaction: Transaction, step: int) -> None:
+        partitions = self._owner.partitions
+        partition = partitions[self._random.below(len(partitions))]
+        if not self._is_newer and partition not in self._added:
+            await self._add(partition)
+        values = [f"{transaction.name}:{step}.{index}".encode() for index in range(1 + self._random.below(3))]
+        await self.produce(partition, values)
+        transaction.values.setdefault(partition, []).extend(values)
+
+    async def _add(self, partition: TopicPartition) -> None:
+        request = messages.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._id,
+            v3_and_below_producer_id=self._producer_id,
+            v3_and_below_producer_epoch=self._epoch,
+            v3_and_below_topics=[
+                messages.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(
+                    name=partition.topic, partitions=[partition.partition]
+                )
+            ],
+        )
+        await self._ask(self._coordinator, ApiKey.ADD_PARTITIONS_TO_TXN, request)
+        self._added.add(partition)
+
+    async def produce(self, partition: TopicPartition, values: Sequence[bytes], *, once: bool = False) -> None:
+        """Until the leader has taken it, or only once. FencedError, AbortNeededError; OSError of the one try."""
+        sequence = self._sequences.get(partition, 0)
+        timestamp = EPOCH_MS + int(asyncio.get_running_loop().time() * 1000)
+        data = build_batch(
+            [Record(index, timestamp, b"key", value) for index, value in enumerate(values)],
+            base_offset=0,
+            codec=Codec(self._random.below(5)),
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        request = messages.ProduceRequest(
+            transactional_id=self._id,
+            acks=-1,
+            timeout_ms=PRODUCE_MS_MAX,
+            topic_data=[
+                messages.ProduceRequest.TopicProduceData(
+                    name=partition.topic,
+                    partition_data=[
+                        messages.ProduceRequest.PartitionProduceData(index=partition.partition, records=data)
+                    ],
+                )
+            ],
+        )
+        while True:
+            try:
+                await self._produce(partition, request)
+                break
+            except (OSError, TimeoutError) as error:
+                self._trace.record("transaction_retries", self._id, repr(error))
+                if once:
+                    raise
+                await asyncio.sleep(self._random.between(0.0, 2 * PAUSE_S))
+        self._sequences[partition] = sequence + len(values)
+
+    async def _produce(self, partition: TopicPartition, request: messages.ProduceRequest) -> None:
+        leader = self._router.leader(partition)
+        if leader is None or leader.broker_id < 0:
+            await self._router.refresh([partition.topic])
+            leader = self._router.leader(partition)
+            if leader is None or leader.broker_id < 0:
+                raise ConnectionError(f"{partition} has no leader")
+        newest = self._history.newest(self._id)
+        version = PRODUCE_SINCE if self._is_newer else PRODUCE_BEFORE
+        try:
+            response = await self._router.ask(
+                leader.broker_id, ApiKey.PRODUCE, request, PRODUCE_MS_MAX / 1000 + 2, version
+            )
+        except (OSError, TimeoutError):
+            self._router.forget(partition)
+            raise
+        ((found,),) = [topic.partition_responses for topic in response.responses]
+        code = ErrorCode(found.error_code)
+        self._trace.record("writes", self._id, self.number, partition, self._epoch, code.name, found.base_offset)
+        if code not in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            self._router.forget(partition)
+        self._judge(code, newest, "a produce")
+
+    async def _commit_offset(self, transaction: Transaction) -> None:
+        """The transaction's number, as the offset of its application in its input."""
+        if not self._is_newer:
+            await self._ask(
+                self._coordinator,
+                ApiKey.ADD_OFFSETS_TO_TXN,
+                messages.AddOffsetsToTxnRequest(
+                    transactional_id=self._id,
+                    producer_id=self._producer_id,
+                    producer_epoch=self._epoch,
+                    group_id=self._owner.group,
+                ),
+            )
+        partition = self._owner.source
+        committed = messages.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
+            partition_index=partition.partition,
+            committed_offset=transaction.number,
+            committed_metadata=transaction.name,
+        )
+        request = messages.TxnOffsetCommitRequest(
+            transactional_id=self._id,
+            group_id=self._owner.group,
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            topics=[
+                messages.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(
+                    name=partition.topic, partitions=[committed]
+                )
+            ],
+        )
+        version = OFFSETS_SINCE if self._is_newer else OFFSETS_BEFORE
+        await self._ask(self._group, ApiKey.TXN_OFFSET_COMMIT, request, version)
+        transaction.commits_offset = True
+
+    async def end(self, *, commit: bool) -> None:
+        """Commits or aborts, however often that must be asked. FencedError."""
+        transaction = self.transaction
+        assert transaction is not None
+        if commit:
+            transaction.fate = Fate.COMMITTING
+        request = messages.EndTxnRequest(
+            transactional_id=self._id, producer_id=self._producer_id, producer_epoch=self._epoch, committed=commit
+        )
+        version = END_SINCE if self._is_newer else END_BEFORE
+        response = await self._ask(self._coordinator, ApiKey.END_TXN, request, version)
+        self._history.ended(transaction, Fate.COMMITTED if commit else Fate.ABORTED)
+        self._trace.record("ended", transaction.name, transaction.fate.name)
+        if self._is_newer:
+            if (response.producer_id, response.producer_epoch) != (self._producer_id, self._epoch):
+                self._sequences.clear()
+            self._producer_id, self._epoch = response.producer_id, response.producer_epoch
+
+    async def _ask(self, coordinator: Coordinator, api: ApiKey, message: Any, version: int | None = None) -> Any:
+        """The answer without an error, however often that must be asked. FencedError, AbortNeededError."""
+        while True:
+            newest = self._history.newest(self._id)
+            try:
+                response = await coordinator.ask(api, message, version=version)
+                code = _code_of(response)
+                coordinator.check(code)
+                self._judge(code, newest, api.name, is_init=api is ApiKey.INIT_PRODUCER_ID)
+                return response
+            except (OSError, TimeoutError) as error:
+                self._trace.record("transaction_retries", self._id, api.name, repr(error))
+                await asyncio.sleep(self._random.between(0.0, 2 * PAUSE_S))
+
+    def _judge(self, code: ErrorCode, newest: int, what: str, *, is_init: bool = False) -> None:
+        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            if not is_init:
+                self._history.acknowledged(self._id, self.number, newest, what)
+            return
+        if code in FENCED:
+            self._history.fenced += self.number < newest
+            raise FencedError(code.name)
+        if code in ABORTABLE:
+            raise AbortNeededError(code.name)
+        raise AskAgain(code.name)
+
+    async def haunt(self) -> None:
+        """A zombie, which does not know that it is replaced, writes and commits once more."""
+        transaction = self.transaction
+        if transaction is not None and transaction.fate is Fate.ABORTED:
+            await self._haunt_by(self.produce(self._owner.partitions[0], [f"{self._id}/0:zombie".encode()], once=True))
+            await self._haunt_by(self.end(commit=True))
+            # Whatever it believes: its transaction was aborted when it was replaced.
+            transaction.fate = Fate.ABORTED
+        self.close()
+
+    async def _haunt_by(self, attempt: Coroutine[Any, Any, None]) -> None:
+        try:
+            await asyncio.wait_for(attempt, HAUNTING_S)
+        except (FencedError, AbortNeededError, OSError, TimeoutError) as error:
+            self._trace.record("zombie", self._id, self.number, repr(error))
+
+    def close(self) -> None:
+        self._router.close()
+
+
+class ReplacedError(Exception):
+    """The process of an instance ends here, and another one begins."""
+
+
+class TransactionalProducer:
+    """An application with a transactional id, one process after the other."""
+
+    def __init__(
+        self,
+        transactional_id: str,
+        partitions: Sequence[TopicPartition],
+        source: TopicPartition,
+        make_router: Any,
+        random: SeededRandom,
+        history: TransactionHistory,
+        trace: Trace,
+        *,
+        newer: bool,
+    ) -> None:
+        """`source`: what its group consumes. `make_router(name)` gives each process a way to the cluster."""
+        self.transactional_id = transactional_id
+        self.group = f"{transactional_id}-group"
+        self.partitions = partitions
+        self.source = source
+        self.make_router = make_router
+        self.random = random
+        self.history = history
+        self.trace = trace
+        self._newer = newer
+        self._instance: Instance | None = None
+        self._count = 0
+        self._instances = 0
+        self._zombies: list[asyncio.Task[None]] = []
+        self.stopping = False
+        """Set it, and `run` returns when the transaction under way has ended."""
+
+    async def pause(self) -> None:
+        """Between the steps of a transaction; ReplacedError where the process is to end."""
+        await asyncio.sleep(self.random.between(0.0, 0.2))
+        if self.random.chance(REPLACED_CHANCE) and not self.stopping:
+            raise ReplacedError
+
+    async def run(self) -> None:
+        while not self.stopping:
+            self._instances += 1
+            instance = Instance(self, self._instances, is_newer=self._newer)
+            try:
+                await self._live(instance)
+                instance.close()
+            except FencedError as error:
+                # Nobody else has the id: the coordinator gave a transaction up that took too long.
+                self.trace.record("fenced", self.transactional_id, repr(error))
+                instance.close()
+            except AbortNeededError as error:
+                self.trace.record("cannot_go_on", self.transactional_id, repr(error))
+                instance.close()
+            except ReplacedError:
+                self._zombies.append(asyncio.ensure_future(self._replace(instance)))
+        for zombie in self._zombies:
+            await zombie
+        # What the last process left open is ended by one more, as by an application that comes up and goes.
+        last = Instance(self, self._instances + 1, is_newer=self._newer)
+        await last.initialize()
+        last.close()
+
+    async def _live(self, instance: Instance) -> None:
+        await instance.initialize()
+        while not self.stopping:
+            self._count += 1
+            await instance.run_transaction(self._count)
+            await self.pause()
+
+    async def _replace(self, old: Instance) -> None:
+        """Lets the old process haunt once its successor is there."""
+        while self.history.newest(self.transactional_id) <= old.number and not self.stopping:  # noqa: ASYNC110
+            await asyncio.sleep(PAUSE_S)  # What it looks at is a record of what happened, no event.
+        if self.history.newest(self.transactional_id) > old.number:
+            await old.haunt()
+        else:
+            old.close()
+
+
+class CommittedReader:
+    """Reads committed records of some partitions, without those of aborted transactions."""
+
+    def __init__(
+        self,
+        name: str,
+        partitions: Sequence[TopicPartition],
+        router: Router,
+        random: SeededRandom,
+        history: History,
+        transactions: TransactionHistory,
+        trace: Trace,
+    ) -> None:
+        self._name = name
+        self._partitions = list(partitions)
+        self._router = router
+        self._random = random
+        self._history = history
+        self._transactions = transactions
+        self._trace = trace
+        self._offsets = dict.fromkeys(self._partitions, 0)
+        self.values: dict[TopicPartition, list[bytes]] = {partition: [] for partition in self._partitions}
+        """What it has read, in its order."""
+        self.behind: dict[TopicPartition, str] = dict.fromkeys(self._partitions, "nothing was read")
+        """What it has not read yet: up to the high watermark, since transactions end."""
+        self.stopping = False
+
+    async def run(self) -> None:
+        """Until it is told to stop, and has read to the high watermarks."""
+        while not self.stopping or self.behind:
+            for partition in self._partitions:
+                try:
+                    await self._read(partition)
+                except (OSError, TimeoutError) as error:
+                    self._trace.record("committed_reader_retries", self._name, repr(error))
+                    self._router.forget(partition)
+                    await asyncio.sleep(self._random.between(0.0, 2 * PAUSE_S))
+            await asyncio.sleep(self._random.between(0.0, PAUSE_S))
+        self._router.close()
+
+    async def _read(self, partition: TopicPartition) -> None:
+        leader = self._router.leader(partition)
+        if leader is None or leader.broker_id < 0:
+            await self._router.refresh([partition.topic])
+            leader = self._router.leader(partition)
+            if leader is None or leader.broker_id < 0:
+                raise ConnectionError(f"{partition} has no leader")
+        asked = self._offsets[partition]
+        wanted = messages.FetchRequest.FetchPartition(
+            partition=partition.partition,
+            current_leader_epoch=leader.epoch,
+            fetch_offset=asked,
+            partition_max_bytes=100 + self._random.below(3000),
+        )
+        request = messages.FetchRequest(
+            max_wait_ms=100,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=1,
+            session_id=0,
+            session_epoch=-1,
+            topics=[messages.FetchRequest.FetchTopic(topic=partition.topic, partitions=[wanted])],
+        )
+        response = await self._router.ask(leader.broker_id, ApiKey.FETCH, request)
+        if response.error_code:
+            raise ConnectionError(ErrorCode(response.error_code).name)
+        ((result,),) = [topic.partitions for topic in response.responses]
+        if result.error_code:
+            raise ConnectionError(f"{partition}: {ErrorCode(result.error_code).name}")
+        try:
+            batches = split_batches(bytes(result.records or b""))
+        except InvalidBatch as error:
+            self._history.corrupt(f"{partition} fetched at {asked}: {error}")
+            raise ConnectionError(f"{partition}: what was served is corrupt") from None
+        following = self._history.fetched(
+            partition,
+            leader.broker_id,
+            asked,
+            result.high_watermark,
+            result.last_stable_offset,
+            result.log_start_offset,
+            batches,
+            stable_only=True,
+        )
+        for offset, value in committed_records(batches, asked, result.aborted_transactions or ()):
+            self._transactions.read(partition, offset, value)
+            self.values[partition].append(value)
+        self._offsets[partition] = following
+        self.behind.pop(partition, None)
+        if following < result.high_watermark:
+            self.behind[partition] = f"at {following} of {result.high_watermark}, stable is {result.last_stable_offset}"
+        if batches:
+            self._trace.record("read_committed", partition, leader.broker_id, asked, following)
+
+
+def committed_records(
+    batches: Sequence[Batch], asked: int, aborted_transactions: Sequence[Any]
+) -> list[tuple[int, bytes]]:
+    """Offsets and values without control records and those of the aborted transactions that a fetch names."""
+    coming = sorted(aborted_transactions, key=lambda each: each.first_offset, reverse=True)
+    aborted: set[int] = set()
+    found: list[tuple[int, bytes]] = []
+    for header, records, _ in batches:
+        while coming and coming[-1].first_offset <= header.last_offset:
+            aborted.add(coming.pop().producer_id)
+        if header.is_control:
+            if control_type(records[0].key) is ControlRecordType.ABORT:
+                aborted.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in aborted):
+            found += [(record.offset, record.value or b"") for record in records if record.offset >= asked]
+    return found
+
+
+def _code_of(response: Any) -> ErrorCode:
+    """The first error in an answer of a coordinator, whose shape depends on the API."""
+    if isinstance(response, messages.AddPartitionsToTxnResponse):
+        results = [each for topic in response.results_by_topic_v3_and_below for each in topic.results_by_partition]
+        codes = [each.partition_error_code for each in results]
+    elif isinstance(response, messages.TxnOffsetCommitResponse):
+        codes = [each.error_code for topic in response.topics for each in topic.partitions]
+    else:
+        codes = [response.error_code]
+    return ErrorCode(next((code for code in codes if code), 0))

@@ -1,0 +1,597 @@
+"""A disk with a page cache that can be lost: what `fsync` is for, made visible.
+
+    process --write--> page cache --fsync--> platter
+    kill:       the process is gone, the page cache stays
+    power cut:  of what was not synced, pages survive as a seed decides, each whole, in part or not at all; names too
+
+The rules are those of POSIX, at their strictest:
+
+- `fsync` of a file makes its content and size durable, and not its name.
+- `fsync_directory` makes the names in one directory durable. Without it a power cut keeps a beginning of the changes
+  to that directory, in order; a rename happens whole or not at all.
+- After a failed `fsync` the pages count as clean although they never reached the platter, as on Linux: a second `fsync`
+  succeeds, and the data is gone at the next power cut.
+
+Every operation that changes something, and every read, first passes `SimulatedDisk.fault`, where a scenario may let
+it fail, cut it short, or end the process in the middle of it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from sim.world.randomness import SeededRandom
+from tidelog.ports.disk import Bytes, File, FileStat, Lock, Space
+
+PAGE: Final = 4096
+SECTOR: Final = 512
+"""Bytes that reach the platter whole or not at all."""
+
+
+class ProcessDeath(BaseException):
+    """The simulated process ends here. No `except Exception` holds it up, and whatever it still tries fails alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One call of a process upon the disk."""
+
+    number: int
+    """Counts the operations that change something, from 1; reads bear the number of the change before them."""
+    kind: str
+    """create, write, truncate, fsync, rename, unlink, make_directory, remove_directory, fsync_directory, sync, read."""
+    path: str
+    size: int = 0
+    """Bytes, of writes and reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """How an operation goes wrong."""
+
+    error: BaseException | None
+    """Raised: an OSError, or `ProcessDeath`; None: nothing is."""
+    done: int = 0
+    """Bytes of a write that happen all the same (whole pages where the process dies); for anything else 1 for "it
+    happened", 0 for not.
+    """
+    damage: Callable[[bytes], bytes] | None = None
+    """Of a read that raises nothing: what it gives instead of what lies there."""
+
+
+FaultPlan: TypeAlias = Callable[[Operation], Fault | None]
+Observer: TypeAlias = Callable[[Operation], None]
+
+
+class _Inode:
+    """A file: what the page cache shows, and what a power cut would leave."""
+
+    __slots__ = ("content", "dirty", "durable", "modified_ms", "rewritten", "size_dirty")
+
+    def __init__(self, now_ms: int) -> None:
+        self.content = bytearray()
+        self.durable = bytearray()
+        self.dirty: set[int] = set()
+        self.size_dirty = False
+        self.modified_ms = now_ms
+        self.rewritten = 0
+        """Counts what changed bytes that were there before: whoever reads along has to begin anew."""
+
+    def touch(self, start: int, end: int) -> None:
+        self.dirty.update(range(start // PAGE, (end + PAGE - 1) // PAGE))
+
+    def sync(self) -> None:
+        size = len(self.content)
+        if len(self.durable) < size:
+            self.durable += bytes(size - len(self.durable))
+        del self.durable[size:]
+        for page in self.dirty:
+            start = page * PAGE
+            if start < size:
+                self.durable[start : start + PAGE] = self.content[start : start + PAGE]
+        self.forget_dirt()
+
+    def forget_dirt(self) -> None:
+        self.dirty.clear()
+        self.size_dirty = False
+
+    def power_cut(self, random: SeededRandom, *, nothing_survives: bool) -> None:
+        self.rewritten += 1
+        if nothing_survives:
+            self.content = bytearray(self.durable)
+            self.forget_dirt()
+            return
+        old, new = self.durable, self.content
+        size = len(old)
+        if self.size_dirty:
+            between = range(min(len(old), len(new)) // PAGE + 1, max(len(old), len(new)) // PAGE + 1)
+            sizes = (len(old), len(new), *(page * PAGE for page in between))
+            size = sizes[random.below(len(sizes))]
+        left = old[:size] + bytes(max(size - len(old), 0))
+        for page in sorted(self.dirty):
+            start = page * PAGE
+            fate = random.below(4)
+            for sector in range(start, min(start + PAGE, size, len(new)), SECTOR):
+                if fate == 0 or (fate == 1 and random.chance(0.5)):
+                    part = new[sector : min(sector + SECTOR, size)]
+                    left[sector : sector + len(part)] = part
+        self.content = left
+        self.durable = bytearray(left)
+        self.forget_dirt()
+
+
+class _Directory:
+    """Names: as they are, as a power cut would leave them at least, and the changes between the two."""
+
+    __slots__ = ("changes", "durable", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, _Inode | _Directory] = {}
+        self.durable: dict[str, _Inode | _Directory] = {}
+        self.changes: list[tuple[str | None, str | None, _Inode | _Directory]] = []
+        """(name that went, name that came, what it names), in order."""
+
+    def change(self, gone: str | None, come: str | None, node: _Inode | _Directory) -> None:
+        _apply(self.entries, gone, come, node)
+        self.changes.append((gone, come, node))
+
+    def sync(self) -> None:
+        self.durable = dict(self.entries)
+        self.changes.clear()
+
+    def sync_below(self) -> None:
+        self.sync()
+        for node in self.entries.values():
+            if isinstance(node, _Directory):
+                node.sync_below()
+            else:
+                node.sync()
+
+    def power_cut(self, random: SeededRandom, *, nothing_survives: bool) -> None:
+        survivors = 0 if nothing_survives else random.below(len(self.changes) + 1)
+        for gone, come, node in self.changes[:survivors]:
+            _apply(self.durable, gone, come, node)
+        self.entries = dict(self.durable)
+        self.changes.clear()
+        for name in sorted(self.entries):
+            self.entries[name].power_cut(random, nothing_survives=nothing_survives)
+
+    def files(self) -> Iterator[_Inode]:
+        for node in self.entries.values():
+            if isinstance(node, _Directory):
+                yield from node.files()
+            else:
+                yield node
+
+
+def _apply(
+    entries: dict[str, _Inode | _Directory], gone: str | None, come: str | None, node: _Inode | _Directory
+) -> None:
+    if gone is not None:
+        entries.pop(gone, None)
+    if come is not None:
+        entries[come] = node
+
+
+class FileContent:
+    """A file to be looked at from outside, as it is now."""
+
+    __slots__ = ("_inode",)
+
+    def __init__(self, inode: _Inode) -> None:
+        self._inode = inode
+
+    @property
+    def content(self) -> bytearray:
+        return self._inode.content
+
+    @property
+    def durable(self) -> bytearray:
+        """What is on the platter."""
+        return self._inode.durable
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing of it waits for a sync."""
+        return not self._inode.dirty and not self._inode.size_dirty
+
+    @property
+    def state(self) -> tuple[object, int]:
+        """Equal as long as all that happened is that the file grew."""
+        return self._inode, self._inode.rewritten
+
+
+class SimulatedDisk:
+    """The device, which outlives processes. A process reaches it through its own `mount`."""
+
+    def __init__(self, random: SeededRandom, now_ms: Callable[[], int], *, capacity: int | None = None) -> None:
+        """`now_ms` stamps modifications; `capacity` in bytes, of files' contents together, None for no end."""
+        self.random = random
+        self.now_ms = now_ms
+        self.capacity = capacity
+        self.cold_chance = 0.0
+        """Probability that `probe` finds its pages not in memory."""
+        self.fault: FaultPlan | None = None
+        self.observer: Observer | None = None
+        """Told of every change, before it happens."""
+        self.operations = 0
+        self._root = _Directory()
+        self._locks: dict[str, Mount] = {}
+        self._mount: Mount | None = None
+
+    def mount(self) -> Mount:
+        """The disk as the next process sees it; the one before must be dead."""
+        if self._mount is not None and self._mount.alive:
+            raise RuntimeError("a simulated disk serves one process at a time: kill the other one first")
+        self._mount = Mount(self)
+        return self._mount
+
+    def kill(self) -> None:
+        """The process is gone: its locks too, its page cache not."""
+        if self._mount is not None:
+            self._mount.alive = False
+        self._locks.clear()
+
+    def power_cut(self) -> None:
+        """What was not synced is gone, but for what the seed lets survive: nothing at all, every other time."""
+        self.kill()
+        self._root.power_cut(self.random, nothing_survives=self.random.chance(0.5))
+
+    @property
+    def used(self) -> int:
+        """Bytes of all files' contents."""
+        return sum(len(inode.content) for inode in self._root.files())
+
+    def read(self, path: str) -> bytes:
+        """A file's content as a process would see it."""
+        return bytes(self._file(path).content)
+
+    def durable(self, path: str) -> bytes | None:
+        """What of a file is sure to survive a power cut; None if its name isn't."""
+        directory, name = self._parent(path)
+        node = directory.durable.get(name)
+        return bytes(node.durable) if isinstance(node, _Inode) else None
+
+    def paths(self, directory: str = "/") -> list[str]:
+        """Paths of all files below a directory, sorted."""
+        found: list[str] = []
+        node = self._find(directory)
+        if isinstance(node, _Directory):
+            for name in sorted(node.entries):
+                path = f"{directory.rstrip('/')}/{name}"
+                found += self.paths(path) if isinstance(node.entries[name], _Directory) else [path]
+        return found
+
+    def folders(self, directory: str) -> list[str]:
+        """Names of the directories in a directory, sorted."""
+        node = self._find(directory)
+        entries = node.entries if isinstance(node, _Directory) else {}
+        return sorted(name for name in entries if isinstance(entries[name], _Directory))
+
+    def files(self, directory: str, suffix: str) -> dict[str, FileContent]:
+        """The files in a directory whose names end so, as a process would see them; they are not to be changed."""
+        node = self._find(directory)
+        entries = node.entries if isinstance(node, _Directory) else {}
+        return {
+            name: FileContent(inode)
+            for name, inode in sorted(entries.items())
+            if name.endswith(suffix) and isinstance(inode, _Inode)
+        }
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or directory."""
+        return self._find(path) is not None
+
+    def flip_bit(self, path: str, bit: int) -> None:
+        """Damages a file where it lies."""
+        inode = self._file(path)
+        for content in (inode.content, inode.durable):
+            if bit // 8 < len(content):
+                content[bit // 8] ^= 1 << bit % 8
+        inode.rewritten += 1
+
+    # What mounts use.
+
+    def check(self, kind: str, path: str, size: int = 0) -> Fault | None:
+        """Counts and announces an operation; how it shall fail, if it shall."""
+        if kind != "read":
+            self.operations += 1
+        operation = Operation(self.operations, kind, path, size)
+        if kind != "read" and self.observer is not None:
+            self.observer(operation)
+        return None if self.fault is None else self.fault(operation)
+
+    def _find(self, path: str) -> _Inode | _Directory | None:
+        node: _Inode | _Directory | None = self._root
+        for part in _parts(path):
+            if not isinstance(node, _Directory):
+                return None
+            node = node.entries.get(part)
+        return node
+
+    def _parent(self, path: str) -> tuple[_Directory, str]:
+        parts = _parts(path)
+        node = self._find("/".join(parts[:-1]))
+        if not parts or not isinstance(node, _Directory):
+            raise _os_error(errno.ENOENT, path)
+        return node, parts[-1]
+
+    def _file(self, path: str) -> _Inode:
+        node = self._find(path)
+        if node is None:
+            raise _os_error(errno.ENOENT, path)
+        if isinstance(node, _Directory):
+            raise _os_error(errno.EISDIR, path)
+        return node
+
+    def _directory(self, path: str) -> _Directory:
+        node = self._find(path)
+        if node is None:
+            raise _os_error(errno.ENOENT, path)
+        if not isinstance(node, _Directory):
+            raise _os_error(errno.ENOTDIR, path)
+        return node
+
+    def claim(self, path: str, mount: Mount) -> None:
+        if path in self._locks:
+            raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), path)
+        self._locks[path] = mount
+
+    def unclaim(self, path: str) -> None:
+        self._locks.pop(path, None)
+
+
+class SimulatedFile:
+    """`tidelog.ports.disk.File`."""
+
+    __slots__ = ("_inode", "_is_open", "_mount", "_path", "_read_only")
+
+    def __init__(self, mount: Mount, path: str, inode: _Inode, read_only: bool) -> None:
+        self._mount = mount
+        self._path = path
+        self._inode = inode
+        self._read_only = read_only
+        self._is_open = True
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def _check(self, kind: str, size: int = 0) -> Fault | None:
+        fault = self._mount.check(kind, self._path, size)
+        if not self._is_open or (self._read_only and kind != "read"):
+            raise _os_error(errno.EBADF, self._path)
+        return fault
+
+    def size(self) -> int:
+        self._mount.check_alive()
+        return len(self._inode.content)
+
+    def pread(self, size: int, offset: int) -> bytes:
+        fault = self._check("read", size)
+        data = bytes(memoryview(self._inode.content)[offset : offset + size])
+        if fault is None:
+            return data
+        if fault.error is not None:
+            raise self._mount.failed(fault)
+        return data if fault.damage is None else fault.damage(data)
+
+    def probe(self, size: int, offset: int) -> bytes | None:
+        disk = self._mount.disk
+        if disk.cold_chance and disk.random.chance(disk.cold_chance):
+            return None
+        return self.pread(size, offset)
+
+    def pwrite(self, data: Bytes, offset: int) -> None:
+        data = memoryview(data).cast("B")
+        fault = self._check("write", len(data))
+        if fault is not None:
+            done = fault.done
+            if isinstance(fault.error, ProcessDeath):
+                done = max((offset + done) // PAGE * PAGE - offset, 0)  # A kill comes between pages, never within one.
+            self._write(data[:done], offset)
+            raise self._mount.failed(fault)
+        self._write(data, offset)
+
+    def pwritev(self, buffers: Sequence[Bytes], offset: int) -> None:
+        self.pwrite(b"".join(buffers), offset)
+
+    def _write(self, data: memoryview, offset: int) -> None:
+        inode, disk = self._inode, self._mount.disk
+        end = offset + len(data)
+        growth = end - len(inode.content)
+        if growth > 0 and disk.capacity is not None and disk.used + growth > disk.capacity:
+            room = max(disk.capacity - disk.used - max(offset - len(inode.content), 0), 0)
+            if room:
+                self._write(data[:room], offset)
+            raise _os_error(errno.ENOSPC, self._path)
+        if offset < len(inode.content):
+            inode.rewritten += 1
+        if growth > 0:
+            self._resize(end)
+        inode.content[offset:end] = data
+        inode.touch(offset, end)
+        inode.modified_ms = disk.now_ms()
+
+    def truncate(self, size: int) -> None:
+        self._change_size("truncate", size)
+
+    def preallocate(self, size: int) -> None:
+        self._change_size("truncate", size)
+
+    def _change_size(self, kind: str, size: int) -> None:
+        fault = self._check(kind, size)
+        if fault is None or fault.done:
+            self._resize(size)
+            self._inode.modified_ms = self._mount.disk.now_ms()
+        if fault is not None:
+            raise self._mount.failed(fault)
+
+    def _resize(self, size: int) -> None:
+        inode = self._inode
+        old = len(inode.content)
+        if size > old:
+            inode.content += bytes(size - old)
+        elif size < old:
+            inode.rewritten += 1
+        del inode.content[size:]
+        inode.touch(min(old, size), max(old, size))
+        inode.size_dirty = inode.size_dirty or size != old
+
+    def fsync(self) -> None:
+        fault = self._check("fsync")
+        if fault is None or fault.done:
+            self._inode.sync()
+        if fault is not None:
+            if isinstance(fault.error, OSError):
+                self._inode.forget_dirt()
+            raise self._mount.failed(fault)
+
+    def fileno(self) -> int | None:
+        return None
+
+    def close(self) -> None:
+        self._is_open = False
+
+
+class _SimulatedLock:
+    def __init__(self, mount: Mount, path: str) -> None:
+        self._mount = mount
+        self._path = path
+
+    def release(self) -> None:
+        if self._mount.alive:
+            self._mount.disk.unclaim(self._path)
+
+
+class Mount:
+    """`tidelog.ports.disk.Disk` for one process; dead once that is killed."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self.disk = disk
+        self.alive = True
+
+    def check_alive(self) -> None:
+        """The dead do nothing."""
+        if not self.alive:
+            raise ProcessDeath("the process was killed")
+
+    def check(self, kind: str, path: str, size: int = 0) -> Fault | None:
+        self.check_alive()
+        return self.disk.check(kind, path, size)
+
+    def failed(self, fault: Fault) -> BaseException:
+        """What to raise for a fault; a process that dies of it is dead from now on."""
+        assert fault.error is not None
+        if isinstance(fault.error, ProcessDeath):
+            self.disk.kill()
+        return fault.error
+
+    def _names(self, kind: str, path: str, change: Callable[[], None]) -> None:
+        """Carries out a change of names, if it shall not fail."""
+        fault = self.check(kind, path)
+        if fault is None or fault.done:
+            change()
+        if fault is not None:
+            raise self.failed(fault)
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        self.check_alive()
+        disk = self.disk
+        if disk._find(path) is None and create:
+            directory, name = disk._parent(path)
+            inode = _Inode(disk.now_ms())
+            self._names("create", path, lambda: directory.change(None, name, inode))
+        return SimulatedFile(self, path, disk._file(path), read_only)
+
+    def read(self, path: str) -> bytes:
+        file = self.open(path, read_only=True)
+        return file.pread(file.size(), 0)
+
+    def exists(self, path: str) -> bool:
+        self.check_alive()
+        return self.disk._find(path) is not None
+
+    def stat(self, path: str) -> FileStat:
+        self.check_alive()
+        node = self.disk._find(path)
+        if isinstance(node, _Directory):
+            return FileStat(0, 0, is_directory=True)
+        inode = self.disk._file(path)
+        return FileStat(len(inode.content), inode.modified_ms, is_directory=False)
+
+    def list(self, path: str) -> Sequence[str]:
+        self.check_alive()
+        return sorted(self.disk._directory(path).entries)
+
+    def make_directories(self, path: str) -> None:
+        self.check_alive()
+        made = ""
+        for part in _parts(path):
+            directory = self.disk._directory(made or "/")
+            made = f"{made}/{part}"
+            node = directory.entries.get(part)
+            if node is None:
+                self._make_directory(directory, part, made)
+            elif not isinstance(node, _Directory):
+                raise _os_error(errno.ENOTDIR, made)
+
+    def _make_directory(self, directory: _Directory, name: str, path: str) -> None:
+        self._names("make_directory", path, lambda: directory.change(None, name, _Directory()))
+
+    def rename(self, source: str, target: str) -> None:
+        self.check_alive()
+        directory, old = self.disk._parent(source)
+        other, new = self.disk._parent(target)
+        node = directory.entries.get(old)
+        if node is None:
+            raise _os_error(errno.ENOENT, source)
+        if other is not directory:
+            raise _os_error(errno.EXDEV, target)  # Nothing here needs it, and it would be two changes.
+        replaced = directory.entries.get(new)
+        if isinstance(replaced, _Directory) and (replaced.entries or not isinstance(node, _Directory)):
+            raise _os_error(errno.ENOTEMPTY, target)
+        self._names("rename", target, lambda: directory.change(old, new, node))
+
+    def unlink(self, path: str) -> None:
+        self.check_alive()
+        directory, name = self.disk._parent(path)
+        inode = self.disk._file(path)
+        self._names("unlink", path, lambda: directory.change(name, None, inode))
+
+    def remove_directory(self, path: str) -> None:
+        self.check_alive()
+        directory, name = self.disk._parent(path)
+        node = self.disk._directory(path)
+        if node.entries:
+            raise _os_error(errno.ENOTEMPTY, path)
+        self._names("remove_directory", path, lambda: directory.change(name, None, node))
+
+    def fsync_directory(self, path: str) -> None:
+        self._names("fsync_directory", path, self.disk._directory(path).sync)
+
+    def sync_file_system(self, path: str) -> None:
+        self.disk._directory(path)
+        self._names("sync", path, self.disk._root.sync_below)
+
+    def lock(self, path: str) -> Lock:
+        self.open(path, create=True)
+        self.disk.claim(path, self)
+        return _SimulatedLock(self, path)
+
+    def space(self, path: str) -> Space:
+        self.check_alive()
+        capacity = 1 << 40 if self.disk.capacity is None else self.disk.capacity
+        return Space(capacity, max(capacity - self.disk.used, 0))
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in ("", ".")]
+
+
+def _os_error(code: int, path: str) -> OSError:
+    return OSError(code, os.strerror(code), path)

@@ -1,0 +1,124 @@
+"""Processes that can be killed, on one loop and in one thread.
+
+A process is a context: whatever is scheduled from within it belongs to it, and never runs once it is dead. So the code
+of the broker needs to know nothing of being simulated, and a kill leaves nothing behind but what it wrote.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from asyncio import events
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor, Future
+from contextvars import Context, copy_context
+from typing import Any, ParamSpec, TypeVar
+from weakref import ref
+
+from sim.world.disk import ProcessDeath
+from sim.world.loop import PROCESS, VirtualLoop
+from sim.world.randomness import SeededRandom
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Process:
+    """Alive until `kill`, and then for ever dead."""
+
+    def __init__(self, name: str, loop: VirtualLoop) -> None:
+        self.name = name
+        self.alive = True
+        self.runs = True
+        """Alive, and not paused."""
+        self.held: list[asyncio.Handle] = []
+        """Callbacks that came due while it was paused."""
+        self._loop = loop
+        self._tasks: list[ref[asyncio.Task[Any]]] = []
+        self._tasks_max = 64
+        self._left: list[asyncio.Task[Any]] = []
+        """Tasks that the kill has left standing; kept, so that nothing of them is unwound before `close`."""
+        self._on_kill: list[Callable[[], object]] = []
+        self.context: Context = copy_context()
+        self.context.run(PROCESS.set, self)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Runs a coroutine within the process."""
+        return self.context.copy().run(self._loop.create_task, coroutine)
+
+    def started(self, task: asyncio.Task[Any]) -> None:
+        """A task that belongs to the process."""
+        if not self.alive:
+            self._left.append(task)  # Begun by the call in the middle of which it was killed.
+            return
+        if len(self._tasks) >= self._tasks_max:
+            self._tasks = [known for known in self._tasks if known() is not None]
+            self._tasks_max = max(64, 2 * len(self._tasks))
+        self._tasks.append(ref(task))
+
+    def on_kill(self, callback: Callable[[], object]) -> None:
+        """What else dies with it: connections, locks."""
+        self._on_kill.append(callback)
+
+    def kill(self) -> None:
+        """Ends it, at once and without a word. Idempotent."""
+        if not self.alive:
+            return
+        self.alive = self.runs = False
+        self.held.clear()
+        self._left = [task for known in self._tasks if (task := known()) is not None and not task.done()]
+        self._loop.bury()
+        for callback in self._on_kill:
+            callback()
+
+    def pause(self) -> None:
+        """Lets it stand still, as SIGSTOP does: clocks go on, and others see only that it does not answer."""
+        self.runs = False
+
+    def resume(self) -> None:
+        """Lets it go on, with everything that came due meanwhile. Idempotent."""
+        if self.alive and not self.runs:
+            self.runs = True
+            self._loop.resumed(self)
+
+    def close(self) -> None:
+        """Unwinds what the kill left standing, once the simulation is over; whatever that raises meant nothing."""
+        events._set_running_loop(self._loop)  # What runs in a `finally` looks for its loop.
+        try:
+            while self._left:
+                task = self._left.pop()
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # It was to be destroyed pending.
+                coroutine = task.get_coro()
+                # A coroutine that would go on waiting in its `finally` cannot: that is the RuntimeError.
+                with contextlib.suppress(ProcessDeath, RuntimeError):
+                    if coroutine is not None:
+                        self.context.run(coroutine.close)
+        finally:
+            events._set_running_loop(None)
+
+
+class SimulatedExecutor(Executor):
+    """The pool of I/O threads: work happens a while after it was submitted, whole, in no particular order."""
+
+    def __init__(self, loop: VirtualLoop, random: SeededRandom, latency: tuple[float, float] = (0.0001, 0.008)) -> None:
+        """`latency`: least and greatest time that a task takes, in seconds."""
+        self._loop = loop
+        self._random = random
+        self.latency = latency
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()
+
+        def run() -> None:
+            try:
+                result = fn(*args, **kwargs)
+            except ProcessDeath:
+                return  # Nobody is left to be told.
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self._loop.call_later(self._random.between(*self.latency), run)
+        return future
