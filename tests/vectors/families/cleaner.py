@@ -10,10 +10,11 @@ from tidelog.ports.real import SystemDisk
 from tidelog.records.batch import BatchHeader, check_crc, iterate_headers, read_records
 from tidelog.records.control import control_type
 from tidelog.records.record import Record
+from tidelog.storage.checkpoints import encode_offsets
 from tidelog.storage.cleaner.choice import cleanable_offsets, log_to_clean
 from tidelog.storage.cleaner.cleaning import Cleaning
 from tidelog.storage.cleaner.settings import CleanerSettings
-from tidelog.storage.file_names import LOG
+from tidelog.storage.file_names import LOG, RECOVERY_POINT_CHECKPOINT
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_manager import LogManager
@@ -79,6 +80,10 @@ def _load(folder: str, config: dict[str, Any], before: dict[str, Any]) -> Log:
         file = disk.open(f"{directory}/{segment['base_offset']:020d}{LOG}", create=True)
         file.pwrite(bytes.fromhex(segment["log"]), 0)
         file.close()
+    # Its batches are on the device: else the gaps of earlier rounds could be what a power cut has taken.
+    checkpoint = disk.open(f"{folder}/{RECOVERY_POINT_CHECKPOINT}", create=True)
+    checkpoint.pwrite(encode_offsets({TopicPartition("topicone", 0): before["log_end_offset"]}), 0)
+    checkpoint.close()
     manager = LogManager(
         disk=disk,
         clock=_FixedClock(before["now"]),
