@@ -279,7 +279,7 @@ def ask_always(broker: ProcessBroker, longest: list[float], done: threading.Even
             asked = time.monotonic()
             connection.request(request, 3)
             longest[0] = max(longest[0], time.monotonic() - asked)
-            time.sleep(0.001)
+            time.sleep(0.001)  # So that asking is not what loads the broker.
 
 
 def fetch_error(connection: BlockingConnection, group: str) -> ErrorCode:

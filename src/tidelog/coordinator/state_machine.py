@@ -6,6 +6,7 @@ record of the log --> load --> replay           loaded: the log was read to its 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -44,7 +45,7 @@ class Write(Protocol):
         ...
 
 
-class StateMachine:
+class StateMachine(ABC):
     """One partition's coordinator. What is in its log changes by `replay` alone; what is not (who waits, sessions) may
     change in `handle`, and is lost when the coordinator moves.
     """
@@ -61,13 +62,13 @@ class StateMachine:
         """When `TimePassed` is to be handled next, at the latest; monotonic; None: no need."""
         return None
 
+    @abstractmethod
     def handle(self, now_ms: int, event: Any) -> Result[Any, Any]:
         """What follows from `event`. `now_ms` is monotonic; wall times come with the events."""
-        raise NotImplementedError
 
+    @abstractmethod
     def replay(self, record: Any) -> None:
         """Brings one of `handle`'s writes in, or a record of the log."""
-        raise NotImplementedError
 
     def load(self, key: bytes | None, value: bytes | None, producer: tuple[int, int] | None) -> None:
         """Brings in a record as it stands in the log. MalformedRecord; UnknownRecordType for a later release's."""
@@ -77,7 +78,8 @@ class StateMachine:
         """The log has been read to its end, once: what is not in it begins anew. What follows is as of `handle`."""
         return None
 
-    def transaction_ended(self, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
+    # Not every coordinator is written to in transactions.
+    def transaction_ended(self, producer_id: int, producer_epoch: int, *, committed: bool) -> None:  # noqa: B027
         """A marker is in the log: what that producer wrote in its transaction holds, or is void."""
 
     def too_large(self, event: Any) -> bool:

@@ -124,6 +124,7 @@ class Shards(Generic[M]):
         try:
             self._handle(shard, event, guard)
         except Exception:
+            # Whatever it is, nobody will answer this request any more; the dispatcher logs it and tells the client.
             shard.requests.pop(request_id, None)
             raise
         if not answer.done:
@@ -158,6 +159,7 @@ class Shards(Generic[M]):
                 except KafkaError:
                     continue
                 except Exception:
+                    # One coordinator's mistake must not keep the news from the others.
                     logger.exception("event failed: partition=%s", shard.replica.topic_partition)
 
     def sweep(self, make: Callable[[int, Any], Any]) -> None:

@@ -273,6 +273,7 @@ class LogCleaner:
             try:
                 done = cleaning.run_slice(bytes_max)
             except Exception as error:
+                # It is raised again on the loop's thread, which may touch the log: `_finish_slice`.
                 failed.append(error)
 
         def finish(_: OSError | None) -> None:
@@ -296,6 +297,7 @@ class LogCleaner:
             self._disk_failed(cleaning, error)
             self._give_up(cleaning)
         except Exception as error:
+            # What one log's bytes bring about must not stop the cleaning of the others.
             self._leave_alone(log, error)
             self._give_up(cleaning)
         else:
