@@ -1,9 +1,40 @@
-"""What all tests share: hypothesis profiles, and the promise that no test leaves a process behind."""
+"""What makes the tests the same every day: hypothesis's profiles, and the order.
+
+`make test` and a plain `pytest` draw the same examples and keep the same order each time; no database of examples
+remembers what another run met. For chance ask: `--hypothesis-profile=nightly --hypothesis-seed=N --randomly-seed=N`.
+"""
 
 from __future__ import annotations
 
+from typing import Final
+
+import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
+
+ORDER_SEED: Final = 12
+"""The order of tests is shuffled, for none may need another; but with this seed, so that it is the same each time."""
 
 # Parallel workers on two busy cores make single examples slow now and then; the examples are what counts.
-settings.register_profile("tidelog", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_COMMON: Final = settings(deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("tidelog", _COMMON, derandomize=True)
+settings.register_profile("nightly", _COMMON, derandomize=False, print_blob=True)
 settings.load_profile("tidelog")
+
+
+def _no_local_constants() -> providers.Constants:
+    """Hypothesis mixes constants of the project's modules into what it draws, of those that happen to be loaded.
+
+    Which are loaded depends on the tests that this worker has run before, so the examples would, too.
+    """
+    return providers._local_constants
+
+
+providers._get_local_constants = _no_local_constants
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Fixes the order, unless one is asked for; the option is not there with `-p no:randomly`."""
+    if config.getoption("randomly_seed", None) == "default":
+        config.option.randomly_seed = ORDER_SEED

@@ -1,0 +1,43 @@
+"""Two runs of the tests see the same: what tests/conftest.py promises."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.internal.conjecture import providers
+
+
+def drawn() -> list[tuple[int, str]]:
+    """The examples of a property."""
+    examples: list[tuple[int, str]] = []
+
+    @settings(max_examples=50)
+    @given(st.integers(), st.text())
+    def note(number: int, text: str) -> None:
+        examples.append((number, text))
+
+    note()
+    return examples
+
+
+def test_a_property_draws_the_same_each_time(request: pytest.FixtureRequest) -> None:
+    """Unless the nightly profile is asked for."""
+    if request.config.getoption("--hypothesis-profile") == "nightly":
+        pytest.skip("the nightly profile draws others each time")
+    assert settings.default is not None
+    assert settings.default.derandomize
+    assert settings.default.database is None
+    assert drawn() == drawn()
+
+
+def test_the_modules_that_are_loaded_do_not_matter() -> None:
+    """Hypothesis's pool of constants from the project's modules stays empty, however much of it is imported."""
+    drawn()
+    pool = providers.HypothesisProvider(None)._local_constants
+    assert [len(pool.set_for_type(kind)) for kind in ("integer", "float", "bytes", "string")] == [0, 0, 0, 0]
+
+
+def test_the_order_is_fixed(request: pytest.FixtureRequest) -> None:
+    """Unless a seed is asked for; without the plugin the order is that of the files."""
+    assert request.config.getoption("randomly_seed", 0) != "default"
