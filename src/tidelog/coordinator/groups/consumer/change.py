@@ -187,9 +187,11 @@ class GroupChange:
             return False
         group.patterns_seen, group.patterns_resolved_ms = turn.topics, turn.now_ms
         count = len(self.resolved)
-        dropped = self.before.pattern if self.before is not None and self.after is not None else ""
+        before, after = self.before, self.after
+        is_given_up = before is not None and after is not None and after.pattern != before.pattern
         for text in group.patterns:
-            if text == dropped and self.after is not None and self.after.pattern != text:
+            if is_given_up and before is not None and text == before.pattern and group.users_of(text) == 1:
+                # It goes with its last user.
                 continue
             try:
                 self._resolve(text)

@@ -211,6 +211,10 @@ class ConsumerGroup:
         epoch = event.generation
         if epoch < 0 and not self.members:
             return ErrorCode.NONE
+        names_member = epoch >= 0 or event.member_id or event.group_instance_id is not None
+        if event.producer is not None and not names_member:
+            # TxnOffsetCommit before KIP-447 has no member: the transaction alone fences.
+            return ErrorCode.NONE
         member = self.members.get(event.member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID

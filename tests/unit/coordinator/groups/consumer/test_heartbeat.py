@@ -155,6 +155,25 @@ def test_the_assignment_is_told_when_it_changes_or_is_asked_for() -> None:
     assert consumer.last.assignment == {A: frozenset(range(6))}
 
 
+def test_an_assignment_whose_answer_was_lost() -> None:
+    """It is told once: a member that missed an answer says all there is to say, and is told all of its assignment.
+
+    A random walk took a client for sound that went on with short heartbeats: it never learned what it was given.
+    """
+    world = World(topics=view(a=4, b=1))
+    consumer = Consumer(world, "1")
+    consumer.step()
+    consumer.topics = frozenset({"b"})
+    consumer.heartbeat(full=True, lose=True)
+    consumer.missed = False
+    consumer.heartbeat()
+    assert consumer.last is not None
+    assert consumer.last.assignment is None
+    consumer.missed = True
+    consumer.step()
+    assert consumer.owned == {B: frozenset({0})}
+
+
 def heartbeat_of(world: World, consumer: Consumer) -> ConsumerHeartbeat:
     return ConsumerHeartbeat(
         1, GROUP, consumer.member_id, consumer.epoch, world.wall_ms, client_id="c", client_host="/h"
@@ -288,6 +307,23 @@ def test_patterns() -> None:
     consumer.heartbeat(full=True)
     consumer.step()
     assert (set(consumer.told), world.group.patterns) == ({B}, {})
+
+
+def test_a_pattern_that_one_of_its_users_gives_up() -> None:
+    """The others' topics appear, though the first look at the new topics comes with the heartbeat that gives it up."""
+    world = World(topics=view(ab=1))
+    first, second = (Consumer(world, id, None, "a.*") for id in "12")
+    for _ in range(2):
+        first.step()
+        second.step()
+        world.pass_time(2 * INTERVAL_MS)
+    world.topics = view(2, ab=1, ac=1)
+    first.pattern = "b.*"
+    first.heartbeat(full=True)
+    for _ in range(2):
+        first.step()
+        second.step()
+    assert (set(first.told), set(second.told)) == (set(), {topic_id("ab"), topic_id("ac")})
 
 
 @pytest.mark.parametrize("pattern", ["(", "(?=a)", r"(a)\1", "a{1001}", "\ud800", "a" * 5000])

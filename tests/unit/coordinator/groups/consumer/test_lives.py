@@ -131,6 +131,13 @@ class Lives(RuleBasedStateMachine):
             client.topics, client.pattern = topics, ""
             client.heartbeat(full=True)
 
+    @rule(place=PLACES, pattern=PATTERNS)
+    def resubscribe_with_pattern(self, place: int, pattern: str) -> None:
+        client = self.consumer(place)
+        if client is not None and client.epoch > 0:
+            client.topics, client.pattern = frozenset(), pattern
+            client.heartbeat(full=True)
+
     @rule(place=PLACES)
     def step(self, place: int) -> None:
         client = self.one(place)

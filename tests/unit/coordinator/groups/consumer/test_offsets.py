@@ -38,6 +38,16 @@ def test_members_commit_with_their_epoch() -> None:
     assert commit(world, "1", 2, 0, producer=(1, 0)) == [ErrorCode.ILLEGAL_GENERATION]
 
 
+def test_a_transaction_that_names_no_member() -> None:
+    """TxnOffsetCommit need not say which member commits, as before KIP-447; what it does say is checked."""
+    world = World()
+    Consumer(world, "1").step()
+    assert commit(world, "", -1, 0, producer=(1, 0)) == [ErrorCode.NONE]
+    assert commit(world, "", 1, 0, producer=(1, 0)) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert commit(world, "x", -1, 0, producer=(1, 0)) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert commit(world, "", -1, 0, producer=(1, 0), group_instance_id="i") == [ErrorCode.UNKNOWN_MEMBER_ID]
+
+
 def test_what_a_member_has_held_since_the_epoch_it_knows() -> None:
     """It may have been given a newer epoch that it has not heard of (KIP-1251)."""
     world = World()

@@ -176,10 +176,14 @@ class Consumer:
     owned: dict[TopicId, frozenset[int]] = field(default_factory=dict)
     is_alive: bool = True
     last: ConsumerHeartbeatReply | None = None
+    missed: bool = False
+    """It had no answer to its last heartbeat. An assignment is told once; a member that says all there is to say is
+    told it again, and so does a client of KIP-848 after any failure."""
 
     def heartbeat(self, *, tell: bool = True, lose: bool = False, full: bool = False) -> ErrorCode:
-        """Says that it lives; `tell` what it owns; the answer may be lost on the way."""
+        """Says that it lives; `tell` what it owns, `full` all there is to say; the answer may be lost on the way."""
         joins = self.epoch == 0
+        full = full or self.missed
         if joins:
             self.owned = {}
             self.told = {}
@@ -202,6 +206,7 @@ class Consumer:
             )
         )
         assert isinstance(reply, ConsumerHeartbeatReply)
+        self.missed = lose
         if not lose:
             self._take(reply)
         return reply.error
