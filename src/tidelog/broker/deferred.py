@@ -115,6 +115,8 @@ class Deferred(Generic[T]):
         self.done = True
         self._value = value
         self._error = error
+        # What completes a deferred usually holds it: without these two nothing points back, and both are freed at once.
+        self.on_abandoned = self.on_hurried = None
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback(self)

@@ -33,7 +33,6 @@ from tidelog.storage.errors import CorruptFile, WouldBlock
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.node import Node
-    from tidelog.broker.replicas.purgatory import Entry
     from tidelog.replication.leader import PartitionLeader
     from tidelog.storage.log import Log, ReadResult
 
@@ -89,7 +88,6 @@ class _Fetch:
         "_bytes_min",
         "_committed_only",
         "_context",
-        "_entry",
         "_from_followers",
         "_node",
         "_plan",
@@ -112,7 +110,6 @@ class _Fetch:
         # Consumers that know racks may read from followers (KIP-392); others would take them for leaders.
         self._from_followers = context.api_version >= _RACKS_SINCE
         self._rack = request.rack_id if self._from_followers and replica_selector.selects(node) else ""
-        self._entry: Entry | None = None
         self.answer: Deferred[messages.FetchResponse] = Deferred()
 
     def begin(self) -> None:
@@ -130,9 +127,8 @@ class _Fetch:
             if reading.replica is not None
         ]
         keys = dict.fromkeys(replica for _, replica, _, _ in self._resolved)
-        self._entry = self._node.purgatory.wait(self, keys, self._request.max_wait_ms)
-        if self._entry is not None:
-            entry = self._entry
+        entry = self._node.purgatory.wait(self, keys, self._request.max_wait_ms)
+        if entry is not None:
             self.answer.on_abandoned = lambda: self._node.purgatory.cancel(entry)
 
     # The purgatory's side.

@@ -41,20 +41,25 @@ class Acknowledgements:
 
     def leave(self) -> None:
         """Gives up what is not settled: the producer is gone, or its time is up."""
-        if self._timer is not None:
-            self._timer.cancel()
         for wait in self._waits:
             if not wait.is_settled and wait.replica.waits is not None:
                 wait.replica.waits.remove(wait)
+        self._release()
 
     def settled(self, wait: _Wait, error: ErrorCode) -> None:
         wait.is_settled = True
         self._errors[wait.position] = error
         self._pending -= 1
         if not self._pending:
-            assert self._timer is not None
-            self._timer.cancel()
+            self._release()
             self.done.complete(self._errors)
+
+    def _release(self) -> None:
+        """Lets go of what points back at this object, which then needs no garbage collection."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._waits = []
 
     def outcome(self, replica: Replica, info: AppendInfo) -> ErrorCode | None:
         """What became of an append; None while that is open."""

@@ -107,6 +107,7 @@ class Purgatory:
         self._size -= 1
         if entry.timer is not None:
             entry.timer.cancel()
+            entry.timer = None  # It points back at the entry.
         for key in entry.keys:
             watchers = self._watchers.get(key)
             if watchers is not None:

@@ -220,6 +220,7 @@ class _ReplicaFetch:
         for timer in (self._timer, self._delay):
             if timer is not None:
                 timer.cancel()
+        self._timer = self._delay = None  # They point back at this fetch.
 
     def _close_session(self) -> None:
         for partition in self._node.replica_sessions.close(self._session):

@@ -78,6 +78,78 @@ class _Key(NamedTuple):
     producer_epoch: int
 
 
+class _Confirmation:
+    """One question to a transaction's coordinator.
+
+    `sequences()`: those with which the batches that wait begin. A coordinator that is still ending the transaction
+    before is asked again, for add.partitions.to.txn.retry.backoff.max.ms at most: with a new guard each time, since
+    the marker of the former transaction, which the producer waits for, takes the older guard away.
+
+    Invariant: `answer` holds no reference to this object. A cycle would stay in memory until a full garbage
+    collection, which a broker makes rarely (`launcher/foreground.py`).
+    """
+
+    __slots__ = (
+        "_asked",
+        "_began_ms",
+        "_leader",
+        "_leader_epoch",
+        "_node",
+        "_replica",
+        "_sequences",
+        "_verifications",
+        "answer",
+    )
+
+    def __init__(
+        self,
+        node: Node,
+        verifications: Verifications,
+        replica: Replica,
+        asked: Asked,
+        sequences: Callable[[], list[int]],
+    ) -> None:
+        self._node = node
+        self._verifications = verifications
+        self._replica = replica
+        self._asked = asked
+        self._sequences = sequences
+        self._leader, self._leader_epoch = replica.leader, replica.leader_epoch
+        self._began_ms = node.clock.monotonic_ms()
+        self.answer: Deferred[tuple[VerificationGuard, ErrorCode]] = Deferred()
+
+    def ask(self, pause_ms: int) -> None:
+        """Asks the coordinator; `pause_ms` passes before it is asked again, where it must be."""
+        asked, replica = self._asked, self._replica
+        guard = ONGOING
+        now_ms = self._node.clock.wall_ms()
+        for sequence in self._sequences():
+            guard = replica.log.producers.begin_verification(
+                asked.producer_id, asked.producer_epoch, sequence, now_ms, bumps_epochs=asked.adds
+            )
+        if guard is ONGOING:
+            self.answer.complete((guard, ErrorCode.NONE))
+            return
+        verified = self._verifications.verify(asked, replica.topic_partition)
+        verified.on_complete(lambda settled: self._judge(guard, settled.result(), pause_ms))
+
+    def _judge(self, guard: VerificationGuard, error: ErrorCode, pause_ms: int) -> None:
+        config, replica = self._node.config, self._replica
+        waited_ms = self._node.clock.monotonic_ms() - self._began_ms
+        if replica.leader is not self._leader or replica.leader_epoch != self._leader_epoch:
+            # Another leader may have been there meanwhile: the coordinator's answer to this one holds no more.
+            self.answer.complete((guard, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        elif (
+            error is ErrorCode.CONCURRENT_TRANSACTIONS
+            and self._asked.adds
+            and waited_ms < config.add_partitions_to_txn_retry_backoff_max_ms
+        ):
+            pause_ms = min(pause_ms, config.add_partitions_to_txn_retry_backoff_ms)
+            self._node.shell.after(pause_ms, self.ask, 2 * pause_ms)
+        else:
+            self.answer.complete((guard, error))
+
+
 class TransactionalAppends:
     """The lines of all partitions led here."""
 
@@ -161,47 +233,10 @@ class TransactionalAppends:
     def _confirm(
         self, replica: Replica, asked: Asked, sequences: Callable[[], list[int]]
     ) -> Deferred[tuple[VerificationGuard, ErrorCode]]:
-        """The coordinator's word, and the guard that was begun before it was asked for; never fails.
-
-        `sequences`: those with which the batches that wait begin. A coordinator that is still ending the transaction
-        before is asked again, for add.partitions.to.txn.retry.backoff.max.ms at most: with a new guard each time, since
-        the marker of the former transaction, which is what everybody waits for, takes the older one away.
-        """
-        node = self._node
-        answer: Deferred[tuple[VerificationGuard, ErrorCode]] = Deferred()
-        began_ms = node.clock.monotonic_ms()
-        leader, leader_epoch = replica.leader, replica.leader_epoch
-
-        def ask(pause_ms: int) -> None:
-            guard = ONGOING
-            now_ms = node.clock.wall_ms()
-            for sequence in sequences():
-                guard = replica.log.producers.begin_verification(
-                    asked.producer_id, asked.producer_epoch, sequence, now_ms, bumps_epochs=asked.adds
-                )
-            if guard is ONGOING:
-                answer.complete((guard, ErrorCode.NONE))
-                return
-            word = self._verifications.verify(asked, replica.topic_partition)
-            word.on_complete(lambda settled: judge(guard, settled.result(), pause_ms))
-
-        def judge(guard: VerificationGuard, error: ErrorCode, pause_ms: int) -> None:
-            waited_ms = node.clock.monotonic_ms() - began_ms
-            if replica.leader is not leader or replica.leader_epoch != leader_epoch:
-                # Another leader may have been there meanwhile: what was asked of this one holds no more.
-                answer.complete((guard, ErrorCode.NOT_LEADER_OR_FOLLOWER))
-            elif (
-                error is ErrorCode.CONCURRENT_TRANSACTIONS
-                and asked.adds
-                and waited_ms < node.config.add_partitions_to_txn_retry_backoff_max_ms
-            ):
-                pause_ms = min(pause_ms, node.config.add_partitions_to_txn_retry_backoff_ms)
-                node.shell.after(pause_ms, ask, 2 * pause_ms)
-            else:
-                answer.complete((guard, error))
-
-        ask(_FIRST_PAUSE_MS)
-        return answer
+        """The coordinator's answer, and the guard that was begun before the question; never fails."""
+        confirmation = _Confirmation(self._node, self._verifications, replica, asked, sequences)
+        confirmation.ask(_FIRST_PAUSE_MS)
+        return confirmation.answer
 
     def _go_on(self, key: _Key, guard: VerificationGuard, error: ErrorCode) -> None:
         """The coordinator has said its word: the line moves, or is sent home."""
