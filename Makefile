@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 BUILD_INPUTS := pyproject.toml setup.py src/tidelog/records/_kernel.pyx src/tidelog/records/_compaction.pyx src/tidelog/records/_record.pxd
 
-.PHONY: help venv demo test lint unit vectors fuzz soak mutants chaos conformance bench reference clean
+.PHONY: help venv demo test lint unit vectors fuzz soak mutants chaos conformance bench endure reference clean
 
 help: ## List the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -69,6 +69,9 @@ conformance: venv ## Kafka's own tools and clients, Go's, Node's, kcat, and Apac
 
 bench: venv ## Speed and memory beside the C sink, Apache Kafka and the official Spark connector.
 	@bench/run
+
+endure: venv ## Three brokers under plain load; memory, descriptors, latency must stay flat; MINUTES=n (60), ARGS='--plot FILE'.
+	@python -m bench.endure --minutes $(or $(MINUTES),60) $(ARGS)
 
 reference: venv ## Regenerate docs/configuration.md and the message stubs.
 	@python -m tidelog.config.reference > docs/configuration.md
