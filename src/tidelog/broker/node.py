@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from tidelog.ports.clock import Clock
     from tidelog.ports.disk import Disk
     from tidelog.ports.random import Random
+    from tidelog.storage.log import Log
+    from tidelog.storage.log_config import LogConfig
     from tidelog.storage.log_manager import LogManager
     from tidelog.storage.tasks import DiskTask
 
@@ -242,17 +244,27 @@ class Node:
 
     def settings_changed(self, resource: ConfigResource, values: Mapping[str, str]) -> None:
         """Settings of a topic, of this broker or of all brokers were read from the store: they hold from now on."""
+        if self._take_settings(resource, values):
+            self._configure_logs(None if resource.type is not ConfigResourceType.TOPIC else resource.name)
+
+    def settings_loaded(self, stored: Mapping[ConfigResource, Mapping[str, str]]) -> None:
+        """What was read before there was a node; logs that were loaded with other settings get these."""
+        for resource, values in stored.items():
+            self._take_settings(resource, values)
+        self._configure_logs(None)
+
+    def _take_settings(self, resource: ConfigResource, values: Mapping[str, str]) -> bool:
+        """Whether logs may be concerned, whose settings are to be looked at."""
         image = self.metadata.image
         if dict(image.configs.get(resource, {})) == dict(values):
-            return
+            return False
         image.apply(ConfigChanged(resource, values or None))
         if resource.type is ConfigResourceType.TOPIC or resource in broker_resources(self.broker_id):
             tell_what_cannot_be(resource, values)
         if resource.type is ConfigResourceType.TOPIC:
             if self.throttles.topic_changed(resource.name, values):
                 self._throttles_changed()
-            self._configure_logs([resource.name])
-            return
+            return True
         changed = self.config.set_dynamic(image.configs.get(CLUSTER_DEFAULT, {}), image.broker_config(self.broker_id))
         if changed:
             logger.info("settings changed: %s", ", ".join(sorted(changed)))
@@ -260,22 +272,35 @@ class Node:
             self.cleaning.settings_changed(self.config)
             if self.throttles.broker_changed(self.config):
                 self._throttles_changed()
-            self._configure_logs(dict.fromkeys(replica.topic_partition.topic for replica in self.replicas))
+        return bool(changed)
 
     def _throttles_changed(self) -> None:
         self.throttles.held_back.release()
         self.fetchers.throttles_changed()
         self.moves.throttle_changed()
 
-    def _configure_logs(self, topics: Iterable[str]) -> None:
-        for topic in topics:
-            config = log_config(self.config, self.metadata.image.topic_config(topic))
-            for replica in self.replicas.of_topic(topic):
-                if replica.log.config != config:
-                    self.logs.set_config(replica.topic_partition, config)
+    def _configure_logs(self, topic: str | None) -> None:
+        """Gives the logs of a topic, or of all topics, the settings that hold now, where they have others."""
+        configs: dict[str, LogConfig] = {}
+        for log in self._logs_of(topic):
+            topic_partition = log.topic_partition
+            config = configs.get(topic_partition.topic)
+            if config is None:
+                overrides = self.metadata.image.topic_config(topic_partition.topic)
+                config = configs[topic_partition.topic] = log_config(self.config, overrides)
+            if log.config != config:
+                self.logs.set_config(topic_partition, config)
+                replica = self.replicas.get(topic_partition)
+                if replica is not None:
                     self.replicas.config_changed(replica)
                     self.fetchers.config_changed(replica)
         self.disk_work()
+
+    def _logs_of(self, topic: str | None) -> list[Log]:
+        """Retention looks at all logs on the disk, those too that the controller has not spoken of yet."""
+        if topic is not None and len(self.replicas) == self.logs.log_count:
+            return [replica.log for replica in self.replicas.of_topic(topic)]
+        return [log for log in self.logs.logs() if topic in (None, log.topic_partition.topic)]
 
     # Work for the disk.
 

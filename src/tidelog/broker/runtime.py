@@ -245,8 +245,7 @@ class Runtime:
         )
         forwarding.attach(self._node)
         self._node.metadata.on_brokers_changed.append(self._brokers_changed)
-        for changed, values in self._stored.items():
-            self._node.settings_changed(changed, values)
+        self._node.settings_loaded(self._stored)
         self._dispatcher = Dispatcher(self._node, self._node.handlers, forwarding)
         # Before it knows its epoch, a broker would obey orders that were meant for its former life.
         self._node.broker_epoch = await self._with_session(lambda: self._register(broker_id, settings))
@@ -411,11 +410,8 @@ class Runtime:
             self._node.departures.connection_broke(broker_id)
 
     def _registered_anew(self, broker_epoch: BrokerEpoch) -> None:
-        """A later session of this broker: its epoch is another, and notifications of settings may have been missed."""
-        node = self.node
-        node.broker_epoch = broker_epoch
-        topics = [found for found in node.metadata.image.configs if found.type is ConfigResourceType.TOPIC]
-        node.settings.refresh([*broker_resources(node.broker_id), *topics])
+        """A later session of this broker: its epoch is another."""
+        self.node.broker_epoch = broker_epoch
 
     def _controller_changed(self, controller_id: int) -> None:
         """Whoever was asked as the controller and is not: what waits there is asked of the new one."""

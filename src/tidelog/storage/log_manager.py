@@ -266,6 +266,11 @@ class LogManager:
         """All logs, offline ones too."""
         return self._logs.values()
 
+    @property
+    def log_count(self) -> int:
+        """How many logs there are, offline ones too."""
+        return len(self._logs)
+
     def directory_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
         """The directory in which a log lies."""
         return self._owners.get(topic_partition)

@@ -7,6 +7,7 @@ import pytest
 from tests.unit.broker.harness import Broker, topic_id_of
 
 from tidelog.broker.replicas import leadership
+from tidelog.broker.replicas.leadership import LOGS_PER_TURN
 from tidelog.controller.announcements import FULL_UPDATE
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode
@@ -299,3 +300,43 @@ def test_a_replica_is_put_aside_only_where_the_whole_cluster_says_so(broker: Bro
         case _:
             broker.tell_brokers(type=FULL_UPDATE)
     assert broker.replica("t").leader is not None
+
+
+@pytest.mark.row("R07")
+def test_settings_altered_while_logs_are_made_hold_for_all_of_them(broker: Broker) -> None:
+    """Logs are made in many turns: whenever the change comes, each has it, and so have those that come later."""
+    topic, count, turns = ConfigResource(ConfigResourceType.TOPIC, "t"), 5 * LOGS_PER_TURN, 0
+    broker.settings.topics["t"] = {"retention.ms": "1"}
+    state = messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState
+    order = messages.LeaderAndIsrRequest(
+        controller_id=0,
+        controller_epoch=1,
+        broker_epoch=7,
+        topic_states=[
+            messages.LeaderAndIsrRequest.LeaderAndIsrTopicState(
+                topic_name="t",
+                topic_id=TopicId(topic_id_of("t")),
+                partition_states=[
+                    state(partition_index=index, isr=[0], replicas=[0], is_new=True) for index in range(count)
+                ],
+            )
+        ],
+    )
+    done = broker.node.leadership.lead_or_follow(order)
+    while not done.done:
+        turns += 1
+        if turns == 2:
+            assert 0 < len(broker.node.replicas) < count
+            broker.node.settings_changed(topic, {"retention.ms": "-1"})
+        broker.shell.run_turn()
+    assert turns > 2
+    assert [replica.log.config.retention_ms for replica in broker.node.replicas] == count * [-1]
+
+
+def test_logs_that_no_controller_has_spoken_of_get_settings_too(broker: Broker) -> None:
+    """Retention looks at them."""
+    log = broker.logs.create(TopicPartition("t", 0), None)
+    broker.node.settings_changed(ConfigResource(ConfigResourceType.TOPIC, "t"), {"retention.ms": "-1"})
+    assert log.config.retention_ms == -1
+    broker.node.settings_changed(ConfigResource(ConfigResourceType.BROKER, ""), {"log.retention.bytes": "77"})
+    assert (log.config.retention_ms, log.config.retention_bytes) == (-1, 77)

@@ -22,9 +22,10 @@ from typing import Any, Final, TypeVar
 
 from tidelog.broker.cluster.broker_channel import SendRequest
 from tidelog.broker.cluster.commit import RETRY_DELAY_MS
+from tidelog.broker.cluster.config_changes import ConfigListener, KnownSettings
 from tidelog.broker.cluster.controller_node import Claim, claim_of_holder, controller_as_stored, take_office
 from tidelog.broker.cluster.controller_term import Deposed, Pending, Term
-from tidelog.broker.cluster.membership import ConfigListener, Membership, patiently
+from tidelog.broker.cluster.membership import Membership, patiently
 from tidelog.controller.controller import Controller
 from tidelog.controller.events import LogDirectoryFailed, Request, UncleanElectionAllowed
 from tidelog.controller.settings import ControllerSettings
@@ -118,6 +119,8 @@ class ControllerDriver:
         self._on_controller_changed = on_controller_changed
         self._on_registered_anew = on_registered_anew
         self._on_failure = on_failure
+        self.known_settings = KnownSettings()
+        """What this broker has read of topics' and brokers' settings, in all its sessions."""
         self._membership = self._member()
         self._cluster_id: str | None = None
         self._term: Term | None = None
@@ -135,7 +138,7 @@ class ControllerDriver:
         store.add_listener(functools.partial(self._session_changed, store))
 
     def _member(self) -> Membership:
-        return Membership(self._store, self._clock, self._random, self._config_changed)
+        return Membership(self._store, self._clock, self._random, self._config_changed, self.known_settings)
 
     @property
     def is_controller(self) -> bool:
@@ -295,6 +298,10 @@ class ControllerDriver:
                     raise
                 await asyncio.sleep(RETRY_DELAY_MS / 1000)
 
+    async def confirm_settings(self) -> None:
+        """Returns when all that was altered before the call is in force here; StoreError where that cannot be known."""
+        await self._membership.confirm_settings()
+
     async def close(self) -> None:
         """Ends the term, if there is one, and the session: registration and /controller vanish at once. Idempotent."""
         if self._closed:
@@ -363,6 +370,7 @@ class ControllerDriver:
                     f"The metadata store is that of cluster {cluster_id} now, this broker belongs to "
                     f"{self._cluster_id}: bring the former store back.",
                 )
+            # Settings that were altered meanwhile are read before the broker counts as live, and may lead.
             await self._membership.follow_config_changes()
             self.broker_epoch = await self._register()
         except BaseException:

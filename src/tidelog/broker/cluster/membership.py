@@ -1,8 +1,7 @@
 """A broker's place in the cluster, as the metadata store knows it: what every broker does, controller or not.
 
 At its start it makes sure that Kafka's containers exist, agrees on the cluster's id, and registers itself with a node
-that lives as long as its session. From then on it follows the notifications of changed settings, and wipes away old
-ones.
+that lives as long as its session. From then on it follows the notifications of changed settings (`config_changes`).
 """
 
 from __future__ import annotations
@@ -15,6 +14,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from tidelog.broker.cluster.commit import RETRY_DELAY_MS
+from tidelog.broker.cluster.config_changes import (
+    CHANGE_NOTIFICATION_AGE_MS_MAX,
+    KEEP_EVERYTHING,
+    ConfigChanges,
+    ConfigListener,
+    KnownSettings,
+)
 from tidelog.broker.cluster.store_results import results
 from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType
 from tidelog.metadata.operations import Create, Operation, SetData
@@ -23,31 +29,30 @@ from tidelog.metadata.znodes import (
     CLUSTER,
     CLUSTER_ID,
     CONFIG,
-    CONFIG_CHANGE_PREFIX,
-    CONFIG_CHANGES,
     PERSISTENT_PATHS,
-    MalformedZnode,
     broker_path,
-    config_path,
     decode_cluster_id,
-    decode_config,
-    decode_config_change,
     encode_broker,
     encode_cluster_id,
-    resource_of,
 )
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import BrokerEpoch, BrokerId
 from tidelog.ports.clock import Clock
 from tidelog.ports.random import Random
-from tidelog.store.client import Created, StoreClient, WatchEvent
-from tidelog.store.errors import ConnectionLoss, NodeExists, NoNode, SessionExpired, StoreClosed, StoreError
+from tidelog.store.client import Created, StoreClient
+from tidelog.store.errors import ConnectionLoss, NodeExists, NoNode
 from tidelog.store.moving import IMPORT
 
-log = logging.getLogger(__name__)
+__all__ = [
+    "CHANGE_NOTIFICATION_AGE_MS_MAX",
+    "KEEP_EVERYTHING",
+    "ConfigListener",
+    "Membership",
+    "generate_broker_id",
+    "patiently",
+]
 
-CHANGE_NOTIFICATION_AGE_MS_MAX: Final = 15 * 60 * 1000
-"""Older notifications of changed settings are deleted by whoever sees them; every broker has read them by then."""
+log = logging.getLogger(__name__)
 
 GENERATED_BROKER_ID_BASE: Final = 1_000
 """reserved.broker.max.id: generated ids are above it."""
@@ -56,13 +61,7 @@ SESSION_GRACE_MS: Final = 1_000
 """Beyond its timeout, for the session of a broker's former life to end."""
 
 
-KEEP_EVERYTHING: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-"""Of a topic whose settings nobody can read: with the defaults, records would go that were to be kept."""
-
 T = TypeVar("T")
-
-ConfigListener = Callable[[ConfigResource, Mapping[str, str]], None]
-"""Told of a resource's settings, all of them, after they changed."""
 
 
 async def patiently(work: Callable[[], Awaitable[T]]) -> T:
@@ -87,18 +86,19 @@ async def generate_broker_id(store: StoreClient) -> BrokerId:
 class Membership:
     """One broker's membership of one cluster, by one session with the store."""
 
-    def __init__(self, store: StoreClient, clock: Clock, random: Random, on_config_changed: ConfigListener) -> None:
+    def __init__(
+        self,
+        store: StoreClient,
+        clock: Clock,
+        random: Random,
+        on_config_changed: ConfigListener,
+        known: KnownSettings | None = None,
+    ) -> None:
+        """`known` are the settings that this broker has read in earlier sessions, too."""
         self._store = store
         self._clock = clock
         self._random = random
-        self._on_config_changed = on_config_changed
-        self._following = False
-        self._closed = False
-        self._last_change = -1
-        self._complaints: dict[str, str] = {}
-        """Settings that could not be read, by node, with the reason: each is told once."""
-        self._reading: asyncio.Task[None] | None = None
-        self._again = False
+        self._changes = ConfigChanges(store, KnownSettings() if known is None else known, on_config_changed)
 
     async def open(self) -> str:
         """Makes the containers and returns the cluster's id, which the first broker of all draws.
@@ -156,22 +156,20 @@ class Membership:
 
     @property
     def is_following(self) -> bool:
-        """Whether notifications of changed settings are watched."""
-        return self._following
+        """Whether notifications of changed settings are watched, and nothing that came before was missed."""
+        return self._changes.is_following
 
     async def follow_config_changes(self) -> None:
-        """Begins to watch the notifications; those that are there already are history. Idempotent."""
-        if self._following:
-            return
-        names, _ = await self._store.children(CONFIG_CHANGES, self._changes_came)
-        self._following = True
-        self._last_change = max(map(_number_of, names), default=-1)
-        await self._purge(names)
+        """Begins to watch the notifications; what changed since an earlier session is read and told. Idempotent."""
+        await self._changes.follow()
 
     def catch_up(self) -> None:
         """Looks for notifications that came while there was no connection, and watches for more."""
-        if self._following:
-            self._look_for_changes()
+        self._changes.catch_up()
+
+    async def confirm_settings(self) -> None:
+        """Returns when all that was altered before the call is in force here. StoreError where that cannot be known."""
+        await self._changes.confirm()
 
     async def topics_with_settings(self) -> list[ConfigResource]:
         """The topics that have settings of their own."""
@@ -186,41 +184,16 @@ class Membership:
 
         Where nobody can read them, a topic gets KEEP_EVERYTHING, and a broker is left out.
         """
-        read = await self._read_configs(resources)
+        read = await self._changes.read(resources)
         kept = {
             resource: KEEP_EVERYTHING if values is None and resource.type is ConfigResourceType.TOPIC else values
             for resource, values in read.items()
         }
         return {resource: values for resource, values in kept.items() if values is not None}
 
-    async def _read_configs(
-        self, resources: Iterable[ConfigResource]
-    ) -> dict[ConfigResource, Mapping[str, str] | None]:
-        """As `read_configs`; None where they cannot be read, which is logged once."""
-        wanted = list(resources)
-        # A topic's first settings come without a notification: a server that is behind might not have them yet.
-        await self._store.sync()
-        found = await results([self._store.get(config_path(resource)) for resource in wanted], NoNode)
-        read: dict[ConfigResource, Mapping[str, str] | None] = {}
-        for resource, node in zip(wanted, found, strict=True):
-            path = config_path(resource)
-            try:
-                read[resource] = {} if node is None else decode_config(path, node[0])
-            except MalformedZnode as error:
-                read[resource] = None
-                if self._complaints.get(path) != str(error):
-                    self._complaints[path] = str(error)
-                    log.error("%s; until it is mended, no other settings take effect and nothing expires", error)
-            else:
-                self._complaints.pop(path, None)
-        return read
-
     async def close(self) -> None:
         """Ends the following; the session is the owner's to close."""
-        self._closed = True
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.gather(self._reading, return_exceptions=True)
+        await self._changes.close()
 
     async def _create_missing(self, paths: Iterable[str]) -> None:
         wanted = list(paths)
@@ -245,67 +218,3 @@ class Membership:
                 f"Broker id {broker_id} is in use by another running broker of this cluster ({broker_path(broker_id)} "
                 "in the metadata store). Give this broker an id of its own: broker.id in its properties.",
             )
-
-    def _changes_came(self, event: WatchEvent) -> None:
-        self._look_for_changes()
-
-    def _look_for_changes(self) -> None:
-        if self._closed:
-            return
-        if self._reading is not None and not self._reading.done():
-            self._again = True
-        else:
-            self._reading = asyncio.get_running_loop().create_task(self._read_changes())
-
-    async def _read_changes(self) -> None:
-        """Reads what came since the last time; while it reads, more may come."""
-        self._again = True
-        while self._again:
-            self._again = False
-            try:
-                await self._read_new_changes()
-            except ConnectionLoss:
-                # Without the next reading there would be no watch any more.
-                self._again = True
-                await asyncio.sleep(RETRY_DELAY_MS / 1000)
-            except (SessionExpired, StoreClosed):
-                # The next session has a membership of its own.
-                return
-            except StoreError as error:
-                log.warning("notifications of changed settings could not be read: %s", error)
-
-    async def _read_new_changes(self) -> None:
-        names, _ = await self._store.children(CONFIG_CHANGES, self._changes_came)
-        new = sorted((name for name in names if _number_of(name) > self._last_change), key=_number_of)
-        resources = [await self._changed_resource(f"{CONFIG_CHANGES}/{name}") for name in new]
-        distinct = dict.fromkeys(resource for resource in resources if resource is not None)
-        for resource, values in (await self._read_configs(distinct)).items():
-            # What cannot be read changes nothing.
-            if values is not None:
-                self._on_config_changed(resource, values)
-        if new:
-            self._last_change = _number_of(new[-1])
-        await self._purge(names)
-
-    async def _changed_resource(self, path: str) -> ConfigResource | None:
-        try:
-            data, _ = await self._store.get(path)
-            return resource_of(decode_config_change(path, data))
-        except NoNode:
-            return None
-        except MalformedZnode as error:
-            log.error("notification ignored: %s", error)
-            return None
-
-    async def _purge(self, names: Iterable[str]) -> None:
-        oldest_ms = self._clock.wall_ms() - CHANGE_NOTIFICATION_AGE_MS_MAX
-        paths = [f"{CONFIG_CHANGES}/{name}" for name in names]
-        found = await results([self._store.exists(path) for path in paths])
-        old = [path for path, stat in zip(paths, found, strict=True) if stat is not None and stat.ctime < oldest_ms]
-        # Another broker may be faster.
-        await results([self._store.delete(path) for path in old], NoNode)
-
-
-def _number_of(name: str) -> int:
-    digits = name.removeprefix(CONFIG_CHANGE_PREFIX.rpartition("/")[2])
-    return int(digits) if digits.isdecimal() else -1

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidelog.broker.cluster.metadata_cache import broker_ids
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.replicas.replica_manager import Replica, ReplicaManager
 from tidelog.broker.replicas.topic_settings import log_config
+from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, PartitionEpoch, TopicId, TopicPartition
 from tidelog.model.topics import invalid_topic_name_reason
@@ -118,7 +119,11 @@ class Leadership:
             except Exception as error:
                 done.fail(error)
                 return
-            self._create_some(deque(orders), settings, outcomes, made)
+            # From here on the node's own picture is asked, which changes are told to: logs are made in many turns, and
+            # each gets the settings that hold when it comes to be.
+            for topic in missing:
+                self._node.settings_changed(ConfigResource(ConfigResourceType.TOPIC, topic), settings.get(topic, {}))
+            self._create_some(deque(orders), outcomes, made)
 
         def made() -> None:
             task = self._node.logs.upkeep.durability_task()
@@ -164,7 +169,6 @@ class Leadership:
     def _create_some(
         self,
         orders: deque[tuple[TopicPartition, TopicId, messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState]],
-        settings: Mapping[str, Mapping[str, str]],
         outcomes: dict[TopicPartition, ErrorCode],
         then: Callable[[], None],
     ) -> None:
@@ -172,15 +176,14 @@ class Leadership:
         turn = LOGS_PER_TURN
         while orders:
             if not turn:
-                self._node.shell.soon(self._create_some, orders, settings, outcomes, then)
+                self._node.shell.soon(self._create_some, orders, outcomes, then)
                 return
             topic_partition, topic_id, state = orders.popleft()
             if self._node.replicas.get(topic_partition) is not None:
                 continue
             turn -= 1
             try:
-                overrides = settings.get(topic_partition.topic, {})
-                log = self._log(topic_partition, topic_id, overrides, is_new=bool(state.is_new))
+                log = self._log(topic_partition, topic_id, is_new=bool(state.is_new))
             except (KafkaError, StorageError) as error:
                 outcomes[topic_partition] = (
                     error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
@@ -192,14 +195,12 @@ class Leadership:
             self._node.moves.resume(replica)
         then()
 
-    def _log(
-        self, topic_partition: TopicPartition, topic_id: TopicId, overrides: Mapping[str, str], *, is_new: bool
-    ) -> Log:
-        """The partition's log, found or made, with the settings of today."""
+    def _log(self, topic_partition: TopicPartition, topic_id: TopicId, *, is_new: bool) -> Log:
+        """The partition's log, found or made, with the settings of this moment."""
         reason = invalid_topic_name_reason(topic_partition.topic)
         if reason is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
-        config = log_config(self._node.config, overrides)
+        config = log_config(self._node.config, self._node.metadata.image.topic_config(topic_partition.topic))
         logs = self._node.logs
         found = logs.get(topic_partition)
         if found is not None and found.topic_id is not None and topic_id not in (ZERO_TOPIC_ID, found.topic_id):
