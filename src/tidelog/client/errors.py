@@ -5,8 +5,14 @@ The types tell whose fault it is, since that decides what to do next: another br
 after the others.
 """
 
+from collections.abc import Mapping
+from typing import Final
+
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
+
+RECORDS_NAMED_MAX: Final = 3
+"""Records of a refused batch that a message names."""
 
 
 class ClientError(Exception):
@@ -42,6 +48,33 @@ class UnsupportedSecurity(ClientError):
 
 class TransactionFailed(ClientError):
     """A transaction that something went wrong in: it can only be aborted, after which the next one may begin."""
+
+
+class BatchRefused(KafkaError):
+    """A batch of which some records are at fault (KIP-467): none of it was appended.
+
+    `record_errors`: [place of a record in the batch, from 0] -> what is wrong with it.
+    """
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: Mapping[int, str]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+    def of(self, index: int) -> Exception:
+        """What one record's delivery raises: KafkaError where that record is at fault, else RefusedWithBatch."""
+        words = self.record_errors.get(index)
+        if words is None:
+            places = ", ".join(map(str, sorted(self.record_errors)[:RECORDS_NAMED_MAX]))
+            return RefusedWithBatch(
+                f"nothing is wrong with record {index}, but it was sent in one batch with {len(self.record_errors)}"
+                f" that the broker refused (the first at {places}): send it again without them"
+            )
+        # The batch's code is that of one of its records, and nobody says of which.
+        return KafkaError(self.code if len(self.record_errors) == 1 else ErrorCode.INVALID_RECORD, words)
+
+
+class RefusedWithBatch(ClientError):
+    """A sound record was not appended, for another one of its batch was refused; it may be sent again by itself."""
 
 
 class OffsetOutOfRange(KafkaError):

@@ -22,6 +22,8 @@ class ProducedBatch:
     log_append_time: int = -1
     """Milliseconds since 1970, where the topic's timestamps are the broker's."""
     log_start_offset: int = -1
+    record_errors: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    """[place in a refused batch, from 0] -> what is wrong with that record (KIP-467)."""
 
 
 def produce_request(
@@ -66,8 +68,17 @@ def produced(
                 TopicPartition(name, entry.index),
                 ErrorCode(entry.error_code),
                 entry.error_message,
-                ProducedBatch(entry.base_offset, entry.log_append_time_ms, entry.log_start_offset),
+                ProducedBatch(
+                    entry.base_offset, entry.log_append_time_ms, entry.log_start_offset, _record_errors(entry)
+                ),
             )
+
+
+def _record_errors(entry: Any) -> Mapping[int, str]:
+    return {
+        each.batch_index: each.batch_index_error_message or entry.error_message or "no reason given"
+        for each in entry.record_errors
+    }
 
 
 def produce_batches(

@@ -16,6 +16,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import TopicPartition
 from tidelog.ports.disk import Bytes
 from tidelog.records import implementation
 from tidelog.records.checksum import crc32c
@@ -23,6 +24,7 @@ from tidelog.records.compression import DECOMPRESSED_SIZE_MAX, Codec, check_code
 from tidelog.records.errors import CorruptData, DecompressionBomb, InvalidBatch
 from tidelog.records.implementation import scan_records
 from tidelog.records.record import NO_TIMESTAMP, Header, Record, decode_records, encode_records
+from tidelog.records.record_errors import RecordRules, may_be_out_of_range
 
 __all__ = [
     "HEADER_SIZE",
@@ -220,6 +222,8 @@ def validate(
     timestamp_after_max_ms: int | None = None,
     keys_required: bool = False,
     decompressed_size_max: int | None = None,
+    refused_size_max: int = DECOMPRESSED_SIZE_MAX,
+    topic_partition: TopicPartition | None = None,
 ) -> None:
     """Checks a batch before it is appended; raises `InvalidBatch`, whose code is the answer to the producer.
 
@@ -229,10 +233,12 @@ def validate(
     (`keys_required`, for compacted topics) their keys. A compressed batch is opened for the same only where
     `decompressed_size_max` (bytes) is given or `keys_required` is set: Kafka always opens it, which costs more than
     all the rest of an append; without it the header's own timestamps are judged, and a reader finds what is wrong
-    inside.
+    inside. A batch whose header is out of range is opened, up to `refused_size_max` bytes, to find the records at
+    fault: `InvalidBatch.record_errors` names each record that has no key, or a timestamp out of range.
 
     `timestamp_type` is the topic's; with LOG_APPEND_TIME timestamps are not judged. The bounds are
-    `message.timestamp.before.max.ms` and `message.timestamp.after.max.ms`, None for none.
+    `message.timestamp.before.max.ms` and `message.timestamp.after.max.ms`, None for none. Messages name
+    `topic_partition`.
     """
     check_crc(buffer, position, header)
     codec = check_codec(header.attributes)
@@ -241,29 +247,34 @@ def validate(
             ErrorCode.INVALID_RECORD,
             f"a batch of {header.records_count} records cannot span {header.last_offset_delta + 1} offsets",
         )
-    if from_client:
-        _check_client_header(header)
-    judge_time = from_client and timestamp_type is TimestampType.CREATE_TIME
-    lowest = now_ms - timestamp_before_max_ms if timestamp_before_max_ms is not None else None
-    highest = now_ms + timestamp_after_max_ms if timestamp_after_max_ms is not None else None
     if not from_client:
         return
-    if codec is Codec.NONE:
-        section: Bytes = memoryview(buffer)[position + HEADER_SIZE : position + header.size]
-    elif keys_required or decompressed_size_max is not None:
-        section = records_section(buffer, position, header, size_max=decompressed_size_max or DECOMPRESSED_SIZE_MAX)
-    else:
-        if judge_time:
-            _check_time(header.base_timestamp, header.max_timestamp, lowest, highest, header)
+    _check_client_header(header)
+    judge_time = timestamp_type is TimestampType.CREATE_TIME
+    lowest = now_ms - timestamp_before_max_ms if judge_time and timestamp_before_max_ms is not None else None
+    highest = now_ms + timestamp_after_max_ms if judge_time and timestamp_after_max_ms is not None else None
+    if codec is not Codec.NONE and not keys_required and decompressed_size_max is None:
+        if may_be_out_of_range(header.base_timestamp, header.max_timestamp, lowest, highest):
+            section = records_section(buffer, position, header, size_max=refused_size_max)
+            RecordRules(lowest, highest, keys_required, topic_partition).check(section, header)
+            _check_max_timestamp(header, highest)
         return
+    if codec is Codec.NONE:
+        section = memoryview(buffer)[position + HEADER_SIZE : position + header.size]
+    else:
+        section = records_section(buffer, position, header, size_max=decompressed_size_max or DECOMPRESSED_SIZE_MAX)
     earliest, latest, null_keys = scan_records(section, header.records_count, header.base_timestamp)
-    if judge_time:
-        _check_time(earliest, latest, lowest, highest, header)
-    if keys_required and null_keys:
+    if (keys_required and null_keys) or may_be_out_of_range(earliest, latest, lowest, highest):
+        RecordRules(lowest, highest, keys_required, topic_partition).check(section, header)
+
+
+def _check_max_timestamp(header: BatchHeader, highest: int | None) -> None:
+    """What the time index would say of a compressed batch whose records are in order."""
+    if highest is not None and header.max_timestamp > highest:
         raise InvalidBatch(
-            ErrorCode.INVALID_RECORD,
-            f"Compacted topic cannot accept message without key: {null_keys} of {header.records_count}"
-            " records have none",
+            ErrorCode.INVALID_TIMESTAMP,
+            f"The batch's greatest timestamp {header.max_timestamp} is none of its records', and out of range:"
+            f" {highest} at most",
         )
 
 
@@ -288,20 +299,6 @@ def _check_client_header(header: BatchHeader) -> None:
         raise InvalidBatch(
             ErrorCode.INVALID_TIMESTAMP,
             "Producer should not set timestamp type to LogAppendTime: it is the topic's setting",
-        )
-
-
-def _check_time(earliest: int, latest: int, lowest: int | None, highest: int | None, header: BatchHeader) -> None:
-    wrong: int | None = None
-    if highest is not None and latest > highest:
-        wrong = latest
-    elif lowest is not None and earliest < lowest and earliest != NO_TIMESTAMP:
-        wrong = earliest
-    if wrong is not None:
-        raise InvalidBatch(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"Timestamp {wrong} in a batch of {header.records_count} records is out of range. The timestamp should be"
-            f" within [{'any' if lowest is None else lowest}, {'any' if highest is None else highest}]",
         )
 
 

@@ -4,13 +4,30 @@ All of these are the fault of whoever wrote the bytes. The message says what was
 sees.
 """
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from tidelog.model.errors import ErrorCode, KafkaError
+
+
+class RecordError(NamedTuple):
+    """What is wrong with one record of a batch (KIP-467)."""
+
+    batch_index: int
+    """The record's place in its batch, from 0."""
+    message: str
 
 
 class InvalidBatch(KafkaError):
     """A batch refused. `code` is CORRUPT_MESSAGE (retriable: the bytes broke on their way), INVALID_RECORD (they were
     built wrongly), INVALID_TIMESTAMP, UNSUPPORTED_FOR_MESSAGE_FORMAT (magic 0 or 1) or UNSUPPORTED_COMPRESSION_TYPE.
+
+    `record_errors` names the records for which it is refused, in their order; empty where the whole batch is wrong.
     """
+
+    def __init__(self, code: ErrorCode, message: str = "", record_errors: Sequence[RecordError] = ()) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
 
 
 class CorruptData(InvalidBatch):

@@ -95,6 +95,9 @@ def client_batches(
     from_client = origin is AppendOrigin.CLIENT
     before_max: int | None = config.message_timestamp_before_max_ms
     after_max: int | None = config.message_timestamp_after_max_ms
+    size_max = _decompressed_size_max(config)
+    # No header tells of a missing key, nor of the oldest record.
+    is_opened = from_client and (config.compacted or before_max != LONG_MAX)
     for position, header in batches:
         if header.size > config.max_message_bytes:
             raise KafkaError(
@@ -112,7 +115,9 @@ def client_batches(
             timestamp_before_max_ms=None if before_max == LONG_MAX else before_max,
             timestamp_after_max_ms=None if after_max == LONG_MAX else after_max,
             keys_required=from_client and config.compacted,
-            decompressed_size_max=_decompressed_size_max(config) if from_client and config.compacted else None,
+            decompressed_size_max=size_max if is_opened else None,
+            refused_size_max=size_max,
+            topic_partition=topic_partition,
         )
     return batches
 

@@ -3,14 +3,14 @@
 import struct
 
 import pytest
-from tests.unit.broker.harness import Broker, make_batch, produce_request, topic_id_of, whole
+from tests.unit.broker.harness import WALL_START_MS, Broker, make_batch, produce_request, topic_id_of, whole
 
 from tidelog.broker.connections.dispatch import CloseConnection
 from tidelog.broker.deferred import Deferred
 from tidelog.model.errors import ErrorCode
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
-from tidelog.records.batch import Codec, read_records
+from tidelog.records.batch import Codec, Record, build_batch, read_records
 
 VERSIONS = range(3, 14)
 
@@ -140,6 +140,41 @@ def test_bad_batches_are_refused(broker: Broker, batch: bytes | None, version: i
     if version >= 8:
         assert answer.error_message
     assert broker.replica("t").log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_records_at_fault_are_named(start_broker, version: int) -> None:
+    """KIP-467: of a batch of 100 for a compacted topic the ten without a key are named, and nothing is appended."""
+    broker = start_broker()
+    broker.settings.topics["keyed"] = {"cleanup.policy": "compact"}
+    broker.lead("keyed")
+    records = [Record(at, WALL_START_MS, None if at % 10 == 4 else b"k", b"v") for at in range(100)]
+    request = produce_request("keyed", bytes(build_batch(records)), 0, -1, version)
+    answer = broker.ask(ApiKey.PRODUCE, version, request).responses[0].partition_responses[0]
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+    assert broker.replica("keyed").log.log_end_offset == 0
+    if version >= 8:
+        assert [each.batch_index for each in answer.record_errors] == list(range(4, 100, 10))
+        words = "Compacted topic cannot accept message without key in topic partition keyed-0"
+        assert {each.batch_index_error_message for each in answer.record_errors} == {words}
+        assert answer.error_message.startswith("One or more records have been rejected due to 10 record errors")
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_records_of_a_wrong_time_are_named(start_broker, codec: Codec) -> None:
+    """Those before and after the topic's bounds, in a compressed batch too."""
+    broker = start_broker()
+    bounds = {"message.timestamp.before.max.ms": "1000", "message.timestamp.after.max.ms": "1000"}
+    broker.settings.topics["timed"] = bounds
+    broker.lead("timed")
+    now_ms = broker.clock.wall_ms()
+    times = [now_ms, now_ms - 1001, now_ms, now_ms + 1001]
+    batch = build_batch([Record(at, time, None, b"v") for at, time in enumerate(times)], codec=codec)
+    answer = broker.ask(ApiKey.PRODUCE, 9, produce_request("timed", bytes(batch), 0, -1, 9))
+    refused = answer.responses[0].partition_responses[0]
+    assert refused.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [each.batch_index for each in refused.record_errors] == [1, 3]
+    assert refused.error_message == "One or more records have been rejected due to invalid timestamp"
 
 
 def test_one_bad_partition_spares_the_others(broker: Broker) -> None:

@@ -31,6 +31,8 @@ class LogBroker(ScriptedBroker):
         self.batches: dict[int, list[tuple[int, int, bytes]]] = {}
         """[partition] -> (base offset, next offset, bytes) of each batch."""
         self.fail_next: dict[ApiKey, list[Any]] = {}
+        self.record_errors: dict[int, str] = {}
+        """[place in a batch] -> what a refused batch's answer says of that record."""
         self.log_start = 0
         self._lock = threading.Lock()
 
@@ -75,7 +77,15 @@ class LogBroker(ScriptedBroker):
                     name=topic.name if version < 13 else "",
                     topic_id=topic.topic_id if version >= 13 else bytes(16),
                     partition_responses=[
-                        kind.PartitionProduceResponse(index=entry.index, error_code=failure, base_offset=-1)
+                        kind.PartitionProduceResponse(
+                            index=entry.index,
+                            error_code=failure,
+                            base_offset=-1,
+                            record_errors=[
+                                kind.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=words)
+                                for index, words in self.record_errors.items()
+                            ],
+                        )
                         if failure is not None
                         else kind.PartitionProduceResponse(
                             index=entry.index, base_offset=self._append(entry.index, bytes(entry.records))

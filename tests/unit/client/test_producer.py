@@ -11,6 +11,7 @@ from tests.unit.client.log_broker import LogBroker
 from tests.unit.client.scripted_broker import DROP, ScriptedBroker
 
 from tidelog.client.cluster import Cluster
+from tidelog.client.errors import BatchRefused, RefusedWithBatch
 from tidelog.client.partitioners import InvalidPartition, Partitions, partition_for_key
 from tidelog.client.producer import Producer, ProducerSettings
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -172,6 +173,35 @@ async def test_a_refused_batch_fails_its_records_and_the_flush() -> None:
                 await producer.flush()
             good = await producer.send("t", b"good", partition=1)
             assert (await good.place()).offset == 0
+            await producer.flush()
+
+
+@pytest.mark.parametrize(
+    ("at_fault", "code"), [((1,), ErrorCode.INVALID_TIMESTAMP), ((0, 1), ErrorCode.INVALID_RECORD)]
+)
+async def test_records_at_fault_fail_and_say_so(at_fault: tuple[int, ...], code: ErrorCode) -> None:
+    """KIP-467: of a refused batch those records that the broker names; each other one says that it failed with them.
+
+    The batch's code is that of one of its records; where several are named, nobody knows whose.
+    """
+    with LogBroker(partitions=1) as broker:
+        broker.fail_next[ApiKey.PRODUCE] = [ErrorCode.INVALID_TIMESTAMP]
+        broker.record_errors = {index: f"bad {index}" for index in at_fault}
+        settings = ProducerSettings(linger_ms=60_000)
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, settings) as producer:
+            deliveries = [await producer.send("t", b"x", partition=0) for _ in range(3)]
+            with pytest.raises(BatchRefused) as whole:
+                await producer.flush()
+            assert (whole.value.code, set(whole.value.record_errors)) == (ErrorCode.INVALID_TIMESTAMP, set(at_fault))
+            for index, delivery in enumerate(deliveries):
+                with pytest.raises((KafkaError, RefusedWithBatch)) as refused:
+                    await delivery.place()
+                if index in at_fault:
+                    assert isinstance(refused.value, KafkaError)
+                    assert (refused.value.code, refused.value.message) == (code, f"bad {index}")
+                else:
+                    assert isinstance(refused.value, RefusedWithBatch)
+            await producer.send("t", b"good", partition=0)
             await producer.flush()
 
 

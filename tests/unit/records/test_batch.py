@@ -5,6 +5,7 @@ from struct import pack_into
 import pytest
 
 from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import TopicPartition
 from tidelog.records.batch import (
     HEADER_SIZE,
     BatchHeader,
@@ -22,7 +23,7 @@ from tidelog.records.batch import (
     validate,
 )
 from tidelog.records.compression import Codec, compress
-from tidelog.records.errors import CorruptData, DecompressionBomb, InvalidBatch
+from tidelog.records.errors import CorruptData, DecompressionBomb, InvalidBatch, RecordError
 from tidelog.records.legacy import build_messages
 from tidelog.records.record import Record, encode_records
 
@@ -228,18 +229,64 @@ def test_a_record_without_a_timestamp_is_not_too_old() -> None:
 
 
 def test_a_client_may_not_stamp_for_the_broker() -> None:
-    """Log append time in a produced batch is INVALID_TIMESTAMP, as in Kafka."""
+    """Log append time in a produced batch is INVALID_TIMESTAMP; Kafka refuses it where the topic stamps, too."""
     assert refusal(build_batch(RECORDS, log_append_time=5)).code is ErrorCode.INVALID_TIMESTAMP
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 def test_compacted_topics_need_keys(codec: Codec) -> None:
-    """`keys_required` opens even a compressed batch and counts the keys that are missing."""
+    """`keys_required` opens even a compressed batch, and names each record without a key (KIP-467)."""
     data = build_batch(RECORDS, codec=codec)
     validate(data, 0, read_header(data), now_ms=NOW)
     error = refusal(data, keys_required=True)
     assert error.code is ErrorCode.INVALID_RECORD
-    assert "1 of 3 records have none" in str(error)
+    assert error.record_errors == [RecordError(1, "Compacted topic cannot accept message without key")]
+    assert "due to 1 record errors in total" in str(error)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_each_record_at_fault_is_named(codec: Codec) -> None:
+    """A missing key goes before a wrong timestamp; one wrong timestamp makes the batch's error INVALID_TIMESTAMP."""
+    times = [(NOW, None), (NOW - 6, b"k"), (NOW, b"k"), (NOW + 6, None), (NOW + 6, b"k"), (-1, b"k")]
+    data = build_batch([Record(index, time, key, b"") for index, (time, key) in enumerate(times)], codec=codec)
+    place = TopicPartition("t", 3)
+    bounds = {"timestamp_before_max_ms": 5, "timestamp_after_max_ms": 5, "topic_partition": place}
+    error = refusal(data, keys_required=True, **bounds)
+    keyless = "Compacted topic cannot accept message without key in topic partition t-3"
+    span = f"is out of range. The timestamp should be within [{NOW - 5}, {NOW + 5}]"
+    assert (error.code, error.message) == (
+        ErrorCode.INVALID_TIMESTAMP,
+        "One or more records have been rejected due to invalid timestamp",
+    )
+    assert error.record_errors == [
+        (0, keyless),
+        (1, f"Timestamp {NOW - 6} of message with offset 1 {span}"),
+        (3, keyless),
+        (4, f"Timestamp {NOW + 6} of message with offset 4 {span}"),
+    ]
+    assert [index for index, _ in refusal(data, **bounds).record_errors] == [1, 3, 4]
+
+
+def test_a_message_shows_three_errors_at_most() -> None:
+    """However many records are at fault; each of them is named in `record_errors`."""
+    data = build_batch([Record(index, NOW, None, b"") for index in range(5)])
+    error = refusal(data, keys_required=True)
+    assert len(error.record_errors) == 5
+    assert str(error).count("RecordError(") == 3
+
+
+def test_a_record_without_a_timestamp_hides_none_that_is_too_old() -> None:
+    """Though the least timestamp of the batch is -1."""
+    data = build_batch([Record(0, -1, None, b""), Record(1, 5, None, b"")])
+    assert [index for index, _ in refusal(data, timestamp_before_max_ms=9).record_errors] == [1]
+    validate(data, 0, read_header(data), now_ms=NOW, timestamp_before_max_ms=NOW)
+
+
+def test_a_compressed_header_that_lies_about_its_time() -> None:
+    """The time index would believe it: refused, though no record is at fault; the base is no record's time."""
+    data = build_batch([Record(0, NOW, None, b"")], codec=Codec.LZ4)
+    error = refusal(with_header(data, max_timestamp=NOW + 6), timestamp_after_max_ms=5)
+    assert (error.code, error.record_errors) == (ErrorCode.INVALID_TIMESTAMP, ())
 
 
 def test_offsets_inside_must_follow_one_another() -> None:

@@ -10,6 +10,7 @@ from tidelog.broker.connections.dispatch import CloseConnection
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
+from tidelog.records.errors import InvalidBatch
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
@@ -80,10 +81,13 @@ def failed(
     if error.code in _PRODUCER_STATE_ERRORS:
         # What makes an idempotent producer resend or begin a new epoch: whoever looks for the reason looks here.
         log.info("refused a batch: %s", error.message)
-    for batch_index, words in getattr(error, "record_errors", ()):
-        response.record_errors.append(
-            messages.ProduceResponse.BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=words)
-        )
+    if isinstance(error, InvalidBatch):
+        response.record_errors = [
+            messages.ProduceResponse.BatchIndexAndErrorMessage(
+                batch_index=each.batch_index, batch_index_error_message=each.message
+            )
+            for each in error.record_errors
+        ]
     if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and version >= _CURRENT_LEADER_SINCE:
         known = node.metadata.image.partition(TopicPartition(topic, index))
         if known is not None:

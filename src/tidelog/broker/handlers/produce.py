@@ -1,9 +1,9 @@
 """Produce: batches appended as they come.
 
 Versions 0-13 are advertised, 3-13 served: librdkafka before 2.11.1 takes a higher minimum for "no compression".
-v3: batches of magic 2 only, one a partition. v5: log start offset. v7: zstd. v8: errors of single records. v9:
-flexible. v10: the current leader beside NOT_LEADER_OR_FOLLOWER (KIP-951). v11: TRANSACTION_ABORTABLE. v12: partitions
-are added to transactions by the way (KIP-890). v13: topics by id.
+v3: batches of magic 2 only, one a partition. v5: log start offset. v7: zstd. v8: errors of single records (KIP-467).
+v9: flexible. v10: the current leader beside NOT_LEADER_OR_FOLLOWER (KIP-951). v11: TRANSACTION_ABORTABLE. v12:
+partitions are added to transactions by the way (KIP-890). v13: topics by id.
 
 acks=0 has no answer; an error closes the connection, so that the producer asks for the leaders anew. acks=1 waits for
 the flush where flush.messages is 1; acks=-1 waits for the high watermark, and is told NOT_ENOUGH_REPLICAS_AFTER_APPEND

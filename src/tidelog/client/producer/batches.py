@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Final
 
+from tidelog.client.errors import BatchRefused
 from tidelog.client.producer.settings import ProducerSettings
 from tidelog.client.producing import ProducedBatch
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -40,8 +41,14 @@ class Delivery:
         self._index = index
 
     async def place(self) -> RecordPlace:
-        """Waits for the acknowledgement; KafkaError or ClientError when the record was not delivered."""
-        result = await asyncio.shield(self._batch.done)
+        """Waits for the acknowledgement; KafkaError or ClientError when the record was not delivered.
+
+        RefusedWithBatch: the broker refused other records of its batch; this one may be sent again.
+        """
+        try:
+            result = await asyncio.shield(self._batch.done)
+        except BatchRefused as error:
+            raise error.of(self._index) from error
         offset = result.base_offset + self._index if result.base_offset >= 0 else -1
         return RecordPlace(self._batch.topic_partition, offset)
 
@@ -116,8 +123,10 @@ def leaderless(batch: Batch) -> KafkaError:
     return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{batch.topic_partition} has no leader now")
 
 
-def refused(batch: Batch, code: ErrorCode, text: str | None) -> KafkaError:
-    """What to tell of a batch that a leader does not take."""
+def refused(batch: Batch, code: ErrorCode, text: str | None, record_errors: Mapping[int, str]) -> KafkaError:
+    """What to tell of a batch that a leader does not take; `record_errors`: [place in it] -> what is wrong there."""
+    if record_errors:
+        return BatchRefused(code, text or str(batch.topic_partition), record_errors)
     if code is ErrorCode.MESSAGE_TOO_LARGE:
         hint = f"{batch.topic_partition}: {len(batch.data or b'')} bytes are above the topic's max.message.bytes"
         return KafkaError(code, f"{hint}; send smaller batches or records, or raise it")

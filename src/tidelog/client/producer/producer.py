@@ -395,7 +395,7 @@ class Producer:
             elif code.retriable:
                 retry.append((batch, KafkaError(code, text or str(topic_partition))))
             else:
-                self._finish(batch, refused(batch, code, text))
+                self._finish(batch, refused(batch, code, text, result.record_errors))
         retry.extend((batch, leaderless(batch)) for batch in by_partition.values())
         return retry
 
