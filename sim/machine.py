@@ -212,7 +212,7 @@ class Machine(ABC):
         number = self.disk.operations + operation
 
         def plan(found: Operation) -> Fault | None:
-            if found.number < number or found.kind == "read" or kind not in (None, found.kind):
+            if found.number < number or not found.changes or kind not in (None, found.kind):
                 return None
             self.disk.fault = None
             self.kill()

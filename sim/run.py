@@ -29,6 +29,7 @@ from sim.world.clock import LoopClock
 from sim.world.loop import VirtualLoop
 from sim.world.process import SimulatedExecutor
 from sim.world.randomness import SeededRandom
+from sim.world.threads import cooperative_locks
 from sim.world.trace import Trace
 from tidelog.model.errors import ErrorCode
 from tidelog.protocol import messages
@@ -78,7 +79,7 @@ def run(seed: int, seconds: float, *, brokers: int | None = None, trace_file: Te
     simulation = Simulation(seed, seconds, draw(random.stream("plan"), brokers=brokers), loop, random, trace)
     asyncio.set_event_loop(None)
     try:
-        with simulation.complaints:
+        with simulation.complaints, cooperative_locks():
             loop.run_until_complete(simulation.main())
         simulation.check_errors()
         return simulation.outcome()

@@ -7,13 +7,13 @@
 The rules are those of POSIX, at their strictest:
 
 - `fsync` of a file makes its content and size durable, and not its name.
-- `fsync_directory` makes the names in one directory durable. Without it a power cut keeps a beginning of the changes
-  to that directory, in order; a rename happens whole or not at all.
+- `fsync_directory` makes the names in one directory durable. Without it a power cut keeps some of the changes to that
+  directory: a beginning of them, as with a journal, or any (`names_in_order`); a rename happens whole or not at all.
 - After a failed `fsync` the pages count as clean although they never reached the platter, as on Linux: a second `fsync`
   succeeds, and the data is gone at the next power cut.
 
-Every operation that changes something, and every read, first passes `SimulatedDisk.fault`, where a scenario may let
-it fail, cut it short, or end the process in the middle of it.
+Every operation first gives way to others if it is an I/O thread's (`sim.world.threads`), and then passes
+`SimulatedDisk.fault`, where a scenario may let it fail, cut it short, or end the process in the middle of it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from sim.world import threads
 from sim.world.randomness import SeededRandom
 from tidelog.ports.disk import Bytes, File, FileStat, Lock, Space
 
 PAGE: Final = 4096
 SECTOR: Final = 512
 """Bytes that reach the platter whole or not at all."""
+
+
+_LOOKS: Final = frozenset({"read", "open", "list", "stat"})
+"""Operations that change nothing."""
 
 
 class ProcessDeath(BaseException):
@@ -41,12 +46,19 @@ class Operation:
     """One call of a process upon the disk."""
 
     number: int
-    """Counts the operations that change something, from 1; reads bear the number of the change before them."""
+    """Counts the operations that change something, from 1; others bear the number of the change before them."""
     kind: str
-    """create, write, truncate, fsync, rename, unlink, make_directory, remove_directory, fsync_directory, sync, read."""
+    """create, write, truncate, fsync, rename, unlink, make_directory, remove_directory, fsync_directory, sync; or, of
+    those that change nothing, read, open, list, stat.
+    """
     path: str
     size: int = 0
-    """Bytes, of writes and reads."""
+    """Bytes, of writes and reads; the new size, of a truncation."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether the disk is another one afterwards."""
+        return self.kind not in _LOOKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,14 +163,17 @@ class _Directory:
             else:
                 node.sync()
 
-    def power_cut(self, random: SeededRandom, *, nothing_survives: bool) -> None:
-        survivors = 0 if nothing_survives else random.below(len(self.changes) + 1)
-        for gone, come, node in self.changes[:survivors]:
+    def power_cut(self, random: SeededRandom, *, nothing_survives: bool, names_in_order: bool) -> None:
+        for gone, come, node in [] if nothing_survives else _survivors(self.changes, random, in_order=names_in_order):
             _apply(self.durable, gone, come, node)
         self.entries = dict(self.durable)
         self.changes.clear()
         for name in sorted(self.entries):
-            self.entries[name].power_cut(random, nothing_survives=nothing_survives)
+            node = self.entries[name]
+            if isinstance(node, _Directory):
+                node.power_cut(random, nothing_survives=nothing_survives, names_in_order=names_in_order)
+            else:
+                node.power_cut(random, nothing_survives=nothing_survives)
 
     def files(self) -> Iterator[_Inode]:
         for node in self.entries.values():
@@ -166,6 +181,16 @@ class _Directory:
                 yield from node.files()
             else:
                 yield node
+
+
+_Change: TypeAlias = tuple[str | None, str | None, "_Inode | _Directory"]
+
+
+def _survivors(changes: list[_Change], random: SeededRandom, *, in_order: bool) -> list[_Change]:
+    """A beginning of them, or any of them."""
+    if in_order or random.chance(0.5):
+        return changes[: random.below(len(changes) + 1)]
+    return [change for change in changes if random.chance(0.5)]
 
 
 def _apply(
@@ -215,7 +240,13 @@ class SimulatedDisk:
         self.capacity = capacity
         self.cold_chance = 0.0
         """Probability that `probe` finds its pages not in memory."""
+        self.names_in_order = True
+        """Whether changes of a directory survive a power cut in their order only, as with a journal."""
         self.fault: FaultPlan | None = None
+        self.slowness: Callable[[str, str], float] | None = None
+        """(kind, path) -> seconds that an operation takes longer than others; None: none does."""
+        self.on_stall: Callable[[float], object] | None = None
+        """Told how long the process stands still when such an operation is not an I/O thread's."""
         self.observer: Observer | None = None
         """Told of every change, before it happens."""
         self.operations = 0
@@ -239,7 +270,8 @@ class SimulatedDisk:
     def power_cut(self) -> None:
         """What was not synced is gone, but for what the seed lets survive: nothing at all, every other time."""
         self.kill()
-        self._root.power_cut(self.random, nothing_survives=self.random.chance(0.5))
+        nothing_survives = self.random.chance(0.5)
+        self._root.power_cut(self.random, nothing_survives=nothing_survives, names_in_order=self.names_in_order)
 
     @property
     def used(self) -> int:
@@ -298,10 +330,11 @@ class SimulatedDisk:
 
     def check(self, kind: str, path: str, size: int = 0) -> Fault | None:
         """Counts and announces an operation; how it shall fail, if it shall."""
-        if kind != "read":
-            self.operations += 1
+        if kind in _LOOKS:
+            return None if self.fault is None else self.fault(Operation(self.operations, kind, path, size))
+        self.operations += 1
         operation = Operation(self.operations, kind, path, size)
-        if kind != "read" and self.observer is not None:
+        if self.observer is not None:
             self.observer(operation)
         return None if self.fault is None else self.fault(operation)
 
@@ -362,7 +395,8 @@ class SimulatedFile:
         return self._path
 
     def _check(self, kind: str, size: int = 0) -> Fault | None:
-        fault = self._mount.check(kind, self._path, size)
+        self._mount.turn(kind, self._path)
+        fault = self._mount.disk.check(kind, self._path, size)
         if not self._is_open or (self._read_only and kind != "read"):
             raise _os_error(errno.EBADF, self._path)
         return fault
@@ -480,9 +514,23 @@ class Mount:
         if not self.alive:
             raise ProcessDeath("the process was killed")
 
-    def check(self, kind: str, path: str, size: int = 0) -> Fault | None:
+    def turn(self, kind: str, path: str) -> None:
+        """Comes before each operation: others go on first, if it is an I/O thread's. The dead do nothing."""
         self.check_alive()
-        return self.disk.check(kind, path, size)
+        slowness = self.disk.slowness
+        rest_s = 0.0 if slowness is None else slowness(kind, path)
+        if not threads.turn(rest_s):
+            if rest_s and self.disk.on_stall is not None:
+                self.disk.on_stall(rest_s)
+        elif not self.alive:
+            raise ProcessDeath("the process was killed")
+
+    def look(self, kind: str, path: str) -> None:
+        """An operation that changes nothing."""
+        self.turn(kind, path)
+        fault = self.disk.check(kind, path)
+        if fault is not None and fault.error is not None:
+            raise self.failed(fault)
 
     def failed(self, fault: Fault) -> BaseException:
         """What to raise for a fault; a process that dies of it is dead from now on."""
@@ -493,19 +541,23 @@ class Mount:
 
     def _names(self, kind: str, path: str, change: Callable[[], None]) -> None:
         """Carries out a change of names, if it shall not fail."""
-        fault = self.check(kind, path)
+        fault = self.disk.check(kind, path)
         if fault is None or fault.done:
             change()
         if fault is not None:
             raise self.failed(fault)
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
-        self.check_alive()
         disk = self.disk
+        self.turn("open", path)
         if disk._find(path) is None and create:
             directory, name = disk._parent(path)
             inode = _Inode(disk.now_ms())
             self._names("create", path, lambda: directory.change(None, name, inode))
+        else:
+            fault = disk.check("open", path)
+            if fault is not None and fault.error is not None:
+                raise self.failed(fault)
         return SimulatedFile(self, path, disk._file(path), read_only)
 
     def read(self, path: str) -> bytes:
@@ -517,7 +569,7 @@ class Mount:
         return self.disk._find(path) is not None
 
     def stat(self, path: str) -> FileStat:
-        self.check_alive()
+        self.look("stat", path)
         node = self.disk._find(path)
         if isinstance(node, _Directory):
             return FileStat(0, 0, is_directory=True)
@@ -525,13 +577,13 @@ class Mount:
         return FileStat(len(inode.content), inode.modified_ms, is_directory=False)
 
     def list(self, path: str) -> Sequence[str]:
-        self.check_alive()
+        self.look("list", path)
         return sorted(self.disk._directory(path).entries)
 
     def make_directories(self, path: str) -> None:
-        self.check_alive()
         made = ""
         for part in _parts(path):
+            self.turn("make_directory", path)
             directory = self.disk._directory(made or "/")
             made = f"{made}/{part}"
             node = directory.entries.get(part)
@@ -544,7 +596,7 @@ class Mount:
         self._names("make_directory", path, lambda: directory.change(None, name, _Directory()))
 
     def rename(self, source: str, target: str) -> None:
-        self.check_alive()
+        self.turn("rename", target)
         directory, old = self.disk._parent(source)
         other, new = self.disk._parent(target)
         node = directory.entries.get(old)
@@ -558,13 +610,13 @@ class Mount:
         self._names("rename", target, lambda: directory.change(old, new, node))
 
     def unlink(self, path: str) -> None:
-        self.check_alive()
+        self.turn("unlink", path)
         directory, name = self.disk._parent(path)
         inode = self.disk._file(path)
         self._names("unlink", path, lambda: directory.change(name, None, inode))
 
     def remove_directory(self, path: str) -> None:
-        self.check_alive()
+        self.turn("remove_directory", path)
         directory, name = self.disk._parent(path)
         node = self.disk._directory(path)
         if node.entries:
@@ -572,9 +624,11 @@ class Mount:
         self._names("remove_directory", path, lambda: directory.change(name, None, node))
 
     def fsync_directory(self, path: str) -> None:
+        self.turn("fsync_directory", path)
         self._names("fsync_directory", path, self.disk._directory(path).sync)
 
     def sync_file_system(self, path: str) -> None:
+        self.turn("sync", path)
         self.disk._directory(path)
         self._names("sync", path, self.disk._root.sync_below)
 

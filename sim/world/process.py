@@ -12,15 +12,22 @@ from asyncio import events
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future
 from contextvars import Context, copy_context
-from typing import Any, ParamSpec, TypeVar
+from functools import partial
+from typing import Any, Final, ParamSpec, TypeVar
 from weakref import ref
 
 from sim.world.disk import ProcessDeath
 from sim.world.loop import PROCESS, VirtualLoop
 from sim.world.randomness import SeededRandom
+from sim.world.threads import Work
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+LONG_CHANCE: Final = 0.2
+"""How often an operation of an I/O task takes as long as a device may, and not as long as the page cache does."""
+UNWINDING_MAX: Final = 1000
+"""Operations that a task of a dead process may still try."""
 
 
 class Process:
@@ -39,6 +46,7 @@ class Process:
         self._left: list[asyncio.Task[Any]] = []
         """Tasks that the kill has left standing; kept, so that nothing of them is unwound before `close`."""
         self._on_kill: list[Callable[[], object]] = []
+        self._on_close: list[Callable[[], object]] = []
         self.context: Context = copy_context()
         self.context.run(PROCESS.set, self)
 
@@ -71,6 +79,10 @@ class Process:
         for callback in self._on_kill:
             callback()
 
+    def on_close(self, callback: Callable[[], object]) -> None:
+        """What else is unwound at the end."""
+        self._on_close.append(callback)
+
     def pause(self) -> None:
         """Lets it stand still, as SIGSTOP does: clocks go on, and others see only that it does not answer."""
         self.runs = False
@@ -83,6 +95,8 @@ class Process:
 
     def close(self) -> None:
         """Unwinds what the kill left standing, once the simulation is over; whatever that raises meant nothing."""
+        for callback in self._on_close:
+            callback()
         events._set_running_loop(self._loop)  # What runs in a `finally` looks for its loop.
         try:
             while self._left:
@@ -98,27 +112,58 @@ class Process:
 
 
 class SimulatedExecutor(Executor):
-    """The pool of I/O threads: work happens a while after it was submitted, whole, in no particular order."""
+    """The pool of I/O threads: work begins a while after it was submitted, in no particular order, and between any two
+    operations of its disk others go on.
+    """
 
     def __init__(self, loop: VirtualLoop, random: SeededRandom, latency: tuple[float, float] = (0.0001, 0.008)) -> None:
-        """`latency`: least and greatest time that a task takes, in seconds."""
+        """`latency`: least and greatest time until a task begins, in seconds; most of its operations take little more
+        than none.
+        """
         self._loop = loop
         self._random = random
         self.latency = latency
+        self._under_way: dict[Work, asyncio.Handle] = {}
+        """What has stopped before an operation, or has not begun, and what lets it go on."""
+        self._futures: dict[Work, Future[Any]] = {}
+        owner = PROCESS.get()
+        if owner is not None:
+            owner.on_close(self.close)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
-
-        def run() -> None:
-            try:
-                result = fn(*args, **kwargs)
-            except ProcessDeath:
-                return  # Nobody is left to be told.
-            except BaseException as error:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
-
-        self._loop.call_later(self._random.between(*self.latency), run)
+        work = Work(partial(fn, *args, **kwargs), copy_context(), self._advance)
+        self._futures[work] = future
+        self._later(work, self._random.between(*self.latency))
         return future
+
+    def _later(self, work: Work, delay_s: float) -> None:
+        self._under_way[work] = self._loop.call_later(delay_s, self._advance, work)
+
+    def _advance(self, work: Work) -> None:
+        """Lets it go on to its next operation; then it waits again, or is done."""
+        self._under_way.pop(work).cancel()
+        work.step()
+        if not work.is_done:
+            operation_s = self.latency[self._random.chance(LONG_CHANCE)]
+            self._later(work, work.rest_s + self._random.between(0.0, operation_s))
+            return
+        future = self._futures.pop(work)
+        if isinstance(work.error, ProcessDeath):
+            return  # Nobody is left to be told.
+        if work.error is not None:
+            future.set_exception(work.error)
+        else:
+            future.set_result(work.result)
+
+    def close(self) -> None:
+        """Unwinds what the process's end has left standing: its mount is dead, and so is each further operation."""
+        while self._under_way:
+            work = self._under_way.popitem()[0]
+            steps = 0
+            while work.has_begun and not work.is_done:
+                work.step()
+                steps += 1
+                if steps > UNWINDING_MAX:
+                    raise RuntimeError("an I/O task does not end with its process")
