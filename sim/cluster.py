@@ -72,6 +72,8 @@ class Cluster:
                 )
                 for id in range(1, plan.brokers + 1)
             ]
+        for machine in self.brokers:
+            machine.disk.names_in_order = plan.names_in_order
         self.checker = ReplicaChecker(self.brokers, self.states)
         if self.states is not None:
             self.states.on_joined = self.checker.joined

@@ -8,13 +8,13 @@ the others stay up until the cluster has taken note.
 from __future__ import annotations
 
 import asyncio
-import errno
 import re
 from collections import Counter
 from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from sim.disk_faults import DiskTrouble
 from sim.invariants import require
 from sim.plan import FaultKind
 from tidelog.metadata.znodes import CONTROLLER, TOPICS, decode_topic
@@ -74,7 +74,6 @@ class Trouble:
             FaultKind.POWER_CUT_ALL: self._power_cut_all,
             FaultKind.RESTART: self._restart,
             FaultKind.DIE_IN_WRITE: self._die_in_write,
-            FaultKind.DISK_ERROR: self._disk_error,
             FaultKind.FLIPPED_READ: self._flipped_read,
             FaultKind.CLOCK_JUMP: self._clock_jump,
             FaultKind.SESSION_EXPIRY: self._session_expiry,
@@ -89,6 +88,7 @@ class Trouble:
             FaultKind.QUORUM_LOST: self._quorum_lost,
             FaultKind.SERVER_BEHIND: self._server_behind,
             FaultKind.SERVER_DOWN: self._server_down,
+            **DiskTrouble(cluster, plan, random.stream("disks")).handlers,
         }
 
     async def run(self, seconds: float) -> None:
@@ -110,7 +110,7 @@ class Trouble:
         self._network.heal_all()
         for machine in self._cluster.brokers:
             machine.resume()
-            machine.disk.fault = None
+            machine.disk.fault = machine.disk.slowness = None
 
     def _broker(self) -> BrokerMachine:
         brokers = self._cluster.brokers
@@ -303,25 +303,6 @@ class Trouble:
         machine.die_at(1 + self._random.below(40), power_cut=power_cut, kind=kind)
         await self._rest(1, 5)
         machine.disk.fault = None
-
-    async def _disk_error(self) -> None:
-        """A write or a sync fails: the only log directory goes offline, and the broker stops by itself.
-
-        After a failed sync the page cache is no witness of what the disk holds: that machine is rebooted.
-        """
-        machine = self._broker()
-        sync_fails = self._plan.flushes and self._random.chance(0.5)
-        if sync_fails:
-            machine.fail_at(1 + self._random.below(30), "fsync", errno.EIO)
-        else:
-            code = (errno.ENOSPC, errno.EIO)[self._random.below(2)]
-            machine.fail_at(1 + self._random.below(30), "write", code)
-        with self._cluster.kept_down(machine):
-            await self._rest(1, 4)
-            if machine.disk.fault is not None:
-                machine.disk.fault = None
-            elif sync_fails:
-                machine.power_cut()
 
     async def _flipped_read(self) -> None:
         self._broker().flip_next_read()

@@ -7,6 +7,7 @@ import multiprocessing
 import time
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
+from sim.plan import FaultKind
 from sim.run import Outcome, RunFailedError, run
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ class Job(NamedTuple):
     seed: int
     seconds: float
     brokers: int | None
+    faults: tuple[FaultKind, ...] = ()
+    """That it has in any case."""
     outcome: Outcome | None = None
     failure: str = ""
     took_s: float = 0.0
@@ -39,7 +42,7 @@ def make(job: Job, trace_file: TextIO | None = None) -> Job:
     """Makes one run."""
     start = time.monotonic()
     try:
-        outcome = run(job.seed, job.seconds, brokers=job.brokers, trace_file=trace_file)
+        outcome = run(job.seed, job.seconds, brokers=job.brokers, faults=job.faults, trace_file=trace_file)
     except RunFailedError as failure:
         return job._replace(failure=str(failure), took_s=time.monotonic() - start)
     return job._replace(outcome=outcome, took_s=time.monotonic() - start)

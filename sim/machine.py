@@ -20,7 +20,7 @@ from sim.store.journal import JournalPersistence
 from sim.store.service import PORT as STORE_PORT
 from sim.store.service import StoreService
 from sim.world.clock import LoopClock
-from sim.world.disk import Fault, Mount, Operation, ProcessDeath, SimulatedDisk
+from sim.world.disk import Fault, FaultPlan, Mount, Operation, ProcessDeath, SimulatedDisk
 from sim.world.process import Process, SimulatedExecutor
 from tidelog.broker.failure import BrokerFailed
 from tidelog.broker.runtime import Runtime
@@ -105,6 +105,7 @@ class Machine(ABC):
         self.clock = LoopClock(self._loop.time, rate=clock_rate)
         self.disk = SimulatedDisk(random.stream("disk"), self.clock.wall_ms)
         self.disk.observer = self._observe
+        self.disk.on_stall = self._stalled
         self.disk.cold_chance = 0.02
         self.processes: list[Process] = []
         self.is_ready = False
@@ -223,8 +224,10 @@ class Machine(ABC):
 
         self.disk.fault = plan
 
-    def fail_at(self, operation: int, kind: str, error_number: int) -> None:
-        """Lets a change of the disk to come fail with an error, the first of `kind` after so many others."""
+    def fail_at(self, operation: int, kind: str, error_number: int) -> FaultPlan:
+        """Lets a change of the disk to come fail with an error, the first of `kind` after so many others; gives what is
+        the disk's `fault` until then.
+        """
         number = self.disk.operations + operation
 
         def plan(found: Operation) -> Fault | None:
@@ -235,6 +238,15 @@ class Machine(ABC):
             return Fault(OSError(error_number, os.strerror(error_number), found.path))
 
         self.disk.fault = plan
+        return plan
+
+    def _stalled(self, seconds: float) -> None:
+        """An operation that the loop waits for does not return: nothing of the process goes on."""
+        process = self.process
+        if process is not None and process.runs:
+            self._trace.record("stalled", process.name, f"{seconds:.3f}")
+            process.pause()
+            self._loop.call_later(seconds, process.resume, context=Context())
 
     def flip_next_read(self) -> None:
         """Damages one bit, under some batch's checksum, of what is read next; what lies on the disk is sound.

@@ -45,12 +45,19 @@ class FaultKind(Enum):
     QUORUM_LOST = "the servers of the store have no quorum for a while: all sessions wait"
     SERVER_BEHIND = "a server of the store falls behind: who is connected with it reads the past"
     SERVER_DOWN = "a server of the store is down: its sessions go on with others"
+    SHORTAGE = "descriptors or memory run out for a while"
+    DISK_FULL = "there is no room on a disk for a while"
+    DISK_HANGS = "an operation of a disk does not return for seconds"
+    ROT = "a bit of what was synced long ago is another one now, on one replica of a partition"
 
 
 GROUPS: Final[tuple[str, ...]] = ("classic", "consumer")
 TRANSACTIONS: Final[tuple[str, ...]] = ("before", "since")
 
 DRAWN_LATER: Final = (FaultKind.CONTROLLER_MOVED, FaultKind.DEATH_IN_MOVE, FaultKind.WRITE_UNANSWERED)
+OF_DISKS: Final = (FaultKind.SHORTAGE, FaultKind.DISK_FULL, FaultKind.DISK_HANGS)
+AWAITED: Final = (FaultKind.SHORTAGE, FaultKind.DISK_FULL, FaultKind.ROT)
+"""Those that brokers do not survive yet: a run has them only where it is asked for them (`--fault`)."""
 OF_ENSEMBLES: Final = (FaultKind.QUORUM_LOST, FaultKind.SERVER_BEHIND, FaultKind.SERVER_DOWN)
 """Drawn from streams of their own, so that seeds of before they were there have the other faults that they had."""
 LONE: Final = (
@@ -113,6 +120,8 @@ class Plan:
     """The protocols of the transactional producers that there are: "before" or "since" KIP-890."""
     reassigns: bool
     """Whether partitions are moved, and old tools write into the store."""
+    names_in_order: bool
+    """Whether a power cut loses changes of names from the last one on, as with a journal, or any of them."""
     faults: tuple[FaultKind, ...]
     fault_pause_s: tuple[float, float]
 
@@ -126,15 +135,16 @@ class Plan:
         return [partition for topic in self.topics if topic.transactional for partition in topic.all_partitions]
 
 
-def draw(random: SeededRandom, *, brokers: int | None = None) -> Plan:
-    """A plan for a seed's run; `brokers` sets their number."""
+def draw(random: SeededRandom, *, brokers: int | None = None, wished: tuple[FaultKind, ...] = ()) -> Plan:
+    """A plan for a seed's run; `brokers` sets their number, `wished` are faults that it has in any case."""
     drawn = (1, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4, 5)[random.below(15)]
     count = drawn if brokers is None else brokers
     is_lone = count == 1 and random.chance(0.7)
     replication_factor = min(count, 3)
     min_insync = 2 if replication_factor == 3 or (replication_factor == 2 and random.chance(0.3)) else 1
     flushes = random.chance(0.45)
-    possible = LONE if is_lone else tuple(kind for kind in FaultKind if kind not in (*DRAWN_LATER, *OF_ENSEMBLES))
+    later = (*DRAWN_LATER, *OF_ENSEMBLES, *OF_DISKS, *AWAITED)
+    possible = LONE if is_lone else tuple(kind for kind in FaultKind if kind not in later)
     wanted = random.between(0.15, 0.6)
     faults: list[FaultKind] = [kind for kind in possible if random.chance(wanted)]
     ensembles = random.stream("ensembles")
@@ -149,6 +159,8 @@ def draw(random: SeededRandom, *, brokers: int | None = None) -> Plan:
         faults.append(FaultKind.DEATH_IN_MOVE)
     if store_servers:
         faults += [kind for kind in OF_ENSEMBLES if ensembles.chance(2 * wanted)]
+    devices = random.stream("devices")
+    faults += [kind for kind in OF_DISKS if devices.chance(wanted) and kind not in AWAITED]
     if not flushes:
         faults = [kind for kind in faults if kind is not FaultKind.POWER_CUT_ALL]
     pause = random.between(0.8, 4.0)
@@ -176,7 +188,8 @@ def draw(random: SeededRandom, *, brokers: int | None = None) -> Plan:
         groups=groups,
         transactions=transactions,
         reassigns=reassigns,
-        faults=tuple(faults) or (FaultKind.RESET, FaultKind.KILL),
+        names_in_order=random.stream("file systems").chance(0.5),
+        faults=(*faults, *wished) or (FaultKind.RESET, FaultKind.KILL),
         fault_pause_s=(0.1, pause),
     )
 

@@ -71,12 +71,20 @@ class RunFailedError(AssertionError):
     """A run broke an invariant or stood still. The message ends with the command that replays it."""
 
 
-def run(seed: int, seconds: float, *, brokers: int | None = None, trace_file: TextIO | None = None) -> Outcome:
-    """Simulates `seconds` of load and faults, and the healing afterwards."""
+def run(
+    seed: int,
+    seconds: float,
+    *,
+    brokers: int | None = None,
+    faults: tuple[FaultKind, ...] = (),
+    trace_file: TextIO | None = None,
+) -> Outcome:
+    """Simulates `seconds` of load and faults, and the healing afterwards; `faults` are some that it has in any case."""
     loop = VirtualLoop(SeededRandom(seed, "loop"))
     trace = Trace(loop.time, trace_file)
     random = SeededRandom(seed, "run")
-    simulation = Simulation(seed, seconds, draw(random.stream("plan"), brokers=brokers), loop, random, trace)
+    plan = draw(random.stream("plan"), brokers=brokers, wished=faults)
+    simulation = Simulation(seed, seconds, plan, loop, random, trace)
     asyncio.set_event_loop(None)
     try:
         with simulation.complaints, cooperative_locks():
@@ -88,6 +96,7 @@ def run(seed: int, seconds: float, *, brokers: int | None = None, trace_file: Te
         command = f"python -m sim --seed {seed} --seconds {seconds:g}"
         if brokers is not None:
             command += f" --brokers {brokers}"
+        command += "".join(f" --fault {kind.name}" for kind in faults)
         raise RunFailedError(
             f"{last}\nplan: {simulation.plan}\n{type(error).__name__}: {error}\nreplay: {command}"
         ) from error

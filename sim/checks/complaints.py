@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from sim.world.trace import Trace
 
-_DISK_FAULTS: Final = (FaultKind.DISK_ERROR,)
+_DISK_FAULTS: Final = (FaultKind.DISK_ERROR, FaultKind.DISK_FULL, FaultKind.SHORTAGE)
 EXPLAINED: Final[Mapping[str, Collection[FaultKind]]] = {
     "broker stops: every log directory has failed": _DISK_FAULTS,
     "log directory offline: ": _DISK_FAULTS,

@@ -82,7 +82,7 @@ Observer: TypeAlias = Callable[[Operation], None]
 class _Inode:
     """A file: what the page cache shows, and what a power cut would leave."""
 
-    __slots__ = ("content", "dirty", "durable", "modified_ms", "rewritten", "size_dirty")
+    __slots__ = ("content", "dirty", "durable", "modified_ms", "rewritten", "rotten", "size_dirty")
 
     def __init__(self, now_ms: int) -> None:
         self.content = bytearray()
@@ -90,8 +90,24 @@ class _Inode:
         self.dirty: set[int] = set()
         self.size_dirty = False
         self.modified_ms = now_ms
+        self.rotten: dict[int, int] = {}
+        """[position] -> bits of the byte there that are not what was written."""
         self.rewritten = 0
         """Counts what changed bytes that were there before: whoever reads along has to begin anew."""
+
+    def sound(self, content: bytearray) -> bytearray:
+        """`content`, its own, as it was before it began to rot."""
+        if self.rotten:
+            content = bytearray(content)
+            for position, bits in self.rotten.items():
+                if position < len(content):
+                    content[position] ^= bits
+        return content
+
+    def heal(self, start: int, end: int) -> None:
+        """Bytes are written anew, or are no more."""
+        if self.rotten:
+            self.rotten = {at: bits for at, bits in self.rotten.items() if not start <= at < end}
 
     def touch(self, start: int, end: int) -> None:
         self.dirty.update(range(start // PAGE, (end + PAGE - 1) // PAGE))
@@ -203,7 +219,7 @@ def _apply(
 
 
 class FileContent:
-    """A file to be looked at from outside, as it is now."""
+    """A file to be looked at from outside, as it is now, or would be had nothing of it rotted."""
 
     __slots__ = ("_inode",)
 
@@ -212,12 +228,12 @@ class FileContent:
 
     @property
     def content(self) -> bytearray:
-        return self._inode.content
+        return self._inode.sound(self._inode.content)
 
     @property
     def durable(self) -> bytearray:
         """What is on the platter."""
-        return self._inode.durable
+        return self._inode.sound(self._inode.durable)
 
     @property
     def is_clean(self) -> bool:
@@ -325,6 +341,13 @@ class SimulatedDisk:
             if bit // 8 < len(content):
                 content[bit // 8] ^= 1 << bit % 8
         inode.rewritten += 1
+
+    def rot(self, path: str, position: int, bits: int) -> None:
+        """Damages a byte that is synced, so that `files` still shows what was written."""
+        inode = self._file(path)
+        for content in (inode.content, inode.durable):
+            content[position] ^= bits
+        inode.rotten[position] = inode.rotten.get(position, 0) ^ bits
 
     # What mounts use.
 
@@ -448,6 +471,7 @@ class SimulatedFile:
         if growth > 0:
             self._resize(end)
         inode.content[offset:end] = data
+        inode.heal(offset, end)
         inode.touch(offset, end)
         inode.modified_ms = disk.now_ms()
 
@@ -473,6 +497,7 @@ class SimulatedFile:
         elif size < old:
             inode.rewritten += 1
         del inode.content[size:]
+        inode.heal(size, max(old, size))
         inode.touch(min(old, size), max(old, size))
         inode.size_dirty = inode.size_dirty or size != old
 

@@ -259,9 +259,13 @@ class Runtime:
         starting.open(self._dispatcher)
 
     async def _with_session(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Does `work`, which may be done twice, anew with another session where the one with the store has ended."""
+        """Does `work`, which may be done twice, anew with another session where the one with the store has ended.
+
+        BrokerFailed where the broker was stopped meanwhile: that takes the driver away.
+        """
         driver = self._driver
-        assert driver is not None
+        if driver is None:
+            raise BrokerFailed("stopped while it was starting")
         while True:
             try:
                 return await work()
@@ -270,9 +274,10 @@ class Runtime:
 
     async def _read_store(self, broker_id: BrokerId, settings: StoredSettings) -> str:
         """Follows the cluster's settings, reads those that concern this broker, and returns the cluster's id."""
-        # Whoever stops the broker meanwhile takes the driver away; then the next question to the store fails.
+        # A stop meanwhile takes the driver away; then the next question to the store fails.
         driver = self._driver
-        assert driver is not None
+        if driver is None:
+            raise BrokerFailed("stopped while it was starting")
         cluster_id = await driver.open()
         topics = await patiently(driver.stored_topics)
         await settings.read([*broker_resources(broker_id), *topics])
@@ -280,7 +285,8 @@ class Runtime:
 
     async def _register(self, broker_id: BrokerId, settings: StoredSettings) -> BrokerEpoch:
         driver = self._driver
-        assert driver is not None
+        if driver is None:
+            raise BrokerFailed("stopped while it was starting")
         if not driver.is_open:
             # Another session than the one that read the settings, and followed them.
             await self._read_store(broker_id, settings)
@@ -537,8 +543,9 @@ class Runtime:
             await asyncio.wait_for(self._idle.wait(), STOP_IO_MS_MAX / 1000)
         logs, self._logs = self._logs, None
         if logs is not None:
-            if clean:
-                logs.close(-1 if node is None else node.broker_epoch)
+            # Logs that are still being recovered are not clean, whoever stops the broker.
+            if clean and node is not None:
+                logs.close(node.broker_epoch)
             else:
                 logs.abandon()
         if self._executor is not None and self._owns_executor:
