@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 
 logger: Final = logging.getLogger(__name__)
 
+FLUSH_DELAY_MS_MIN: Final = 10
+"""Between two looks at what flush.ms asks for: appends of that time share a flush, whatever the setting."""
 DISK_TICK_MS_MIN: Final = 1_000
 """Between two looks at what is due for the disk; flushes that somebody waits for don't wait for it."""
 
@@ -171,6 +173,11 @@ class Node:
         self._transactions: Transactions | None = None
         self._producer_ids: ProducerIds | None = None
         self._disk_timer: Timer | None = None
+        self._flush_timer: Timer | None = None
+        self._flush_due_ms = 0
+        """Monotonic time of that timer."""
+        for directory in logs.directories:
+            directory.on_flush_due = self._flush_by
         self._flush_scheduled = False
         self._flushing = 0
         """Flushes of the group that is under way."""
@@ -355,6 +362,25 @@ class Node:
         if not self._flushing and any(directory.flush_requests for directory in self.logs.directories):
             self.disk_work()
 
+    def _flush_by(self, due_ms: int) -> None:
+        """A log wants a flush by the monotonic time `due_ms`: because of flush.ms, or since one has failed."""
+        if self._flush_timer is not None:
+            if self._flush_due_ms <= due_ms:
+                return
+            self._flush_timer.cancel()
+        if not self._stopped:
+            self._flush_due_ms = due_ms
+            delay_ms = max(due_ms - self.clock.monotonic_ms(), FLUSH_DELAY_MS_MIN)
+            self._flush_timer = self.shell.after(delay_ms, self._flush_overdue)
+
+    def _flush_overdue(self) -> None:
+        self._flush_timer = None
+        for task in self.logs.upkeep.overdue_flush_tasks(self.clock.monotonic_ms()):
+            self.run_disk_task(task)
+        next_ms = self.logs.upkeep.next_flush_ms()
+        if next_ms is not None:
+            self._flush_by(next_ms)
+
     def starts_durable(self) -> Deferred[None]:
         """Completes when the first offsets of all logs, as they are now, are written down: no crash moves one back.
 
@@ -413,5 +439,6 @@ class Node:
         self.moves.stop()
         self.isr_updates.stop()
         self.departures.stop()
-        if self._disk_timer is not None:
-            self._disk_timer.cancel()
+        for timer in (self._disk_timer, self._flush_timer):
+            if timer is not None:
+                timer.cancel()

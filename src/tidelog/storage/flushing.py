@@ -98,6 +98,12 @@ class Durability:
         self.flushed_offset = Offset(log_end_offset)
         self._unsynced_from = None
 
+    def flush_failed(self, since_ms: int | None) -> None:
+        """A flush of what was unflushed since then did not happen: while the directory is online it is tried again."""
+        if since_ms is not None:
+            self.unflushed_since_ms = min(since_ms, self.unflushed_since_ms or since_ms)
+        self.folder.owner.flush_failed(self.folder.topic_partition)
+
     def truncated_to(self, offset: int) -> None:
         """The log was cut to end at `offset`."""
         self.truncations += 1
@@ -181,8 +187,9 @@ class Durability:
             segment.write_indexes()
         if epochs is not None:
             self._is_writing_epochs = True
+        task = Flush(self, dirty, segments[-1], target, content, epochs, settled)
         self.unflushed_since_ms = None
-        return Flush(self, dirty, segments[-1], target, content, epochs, settled)
+        return task
 
     def sync(self, segments: list[Segment], log_end_offset: int) -> None:
         """Makes durable what a clean stop has written, file by file, in this thread."""
@@ -209,6 +216,7 @@ class Flush:
         "_files",
         "_rolls",
         "_settled",
+        "_since_ms",
         "_snapshot",
         "_syncs_names",
         "_truncations",
@@ -235,6 +243,7 @@ class Flush:
         self._epochs = epochs
         """The checkpoint's content to write; None where it is written, or another flush is at it."""
         self._settled = settled
+        self._since_ms = durability.unflushed_since_ms
         self._snapshot = snapshot_path(durability.folder, active.base_offset) if len(dirty) > 1 else None
         """The one that the last roll has taken."""
         self._files = durability._files
@@ -265,6 +274,7 @@ class Flush:
             is_gone = isinstance(error, FileNotFoundError) and self._truncations != durability.truncations
             if not durability.folder.is_deleted and not is_gone:
                 durability.folder.fail(error, "flushing")
+                durability.flush_failed(self._since_ms)
             return
         if self._epochs is not None:
             durability._epochs_written = self._epochs

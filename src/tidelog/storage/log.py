@@ -117,6 +117,8 @@ class Log(ReadableLog):
             segment.config = config
         if config.flush_messages != LONG_MAX:
             self._flush_if_due()
+        if config.flush_ms != LONG_MAX and self.unflushed_since_ms is not None:
+            self._unflushed_since(self.unflushed_since_ms)
 
     def mark_changed(self) -> None:
         """Tells the owner, once, that there is something to flush or to checkpoint."""
@@ -287,7 +289,7 @@ class Log(ReadableLog):
         self._remember_position(first_offset, start)
         durability = self.durability
         if durability.unflushed_since_ms is None:
-            durability.unflushed_since_ms = self.folder.environment.clock.monotonic_ms()
+            self._unflushed_since(self.folder.environment.clock.monotonic_ms())
         if not self._is_changed:
             self.mark_changed()
         if last_offset + 1 - durability.flushed_offset >= self.config.flush_messages:
@@ -585,6 +587,12 @@ class Log(ReadableLog):
         if self.is_flush_due:
             self.folder.owner.flush_wanted(self.topic_partition)
 
+    def _unflushed_since(self, since_ms: int) -> None:
+        """The oldest append that is not flushed is of that monotonic time: `flush.ms` counts from there."""
+        self.durability.unflushed_since_ms = since_ms
+        if self.config.flush_ms != LONG_MAX:
+            self.folder.owner.flush_due(since_ms + self.config.flush_ms)
+
     def flush_task(self, up_to_offset: int | None = None) -> DiskTask | None:
         """Makes everything below `up_to_offset` (None: the log's end) durable; then `flushed_offset` follows.
 
@@ -592,16 +600,25 @@ class Log(ReadableLog):
         """
         self.folder.check_online()
         target = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
+        since_ms = self.unflushed_since_ms
         try:
-            return self.durability.flush(self.segments, target, self._flushed)
+            task = self.durability.flush(self.segments, target, self._flushed)
         except OSError as error:
-            raise self.folder.fail(error, "flushing") from error
+            refused = self.folder.fail(error, "flushing")
+            self.folder.owner.flush_failed(self.topic_partition)
+            raise refused from error
+        if target < self.log_end_offset:
+            # Of closed segments or epochs alone: the records behind go on ageing.
+            self.durability.unflushed_since_ms = since_ms
+        return task
 
     def _flushed(self) -> None:
         durability = self.durability
-        if durability.flushed_offset < self.log_end_offset:
+        if durability.flushed_offset >= self.log_end_offset:
+            durability.unflushed_since_ms = None
+        else:
             if durability.unflushed_since_ms is None:
-                durability.unflushed_since_ms = self.folder.environment.clock.monotonic_ms()
+                self._unflushed_since(self.folder.environment.clock.monotonic_ms())
             self._flush_if_due()
 
     # The end.

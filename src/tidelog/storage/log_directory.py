@@ -59,6 +59,9 @@ SYNCED_ONE_BY_ONE_MAX: Final = 16
 _FOREIGN_FOLDERS: Final = frozenset({"lost+found", "remote-log-index-cache", "__cluster_metadata-0", ".store"})
 """What others keep beside logs: the file system, Kafka itself, and the embedded metadata store of `tidelog broker`."""
 
+FLUSH_RETRY_MS: Final = 1_000
+"""Before a flush is tried again that did not happen for want of descriptors or memory."""
+
 
 class LogDirectory:
     """A log directory and its logs."""
@@ -81,6 +84,10 @@ class LogDirectory:
         """What to unlink, and after how many milliseconds."""
         self.flush_requests: dict[TopicPartition, None] = {}
         """Logs that want a flush, in the order in which they said so."""
+        self.flush_retries: dict[TopicPartition, int] = {}
+        """Monotonic time at which a flush that did not happen is tried again, by log."""
+        self.on_flush_due: Callable[[int], None] = lambda due_ms: None
+        """Told of the monotonic time by which a flush is wanted; whoever runs the tasks looks then."""
         self.truncations: dict[TopicPartition, None] = {}
         """Logs that were cut since the last task that makes that durable."""
         self.changes: dict[TopicPartition, None] = {}
@@ -124,6 +131,7 @@ class LogDirectory:
         for log in self.logs.values():
             log.release_files()
         self.flush_requests.clear()
+        self.flush_retries.clear()
         self.truncations.clear()
         self.changes.clear()
         self.pending_deletions.clear()
@@ -131,6 +139,23 @@ class LogDirectory:
 
     def flush_wanted(self, topic_partition: TopicPartition) -> None:
         self.flush_requests[topic_partition] = None
+
+    def flush_due(self, due_ms: int) -> None:
+        self.on_flush_due(due_ms)
+
+    def flush_failed(self, topic_partition: TopicPartition) -> None:
+        log = self.logs.get(topic_partition)
+        if self._failure is None and log is not None:
+            due_ms = log.folder.environment.clock.monotonic_ms() + FLUSH_RETRY_MS
+            self.flush_retries[topic_partition] = due_ms
+            self.on_flush_due(due_ms)
+
+    def take_flush_retries(self, now_ms: int) -> list[Log]:
+        """The logs whose flush is to be tried again by now, once."""
+        due = [name for name, due_ms in self.flush_retries.items() if due_ms <= now_ms]
+        for name in due:
+            del self.flush_retries[name]
+        return [self.logs[name] for name in due if name in self.logs]
 
     def truncated(self, topic_partition: TopicPartition) -> None:
         self.truncations[topic_partition] = None

@@ -44,6 +44,14 @@ class LogOwner(Protocol):
         """The log rolled, or has `flush.messages` unflushed records."""
         ...
 
+    def flush_due(self, due_ms: int) -> None:
+        """By the monotonic time `due_ms` a log wants a flush, because of `flush.ms`."""
+        ...
+
+    def flush_failed(self, topic_partition: TopicPartition) -> None:
+        """A flush did not happen, and the directory is online: it is to be tried again after a while."""
+        ...
+
     def truncated(self, topic_partition: TopicPartition) -> None:
         """The log was cut: before anything is flushed behind the cut, that is to be made durable."""
         ...

@@ -413,6 +413,7 @@ class LogManager:
         del self._logs[topic_partition], self._owners[topic_partition], directory.logs[topic_partition]
         directory.flush_requests.pop(topic_partition, None)
         directory.changes.pop(topic_partition, None)
+        directory.flush_retries.pop(topic_partition, None)
         directory.removed.add(topic_partition)
         directory.needs_sync = True
         log.deleted(target)

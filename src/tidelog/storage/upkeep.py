@@ -93,7 +93,7 @@ class Upkeep:
             _, _, directory, unlink = heapq.heappop(self._deletions)
             if directory.failure is None:
                 tasks.append(_deletion(directory, unlink))
-        tasks += self._aged_flushes(now_ms)
+        tasks += self.overdue_flush_tasks(now_ms)
         if now_ms >= self._next_retention_ms and not self._retention_running:
             self._next_retention_ms = now_ms + self._settings.retention_check_interval_ms
             tasks.append(self.retention_task())
@@ -113,8 +113,10 @@ class Upkeep:
         return tasks
 
     def next_due_ms(self) -> int:
-        """Monotonic time at which `due_tasks` is worth a call, as things stand; flushes by age are looked at each
-        second."""
+        """Monotonic time at which `due_tasks` is worth a call, as things stand.
+
+        In a second where a log has `flush.ms`, for a caller that does not hear of `LogDirectory.on_flush_due`.
+        """
         times = [
             self._next_retention_ms,
             self._next_checkpoint_ms,
@@ -127,7 +129,7 @@ class Upkeep:
         for directory in self._directories:
             if directory.pending_deletions or directory.flush_requests or directory.needs_sync:
                 return now
-            if any(log.config.flush_ms != LONG_MAX for log in directory.changed_logs()):
+            if directory.flush_retries or any(log.config.flush_ms != LONG_MAX for log in directory.logs.values()):
                 times.append(now + 1000)
         return min(times)
 
@@ -195,10 +197,14 @@ class Upkeep:
                         tasks.append(task)
         return tasks
 
-    def _aged_flushes(self, now_ms: int) -> list[DiskTask]:
-        """Flushes by `flush.ms`, and the forgetting of logs that are clean again."""
+    def overdue_flush_tasks(self, now_ms: int) -> list[DiskTask]:
+        """Flushes by `flush.ms`, those that did not happen before, and the forgetting of logs that are clean again."""
         tasks: list[DiskTask] = []
         for directory in self._directories:
+            for log in directory.take_flush_retries(now_ms):
+                task = _flush(log, None if log.is_flush_due else log.active.base_offset)
+                if task is not None:
+                    tasks.append(task)
             for log in directory.changed_logs():
                 since, flush_ms = log.unflushed_since_ms, log.config.flush_ms
                 if log.is_clean:
@@ -209,6 +215,17 @@ class Upkeep:
                     if task is not None:
                         tasks.append(task)
         return tasks
+
+    def next_flush_ms(self) -> int | None:
+        """Monotonic time of the next of `overdue_flush_tasks`, as things stand; None where none is known."""
+        due = [due_ms for directory in self._directories for due_ms in directory.flush_retries.values()]
+        for directory in self._directories:
+            due += [
+                log.unflushed_since_ms + log.config.flush_ms
+                for log in directory.changed_logs()
+                if log.config.flush_ms != LONG_MAX and log.unflushed_since_ms is not None
+            ]
+        return min(due, default=None)
 
     def _epoch_tasks(self) -> list[DiskTask]:
         """Writes the leader epochs of logs that are not flushed otherwise."""

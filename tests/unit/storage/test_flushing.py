@@ -1,0 +1,93 @@
+"""What becomes of a flush that did not happen."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+from tests.unit.storage.support import TP, FaultyDisk, StandingClock, fill, open_log
+
+from tidelog.storage.log_config import LogConfig
+from tidelog.storage.log_directory import FLUSH_RETRY_MS
+from tidelog.storage.log_manager import LogManager
+from tidelog.storage.segment import Segment
+
+SCARCE = [errno.EMFILE, errno.ENFILE, errno.ENOMEM]
+
+
+def run_due(manager: LogManager, clock: StandingClock) -> list[OSError]:
+    """All tasks that are due, with the errors of those that failed."""
+    errors = []
+    for task in manager.upkeep.due_tasks(clock.monotonic_ms()):
+        error = None
+        try:
+            task.run()
+        except OSError as caught:
+            error = caught
+            errors.append(caught)
+        task.finish(error)
+    return errors
+
+
+@pytest.mark.row("R36")
+@pytest.mark.parametrize("code", SCARCE)
+@pytest.mark.parametrize("config", [LogConfig(flush_messages=1), LogConfig(flush_ms=100)], ids=["messages", "ms"])
+def test_a_flush_without_descriptors_or_memory_is_tried_again(tmp_path: Path, code: int, config: LogConfig) -> None:
+    """The directory stays online, and a second later all is durable."""
+    disk, clock = FaultyDisk(), StandingClock()
+    manager, log = open_log(tmp_path, disk=disk, clock=clock, config=config)
+    run_due(manager, clock)
+    fill(log, 3)
+    log.durability.file_created()  # As after a roll: the folder is to be synced too.
+    clock.now_ms += 100
+    disk.fail("fsync_directory", str(TP.topic), code)
+    for _ in range(3):
+        assert {error.errno for error in run_due(manager, clock)} == {code}
+        assert manager.directories[0].failure is None
+        assert log.flushed_offset < log.log_end_offset
+        clock.now_ms += FLUSH_RETRY_MS
+    disk.fault = lambda operation, path: None
+    assert not run_due(manager, clock)
+    assert log.flushed_offset == log.log_end_offset
+    assert manager.upkeep.next_flush_ms() is None
+
+
+@pytest.mark.parametrize("code", SCARCE)
+def test_a_closed_segment_whose_flush_could_not_begin_is_flushed_later(
+    tmp_path: Path, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Already the index entries, which are written before the task runs, may find no descriptor."""
+    disk, clock = FaultyDisk(), StandingClock()
+    manager, log = open_log(tmp_path, disk=disk, clock=clock, config=LogConfig(segment_bytes=200))
+    run_due(manager, clock)
+    refused = []
+
+    def refuse(segment: Segment) -> None:
+        refused.append(code)
+        raise OSError(code, "refused")
+
+    while len(log.segments) < 3:
+        fill(log, 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Segment, "write_indexes", refuse)
+        run_due(manager, clock)
+    assert refused
+    assert log.flushed_offset == 0
+    clock.now_ms += FLUSH_RETRY_MS
+    run_due(manager, clock)
+    assert log.flushed_offset == log.active.base_offset
+
+
+def test_a_flush_that_the_disk_refuses_is_not_tried_again(tmp_path: Path) -> None:
+    """After a failed fsync nobody knows what is durable: the directory is offline."""
+    disk, clock = FaultyDisk(), StandingClock()
+    manager, log = open_log(tmp_path, disk=disk, clock=clock, config=LogConfig(flush_messages=1))
+    run_due(manager, clock)
+    fill(log, 1)
+    disk.fail("fsync", ".log", errno.EIO)
+    assert run_due(manager, clock)
+    assert manager.directories[0].failure is not None
+    disk.fault = lambda operation, path: None
+    clock.now_ms += FLUSH_RETRY_MS
+    assert manager.upkeep.overdue_flush_tasks(clock.monotonic_ms()) == []
