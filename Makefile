@@ -9,10 +9,15 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 BUILD_INPUTS := pyproject.toml setup.py src/tidelog/records/_kernel.pyx src/tidelog/records/_compaction.pyx src/tidelog/records/_record.pxd
 
-.PHONY: help venv demo test lint unit vectors fuzz soak mutants chaos conformance bench endure reference clean
+# pip keeps to itself what a build says.
+SAY_ABSENT = $(BIN)/python -c 'from tidelog.records import implementation as i; i.ABSENT and print(f"The compiled kernels were not built; \
+they need a C compiler and the headers of Python (Debian, Ubuntu: apt install gcc python3-dev; then make clean venv). \
+It works without them: {i.PURE_COST}.")'
+
+.PHONY: help venv demo test lint unit vectors fuzz soak mutants chaos conformance bench endure reference dist dist-check clean
 
 help: ## List the tasks.
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tidelog needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
@@ -25,12 +30,14 @@ $(VENV)/.demo: $(BIN)/python $(BUILD_INPUTS)
 	@echo "Installing tidelog and what the demo needs into $(VENV) (once; PySpark is the largest part)..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
 	@$(BIN)/python -m compileall -q src
+	@$(SAY_ABSENT)
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python $(BUILD_INPUTS)
 	@echo "Installing tidelog and what development needs into $(VENV) (once)..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all]' --group dev
 	@$(BIN)/python -m compileall -q src
+	@$(SAY_ABSENT)
 	@touch $@ $(VENV)/.demo
 
 venv: $(VENV)/.dev ## Install everything that development needs into .venv.
@@ -77,5 +84,12 @@ reference: venv ## Regenerate docs/configuration.md and the message stubs.
 	@python -m tidelog.config.reference > docs/configuration.md
 	@python -m tidelog.protocol.stubs
 
+dist: venv ## Build a wheel and an sdist into dist/.
+	@rm -rf build dist
+	@python -m build --no-isolation --outdir dist .
+
+dist-check: dist ## Install both in fresh environments, with and without a C compiler, and send a record through each.
+	@python -m tests.installation
+
 clean: ## Remove what was built; keeps .venv.
-	@rm -rf build dist src/*.egg-info src/tidelog/records/_kernel.c src/tidelog/records/_compaction.c src/tidelog/records/*.so
+	@rm -rf build dist src/*.egg-info src/tidelog/records/_kernel.c src/tidelog/records/_compaction.c src/tidelog/records/*.so $(VENV)/.demo $(VENV)/.dev

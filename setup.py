@@ -1,19 +1,59 @@
-"""Builds the optional compiled kernels; everything else is declared in pyproject.toml."""
+"""Builds the compiled kernels where that is possible; everything else is declared in pyproject.toml.
 
-from Cython.Build import cythonize
-from setuptools import Extension, setup
+They need a C compiler and Python's headers. Where either is missing nothing is built, and the wheel is one of plain
+Python (`py3-none-any`): the twins `records/_pure.py` and `records/_pure_compaction.py` do the same, slower, and a
+broker says so when it starts.
+"""
 
-setup(
-    ext_modules=cythonize(
-        [
-            Extension(
-                f"tidelog.records.{name}",
-                [f"src/tidelog/records/{name}.pyx"],
-                extra_compile_args=["-O3"],
-                optional=True,  # Without a C compiler the pure Python twin serves; it says so once.
-            )
-            for name in ("_kernel", "_compaction")
-        ],
-        language_level=3,
-    )
-)
+import sys
+import tempfile
+from pathlib import Path
+
+from setuptools import Distribution, Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import BaseError, CCompilerError
+
+PROBE = "#include <Python.h>\nPyMODINIT_FUNC PyInit_probe(void) { return NULL; }\n"
+
+
+def why_not() -> str:
+    """What keeps this machine from building extensions, found by building an empty one; "" if nothing does."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "probe.c")
+        source.write_text(PROBE)
+        command = build_ext(Distribution({"name": "probe", "ext_modules": [Extension("probe", [str(source)])]}))
+        command.build_lib = command.build_temp = folder
+        try:
+            command.ensure_finalized()
+            command.run()
+        # What cannot be started is an OSError, unless setuptools has wrapped it.
+        except (BaseError, CCompilerError, OSError) as error:
+            return str(error) or type(error).__name__
+    return ""
+
+
+def kernels() -> list[Extension]:
+    """The extensions to build: none where they cannot be."""
+    reason = why_not()
+    if reason:
+        print(
+            f"tidelog: the compiled kernels are left out ({reason}). They need a C compiler and Python's headers; on "
+            "Debian and Ubuntu: apt install gcc python3-dev. Without them plain Python does their work, far slower.",
+            file=sys.stderr,
+        )
+        return []
+    from Cython.Build import cythonize
+
+    extensions = [
+        Extension(
+            f"tidelog.records.{name}",
+            [f"src/tidelog/records/{name}.pyx"],
+            extra_compile_args=["-O3"],
+            optional=True,  # A compiler that builds the probe but not this leaves it out, too.
+        )
+        for name in ("_kernel", "_compaction")
+    ]
+    return cythonize(extensions, language_level=3)
+
+
+setup(ext_modules=kernels())

@@ -148,8 +148,7 @@ class ColumnsOfBoth(Stateless):
     def __init__(self) -> None:
         from tidelog.records import _pure, implementation
 
-        if implementation.NAME != "compiled":
-            raise SystemExit("The kernel is not built: nothing to compare. Install a C compiler, then: make venv.")
+        assert not implementation.ABSENT, implementation.ABSENT
         names = ("ColumnBuilder", "BinarySource", "encode_section", "read_pairs", "scan_records")
         self._implementation = implementation
         self._kernel = {name: getattr(implementation, name) for name in names}

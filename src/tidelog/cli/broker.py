@@ -43,7 +43,7 @@ def broker(properties: str, overrides: dict[str, str], log_level: str = "info", 
     from tidelog.broker.failure import BrokerFailed
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.config.properties import ConfigError
-    from tidelog.launcher.foreground import log_to_stderr
+    from tidelog.launcher.foreground import log_absent_kernel, log_to_stderr
     from tidelog.launcher.foreground import run as run_in_foreground
     from tidelog.launcher.one_broker import serve
 
@@ -59,6 +59,7 @@ def broker(properties: str, overrides: dict[str, str], log_level: str = "info", 
     except ConfigError as error:
         raise Refused(str(error).splitlines()) from error
     log_to_stderr(log_level)
+    log_absent_kernel()
     try:
         run_in_foreground(
             lambda stop: serve(

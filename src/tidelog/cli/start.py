@@ -104,11 +104,12 @@ def start(
     """
     from tidelog.broker.failure import BrokerFailed
     from tidelog.config.properties import ConfigError
-    from tidelog.launcher.foreground import log_to_stderr
+    from tidelog.launcher.foreground import log_absent_kernel, log_to_stderr
     from tidelog.launcher.foreground import run as run_in_foreground
     from tidelog.launcher.plan import Plan
 
     log_to_stderr(log_level or "warning")
+    log_absent_kernel()
     plan = Plan(os.path.abspath(data), ports, overrides, zookeeper=zookeeper)
 
     async def main(stop: Stop) -> None:

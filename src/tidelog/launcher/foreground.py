@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import uvloop
 
+from tidelog.records import implementation
+
 if TYPE_CHECKING:
     from tidelog.config.broker_config import BrokerConfig
 
@@ -137,6 +139,12 @@ def log_warnings(config: BrokerConfig) -> None:
     """Says once what was set and has no effect."""
     for sentence in config.warnings():
         logger.warning("%s", sentence)
+
+
+def log_absent_kernel() -> None:
+    """Says once that plain Python does what the compiled kernel would, and what that costs."""
+    if implementation.ABSENT:
+        logger.warning("kernel_absent: reason=%r effect=%r", implementation.ABSENT, implementation.PURE_COST)
 
 
 def settle_memory() -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:
     try:
         from tidelog.records._compaction import NAME, KeyMap, RecordFilter, index_batches
-    except ImportError:  # `tidelog.records.implementation` has said so.
+    except ImportError:  # `tidelog.records.implementation` knows why.
         from tidelog.records._pure_compaction import NAME, KeyMap, RecordFilter, index_batches
 
 __all__ = ["DONE", "FULL", "NAME", "OTHER", "KeyMap", "RecordFilter", "emptied", "filtered", "index_batches"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 
 import pytest
 
-from tidelog.launcher.foreground import Stop, first_failure, run, run_all
+from tidelog.launcher.foreground import Stop, first_failure, log_absent_kernel, run, run_all
+from tidelog.records import implementation
 
 
 def test_a_signal_stops_this_process_alone() -> None:
@@ -117,3 +119,17 @@ def test_the_first_failure_is_told() -> None:
         return await first_failure(lives(), fails())
 
     assert asyncio.run(main()) == "reason"
+
+
+def test_an_absent_kernel_is_told_with_its_cost(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A warning where plain Python does the work, nothing where the kernel does."""
+    monkeypatch.setattr(implementation, "ABSENT", "")
+    log_absent_kernel()
+    assert caplog.messages == []
+    monkeypatch.setattr(implementation, "ABSENT", "No module named 'tidelog.records._kernel'")
+    log_absent_kernel()
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert caplog.messages[0].startswith("kernel_absent: reason=\"No module named 'tidelog.records._kernel'\" effect=")
+    assert "million" in caplog.messages[0]

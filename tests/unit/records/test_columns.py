@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 
 import pytest
+from tests.kernel import needs_kernel
 
 from tidelog.records import _pure, implementation
 from tidelog.records.batch import (
@@ -32,14 +33,12 @@ from tidelog.records.legacy import build_messages
 from tidelog.records.record import Record
 
 
-@pytest.fixture(autouse=True, params=["kernel", "twin"])
+@pytest.fixture(autouse=True, params=[pytest.param("kernel", marks=needs_kernel), "twin"])
 def _implementations(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test holds for both."""
     if request.param == "twin":
         for name in ("ColumnBuilder", "BinarySource", "encode_section"):
             monkeypatch.setattr(implementation, name, getattr(_pure, name))
-    else:
-        assert implementation.NAME == "compiled", "build it: python setup.py build_ext --inplace"
 
 
 def rows_of(columns: Columns) -> list[Record]:
