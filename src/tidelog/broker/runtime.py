@@ -14,7 +14,6 @@ import contextlib
 import errno
 import functools
 import logging
-import resource
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -27,6 +26,7 @@ from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher, Pee
 from tidelog.broker.connections.peers import Peers
 from tidelog.broker.connections.server import Server
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.descriptors import allot, raise_file_limit
 from tidelog.broker.failure import BrokerFailed, disk_refused
 from tidelog.broker.node import Node
 from tidelog.broker.replicas.cleaning import cleaner_settings
@@ -42,7 +42,6 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import BrokerEpoch, BrokerId, ControllerEpoch, TopicId, TopicPartition
 from tidelog.protocol import apis, framing
 from tidelog.storage.errors import StorageError
-from tidelog.storage.file_pool import DEFAULT_CAPACITY
 from tidelog.storage.log_manager import LogManager, LogManagerSettings
 from tidelog.store.errors import SessionExpired, StoreCorrupt, StoreError, StoreLocked
 
@@ -88,8 +87,12 @@ class Runtime:
         disk: Disk,
         network: Network,
         executor: Executor | None = None,
+        brokers_here: int = 1,
     ) -> None:
-        """`connect_store` opens a session with the metadata store; `executor` runs what blocks, own threads if None."""
+        """`connect_store` opens a session with the metadata store; `executor` runs what blocks, own threads if None.
+
+        `brokers_here`: how many brokers share this process's descriptors. BrokerFailed where those are too few.
+        """
         self.config = config
         self._connect_store = connect_store
         self._clock = clock
@@ -104,7 +107,8 @@ class Runtime:
         self._loop = asyncio.get_running_loop()
         self._listeners: list[tuple[ConfiguredListener, Listener]] = []
         self._failed: asyncio.Future[str] = self._loop.create_future()
-        self._server = Server(config, clock, self)
+        self._descriptors = allot(raise_file_limit(), brokers_here)
+        self._server = Server(config, clock, self, self._descriptors)
         self._inter_broker_listener = config.inter_broker_listener_name
         self._peers = Peers(
             network,
@@ -185,7 +189,7 @@ class Runtime:
 
     async def start(self) -> None:
         """Returns when clients can connect. BrokerFailed says why it cannot start; nothing is left running then."""
-        raise_file_limit()
+        logger.info("descriptors: %s", self._descriptors)
         try:
             await self._start()
         except BaseException as error:
@@ -338,7 +342,7 @@ class Runtime:
                 producer_expiration_ms=config.producer_id_expiration_ms,
                 producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
                 cleaner=cleaner_settings(config),
-                open_files_max=log_files_max(),
+                open_files_max=self._descriptors.log,
             ),
             on_directory_failure=self._directory_failing,
         )
@@ -610,17 +614,3 @@ def _hand_over(settled: Deferred[T], outcome: asyncio.Future[T]) -> None:
         outcome.set_result(settled.result())
     except Exception as error:
         outcome.set_exception(error)
-
-
-def raise_file_limit() -> int:
-    """Raises the soft limit on open files to the hard one; returns it. Connections and segments need descriptors."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return hard
-
-
-def log_files_max() -> int:
-    """Descriptors for logs and indexes: half of what the process may open, the rest is for connections."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return DEFAULT_CAPACITY if limit == resource.RLIM_INFINITY else max(64, min(DEFAULT_CAPACITY, limit // 2))

@@ -15,8 +15,12 @@ if TYPE_CHECKING:
     from tidelog.ports.random import Random
 
 
-def cluster_store(plan: Plan, clock: Clock, random: Random, disk: Disk, network: Network) -> ClusterStore:
-    """The store of a plan; nothing is touched yet."""
+def cluster_store(
+    plan: Plan, clock: Clock, random: Random, disk: Disk, network: Network, *, beside_brokers: bool = False
+) -> ClusterStore:
+    """The store of a plan; nothing is touched yet. `beside_brokers`: in their process, whose descriptors it shares."""
     if plan.zookeeper is not None:
         return Ensemble(plan.zookeeper)
-    return MetadataStore(plan.store_folder, clock=clock, random=random, disk=disk, network=network)
+    return MetadataStore(
+        plan.store_folder, clock=clock, random=random, disk=disk, network=network, beside_brokers=beside_brokers
+    )

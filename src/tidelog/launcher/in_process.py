@@ -48,7 +48,7 @@ class InProcessCluster:
         self._ports: dict[int, ReservedPort] = {}
         self._watchers: dict[int, asyncio.Task[None]] = {}
         self._failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.store = cluster_store(plan, self._clock, self._random, self._disk, self._network)
+        self.store = cluster_store(plan, self._clock, self._random, self._disk, self._network, beside_brokers=True)
         self._store_is_open = False
         self._store_port: int | None = None
         self._opening = asyncio.Lock()
@@ -131,6 +131,7 @@ class InProcessCluster:
             random=self._random,
             disk=self._disk,
             network=self._network,
+            brokers_here=self.plan.brokers,
         )
         await runtime.start()
         self.runtimes[broker_id] = runtime

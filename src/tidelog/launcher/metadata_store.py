@@ -13,6 +13,7 @@ import errno
 import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
+from tidelog.broker.descriptors import raise_file_limit, store_connections
 from tidelog.broker.failure import BrokerFailed, disk_refused
 from tidelog.launcher.ensemble import Ensemble, join
 from tidelog.launcher.plan import HOST
@@ -78,7 +79,18 @@ class ClusterStore(Protocol):
 class MetadataStore:
     """The embedded store in one directory; nothing is touched before `open`."""
 
-    def __init__(self, directory: str, *, clock: Clock, random: Random, disk: Disk, network: Network) -> None:
+    def __init__(
+        self,
+        directory: str,
+        *,
+        clock: Clock,
+        random: Random,
+        disk: Disk,
+        network: Network,
+        beside_brokers: bool = False,
+    ) -> None:
+        """`beside_brokers`: in the process of brokers, which need most of its descriptors."""
+        self._beside_brokers = beside_brokers
         self._clock = clock
         self._network = network
         self._server: StoreServer | None = None
@@ -132,7 +144,8 @@ class MetadataStore:
         """
         from tidelog.store.server import StoreServer
 
-        self._server = StoreServer(self.embedded, self._clock)
+        connections_max = store_connections(raise_file_limit(), beside_brokers=self._beside_brokers)
+        self._server = StoreServer(self.embedded, self._clock, connections_max)
         candidates: Iterable[int] = (DEFAULT_STORE_PORT, 0) if port is None else (port,)
         for candidate in candidates:
             try:

@@ -129,6 +129,19 @@ class Disk(Protocol):
     def space(self, path: str) -> Space: ...
 
 
+class Source(Protocol):
+    """The part of `File` that a range is sent from."""
+
+    @property
+    def path(self) -> str: ...
+
+    def pread(self, size: int, offset: int) -> bytes: ...
+
+    def probe(self, size: int, offset: int) -> bytes | None: ...
+
+    def fileno(self) -> int | None: ...
+
+
 class FileRange:
     """`size` bytes of a file from `position`: the part of a response that need not pass through Python.
 
@@ -138,7 +151,7 @@ class FileRange:
 
     __slots__ = ("_owner", "file", "position", "size")
 
-    def __init__(self, file: File, position: int, size: int, owner: "Retained | None" = None) -> None:
+    def __init__(self, file: Source, position: int, size: int, owner: "Retained | None" = None) -> None:
         self.file = file
         self.position = position
         self.size = size

@@ -2,7 +2,11 @@
 
 3,000 partitions have 9,000 files and more; a process often may open 1,024. A `PooledFile` is a name that can be opened
 again; the pool keeps the most recently used ones open and closes one that had its second chance. A file in use (`with`,
-or held by a FileRange on its way to a socket) stays open.
+or held by a FileRange on its way to a socket) stays open. When half of the pool is in use, what is read next is not
+held any more (`UnheldFile`): clients that do not read their answers must not take all descriptors.
+
+When the system has no descriptor left (EMFILE, ENFILE), all files that are not in use are closed, and what could not be
+opened is tried once more: by `SparingDisk`, through which all files and folders of the logs are opened.
 
 Closing forgets nothing: the kernel keeps unsynced pages and, since Linux 4.16, also reports a failed write-back
 to whoever opens and syncs the file next.
@@ -10,10 +14,11 @@ to whoever opens and syncs the file next.
 
 from __future__ import annotations
 
-import errno
 import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
+
+from tidelog.storage.sparing_disk import SparingDisk
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -44,6 +49,8 @@ class PooledFile:
             if file is None:
                 file = self._file = self._pool.open(self)
             self._references += 1
+            if self._references == 1:
+                self._pool.held_count += 1
             self._recently_used = True
             return file
 
@@ -51,6 +58,11 @@ class PooledFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether it should not be held for long, since too many others are and it is not yet."""
+        return not self._references and self._pool.is_crowded
 
     def retain(self) -> None:
         """Keeps the file open until `release`; only inside a `with` block, or while another reference is out."""
@@ -61,8 +73,10 @@ class PooledFile:
         """Gives back what `retain` or entering the block took."""
         with self._pool.lock:
             self._references -= 1
-            if self._references == 0 and self._close_when_free:
-                self._pool.close_file(self)
+            if self._references == 0:
+                self._pool.held_count -= 1
+                if self._close_when_free:
+                    self._pool.close_file(self)
 
     def adopt(self, file: File) -> None:
         """Takes over a descriptor that was just opened (of a file just created)."""
@@ -83,11 +97,18 @@ class FilePool:
     """At most `capacity` descriptors, but for those in use at the same time."""
 
     def __init__(self, disk: Disk, capacity: int = DEFAULT_CAPACITY) -> None:
-        self.disk = disk
+        self.disk: Disk = SparingDisk(disk, self)
         self.capacity = capacity
         self.lock = threading.RLock()
         """Guards every file's references and this pool; held for no longer than one open or close."""
+        self.held_count = 0
+        """Files in use, which cannot be closed."""
         self._open: OrderedDict[PooledFile, None] = OrderedDict()
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so many files are in use that what is read next should not be held."""
+        return self.held_count >= max(1, self.capacity // 2)
 
     @property
     def open_count(self) -> int:
@@ -102,14 +123,6 @@ class FilePool:
         """Opens a handle's file; called with the lock held."""
         self.make_room(pooled)
         try:
-            return self.disk.open(pooled.path)
-        except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
-                del self._open[pooled]
-                raise
-            self._evict(len(self._open))  # Others have taken the descriptors: live with those that remain.
-        try:
-            self._open[pooled] = None
             return self.disk.open(pooled.path)
         except OSError:
             del self._open[pooled]
@@ -129,6 +142,13 @@ class FilePool:
             self._open.pop(pooled, None)
             file.close()
 
+    def give_way(self) -> int:
+        """Closes every file that is not in use, since the system has no descriptor left; gives how many."""
+        with self.lock:
+            before = len(self._open)
+            self._evict(before)
+            return before - len(self._open)
+
     def close(self) -> None:
         """Closes all; what is in use closes with its last release."""
         with self.lock:
@@ -147,3 +167,30 @@ class FilePool:
             else:
                 self.close_file(pooled)
                 count -= 1
+
+
+class UnheldFile:
+    """A file that is open only during each call: `tidelog.ports.disk.Source` of a range that may wait long.
+
+    It has no descriptor to send from. Where the file is gone when its turn comes, reading raises FileNotFoundError.
+    """
+
+    __slots__ = ("_pooled",)
+
+    def __init__(self, pooled: PooledFile) -> None:
+        self._pooled = pooled
+
+    @property
+    def path(self) -> str:
+        return self._pooled.path
+
+    def pread(self, size: int, offset: int) -> bytes:
+        with self._pooled as file:
+            return file.pread(size, offset)
+
+    def probe(self, size: int, offset: int) -> bytes | None:
+        with self._pooled as file:
+            return file.probe(size, offset)
+
+    def fileno(self) -> int | None:
+        return None

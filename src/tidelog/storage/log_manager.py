@@ -109,7 +109,6 @@ class LogManager:
         """
         if not log_dirs:
             raise ValueError("log.dirs names no directory")
-        self._disk = disk
         self._clock = clock
         self._random = random
         self._broker_id = broker_id
@@ -119,6 +118,7 @@ class LogManager:
         self.default_config = LogConfig() if default_config is None else default_config
         self.settings = LogManagerSettings() if settings is None else settings
         self.pool = FilePool(disk, self.settings.open_files_max)
+        self._disk = disk = self.pool.disk
         self.environment = LogEnvironment(disk, self.pool, clock, random, self.settings.producer_expiration_ms)
         self.directories = [LogDirectory(disk, path, on_failure=self._directory_failed) for path in log_dirs]
         self._logs: dict[TopicPartition, Log] = {}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.model.identifiers import LeaderEpoch, Offset
 from tidelog.ports.disk import FileRange
+from tidelog.storage.file_pool import UnheldFile
 from tidelog.storage.segment import Segment, floor_index
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ def _range(
             return ReadResult([], 0, first)
         size = max(max_bytes, first)
     pooled = segment.log_file
+    if pooled.is_crowded:
+        return ReadResult([FileRange(UnheldFile(pooled), position, size)], size, first, segment)
     with pooled as file:
         return ReadResult([FileRange(file, position, size, pooled)], size, first, segment)
 

@@ -39,9 +39,11 @@ SESSION_TIMEOUT_MIN_MS: Final = 500
 """A shorter one would end by a pause of the client's interpreter."""
 SESSION_TIMEOUT_MAX_MS: Final = 300_000
 CONNECTIONS_MAX: Final = 1000
-"""A file descriptor each."""
+"""Where descriptors are not short."""
 CONNECT_WAIT_MS: Final = 10_000
 """A connection that asks for no session meanwhile is closed."""
+SILENT_MS_MIN: Final = 1_000
+"""Such a connection may have to go earlier, after so long, where another one needs its place."""
 VERSION: Final = "3.8.0"
 """Of ZooKeeper, whose protocol is spoken; tools ask for it."""
 
@@ -49,8 +51,10 @@ VERSION: Final = "3.8.0"
 class StoreServer:
     """One listening address. The store is started before and closed after it, by whoever owns it."""
 
-    def __init__(self, store: EmbeddedStore, clock: Clock) -> None:
+    def __init__(self, store: EmbeddedStore, clock: Clock, connections_max: int | None = None) -> None:
+        """`connections_max`: at one time, a file descriptor each; None: CONNECTIONS_MAX."""
         self._store = store
+        self._connections_max = connections_max
         self._clock = clock
         self._listener: Listener | None = None
         self._connections: dict[StoreConnection, asyncio.TimerHandle | None] = {}
@@ -105,12 +109,25 @@ class StoreServer:
         """Whether one more connection is served."""
         if self._closed:
             return False
-        if len(self._connections) >= CONNECTIONS_MAX:
-            logger.warning("connection refused: there are %d already peer=%s", CONNECTIONS_MAX, connection.peer)
+        connections_max = CONNECTIONS_MAX if self._connections_max is None else self._connections_max
+        if len(self._connections) >= connections_max and not self._make_room():
+            logger.warning("connection refused: there are %d already peer=%s", connections_max, connection.peer)
             return False
         loop = asyncio.get_running_loop()
         self._connections[connection] = loop.call_later(CONNECT_WAIT_MS / 1000, connection.close)
         return True
+
+    def _make_room(self) -> bool:
+        """Closes the oldest connection that has asked for no session: a broker's asks at once, and must get in."""
+        now = asyncio.get_running_loop().time()
+        for connection, timer in self._connections.items():
+            if timer is not None:
+                if timer.when() - now > (CONNECT_WAIT_MS - SILENT_MS_MIN) / 1000:
+                    return False
+                self.lost(connection, None)
+                connection.close()
+                return True
+        return False
 
     def establish(
         self, connection: StoreConnection, request: ConnectRequest

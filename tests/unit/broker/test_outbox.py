@@ -1,6 +1,7 @@
 """Answers with file ranges on real sockets: every byte, in order, by whichever way."""
 
 import asyncio
+import errno
 import random
 import socket
 from collections.abc import Callable
@@ -161,6 +162,71 @@ def test_every_byte_arrives_in_order(
     assert sender.drained >= 1
     assert owner.references == 0
     assert bool(sender.shell.pooled) == (cold and shape != "bytes")
+
+
+class NoDuplicates:
+    """An `Admission` that has no descriptor left."""
+
+    def take_duplicate(self) -> bool:
+        return False
+
+    def give_back_duplicate(self) -> None:
+        raise AssertionError("None was taken.")
+
+
+class Unheld:
+    """A file without a descriptor of its own, as `UnheldFile`."""
+
+    path = "unheld"
+
+    def __init__(self, file: Any) -> None:
+        self.pread, self.probe = file.pread, file.probe
+
+    def fileno(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("shape", ["large", "many"])
+@pytest.mark.parametrize("lack", ["none is left for it", "EMFILE", "ENFILE", "a file is not held"])
+def test_every_byte_arrives_without_descriptors(
+    file: Any, monkeypatch: pytest.MonkeyPatch, loop: str, shape: str, lack: str
+) -> None:
+    """Without one for the duplicate, or for the file, ranges are read and written instead."""
+    owner = Owner()
+    if lack.endswith("FILE"):
+
+        def refuse(descriptor: int) -> int:
+            raise OSError(getattr(errno, lack), "Too many open files")
+
+        monkeypatch.setattr("tidelog.broker.connections.outbox.os.dup", refuse)
+
+    async def main() -> tuple[bytes, bytes, Sender]:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        _, sender = await asyncio.get_running_loop().create_connection(Sender, sock=ours)
+        if lack.startswith("none"):
+            sender.outbox._admission = NoDuplicates()  # type: ignore[assignment]
+        expected = b""
+        for turn in range(2):
+            # Held and unheld files by turns: the duplicate may be in use already.
+            source = Unheld(file) if lack.startswith("a file") and turn % 2 else file
+            chunks, more = chunks_of(source, owner, SHAPES[shape])
+            expected += more
+            sender.outbox.send(chunks)
+        reader, writer = await asyncio.open_connection(sock=theirs)
+        received = await reader.readexactly(len(expected))
+        await sender.until(lambda: not sender.outbox.busy)
+        sender.transport.close()
+        writer.close()
+        await writer.wait_closed()
+        return received, expected, sender
+
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        received, expected, sender = runner.run(main())
+    assert received == expected
+    assert sender.failures == []
+    assert owner.references == 0
 
 
 @pytest.mark.parametrize("loop", LOOPS)

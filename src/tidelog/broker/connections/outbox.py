@@ -6,6 +6,7 @@ an outbox, and from then on everything it sends goes through that, in order:
     pending chunks --+-- bytes ---------------------------> transport.write          until the first large range
                      +-- range, small, in the page cache -> read, transport.write
                      +-- bytes or large ranges -----------> sendmsg, sendfile on a duplicate of the socket
+                     +-- range whose file is not kept open, or no descriptor for the duplicate -> read, as a small one
                      +-- range that is not in the cache --> an I/O thread reads it into the cache first
 
 The duplicate, because uvloop offers no sendfile and owns its descriptor; once it is in use, the transport must not
@@ -17,15 +18,17 @@ Nothing is read from a file before the socket can take it, so a client that does
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from tidelog.ports.disk import Chunk, FileRange
 
 if TYPE_CHECKING:
+    from tidelog.broker.connections.admission import Admission
     from tidelog.broker.deferred import Deferred
     from tidelog.broker.shell import Shell
     from tidelog.ports.disk import Bytes
@@ -48,9 +51,12 @@ class Outbox:
     """The queue of one connection. `on_drained` is called when everything has left, after `busy` was true."""
 
     __slots__ = (
+        "_admission",
         "_awaits_room",
         "_cold",
         "_duplicate",
+        "_lacks_descriptor",
+        "_may_duplicate",
         "_on_drained",
         "_on_failure",
         "_pending",
@@ -72,8 +78,11 @@ class Outbox:
         on_failure: Callable[[Exception], None],
         *,
         send_buffer_bytes: int = 0,
+        admission: Admission | None = None,
     ) -> None:
-        """`send_buffer_bytes`: SO_SNDBUF while ranges are sent by sendfile; 0 or less: the operating system sizes it.
+        """`admission` counts the duplicate; with None there is always one to be had.
+
+        `send_buffer_bytes`: SO_SNDBUF while ranges are sent by sendfile; 0 or less: the operating system sizes it.
 
         With a small one the kernel holds a few hundred kilobytes of an answer, and the client copies what it has while
         the rest is on its way. One that grows takes whole answers: the loop is then in one long call for each, which
@@ -82,6 +91,11 @@ class Outbox:
         self._transport = transport
         self._shell = shell
         self._send_buffer_bytes = send_buffer_bytes
+        self._admission = admission
+        self._may_duplicate = False
+        """Whether a descriptor for the duplicate is counted as taken."""
+        self._lacks_descriptor = False
+        """Whether the system refused one: what is queued now goes through the transport."""
         self._on_drained = on_drained
         self._on_failure = on_failure
         self._pending: deque[Chunk] = deque()
@@ -134,6 +148,7 @@ class Outbox:
             self._await_room(self._duplicate, False)
             self._duplicate.close()
             self._duplicate = None
+        self._give_back_duplicate()
 
     def _pump(self) -> None:
         self._scheduled = False
@@ -148,6 +163,7 @@ class Outbox:
             self._on_failure(error)
             return
         if not self._pending and not self._scheduled and not self.closed:
+            self._lacks_descriptor = False
             self._on_drained()
 
     # Through the transport.
@@ -181,10 +197,22 @@ class Outbox:
             self._again()
 
     def _can_sendfile(self, chunk: FileRange) -> bool:
-        return chunk.file.fileno() is not None and self._transport.get_extra_info("socket") is not None
+        if self._lacks_descriptor or chunk.file.fileno() is None or self._transport.get_extra_info("socket") is None:
+            return False
+        if not self._may_duplicate:
+            self._may_duplicate = self._admission is None or self._admission.take_duplicate()
+        return self._may_duplicate
+
+    def _give_back_duplicate(self) -> None:
+        if self._may_duplicate and self._admission is not None:
+            self._admission.give_back_duplicate()
+        self._may_duplicate = False
 
     def _switch(self, gathered: list[Bytes]) -> None:
-        """Hands over from the transport to the duplicate, once the transport's buffer is empty."""
+        """Hands over from the transport to the duplicate, once the transport's buffer is empty.
+
+        Where the system has no descriptor for one, the ranges that wait are read into memory, a turn's worth at once.
+        """
         if gathered:
             # With a high-water mark of 0 the transport writes at once, and says by resume_writing when all is out.
             self._transport.set_write_buffer_limits(high=0)
@@ -194,15 +222,23 @@ class Outbox:
                 self._scheduled = True
                 self._shell.after(_SWITCH_RETRY_MS, self._pump)
             return
-        self._duplicate = socket.socket(fileno=os.dup(self._transport.get_extra_info("socket").fileno()))
+        self._switching = False
+        try:
+            self._duplicate = socket.socket(fileno=os.dup(self._transport.get_extra_info("socket").fileno()))
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            self._give_back_duplicate()
+            self._lacks_descriptor = True
+            self._pump_transport()
+            return
         self._duplicate.setblocking(False)
         if self._send_buffer_bytes > 0:
             self._duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
-        self._switching = False
 
-    def _read(self, chunk: FileRange) -> bytes | None:
+    def _read(self, chunk: FileRange, size_max: int = BYTES_PER_TURN) -> bytes | None:
         """The next bytes of a range, at most a turn's worth; None while an I/O thread fetches them."""
-        size = min(chunk.size, BYTES_PER_TURN)
+        size = min(chunk.size, size_max)
         read = chunk.file.pread if self._probed >= size else chunk.file.probe
         data = read(size, chunk.position)
         if data is None:
@@ -245,12 +281,13 @@ class Outbox:
                 if sent >= BYTES_PER_TURN:
                     self._again()
                     return
-                if chunk.size >= SENDFILE_MIN:
+                descriptor = chunk.file.fileno() if chunk.size >= SENDFILE_MIN else None
+                if descriptor is not None:
                     size = min(chunk.size, BYTES_PER_TURN)
                     if not self._is_warm(chunk, size):
                         self._warm(chunk, size)
                         return
-                    count = os.sendfile(duplicate.fileno(), cast(int, chunk.file.fileno()), chunk.position, size)
+                    count = os.sendfile(duplicate.fileno(), descriptor, chunk.position, size)
                     if count == 0:
                         raise OSError(f"{chunk.file.path} ends before a range of it.")
                     self._advance(chunk, count)
@@ -273,9 +310,10 @@ class Outbox:
         while pending and len(buffers) < _BUFFERS_MAX and gathered < _GATHERED_MAX:
             chunk = pending[0]
             if isinstance(chunk, FileRange):
-                if chunk.size >= SENDFILE_MIN or (buffers and not self._is_warm(chunk, chunk.size)):
+                is_large = chunk.size >= SENDFILE_MIN
+                if buffers and (is_large or not self._is_warm(chunk, chunk.size)):
                     break
-                data = self._read(chunk)
+                data = self._read(chunk, _GATHERED_MAX)
                 if data is None:
                     break
                 chunk = data

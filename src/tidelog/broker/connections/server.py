@@ -26,6 +26,7 @@ import struct
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from tidelog.broker.connections.admission import Admission
 from tidelog.broker.connections.budget import ByteBudget, Reservation
 from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher, Peer
 from tidelog.broker.connections.outbox import Outbox
@@ -34,6 +35,7 @@ from tidelog.ports.disk import FileRange
 
 if TYPE_CHECKING:
     from tidelog.broker.connections.dispatch import Answer
+    from tidelog.broker.descriptors import Descriptors
     from tidelog.broker.shell import Shell, Timer
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.ports.clock import Clock
@@ -75,19 +77,21 @@ class Server:
 
     dispatcher: Dispatcher
 
-    def __init__(self, config: BrokerConfig, clock: Clock, shell: Shell) -> None:
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, shell: Shell, descriptors: Descriptors | None = None
+    ) -> None:
+        """`descriptors` bounds the connections; None: only the settings do."""
         self._config = config
         self.shell = shell
         self.monotonic_ms = clock.monotonic_ms
         self.request_bytes_max = config.socket_request_max_bytes
         self.send_buffer_bytes = config.socket_send_buffer_bytes
+        self.admission = Admission(config, clock.monotonic_ms, descriptors)
+        self.connections = self.admission.connections
         self.configure()
         self.budget = ByteBudget(self.request_bytes_max, cast(int, config.get("queued.max.request.bytes")), shell.soon)
         self.buffer = bytearray(RECEIVE_BUFFER_SIZE)
         self.view = memoryview(self.buffer)
-        self.connections: dict[Connection, None] = {}
-        """Oldest first: a set's order would differ from run to run, and a simulation could not be replayed."""
-        self._connections_by_address: dict[str, int] = {}
         self._connection_ids = 0
         self._unread: dict[Connection, int] = {}
         self._frames = 0
@@ -101,9 +105,7 @@ class Server:
     def configure(self) -> None:
         """Takes over what settings say now."""
         self.idle_ms_max = self._config.connections_max_idle_ms
-        self.connections_max = self._config.max_connections
-        self.connections_per_ip_max = self._config.max_connections_per_ip
-        self._connections_per_ip_overrides = self._config.max_connections_per_ip_overrides
+        self.admission.configure()
 
     def start(self, dispatcher: Dispatcher) -> None:
         """Begins to serve, those first who have connected already."""
@@ -136,25 +138,12 @@ class Server:
         """Counts a new connection; the reason when it may not stay."""
         if self._stopping:
             return "the broker stops"
-        if len(self.connections) >= self.connections_max:
-            return f"max.connections={self.connections_max} is reached"
-        count = self._connections_by_address.get(address, 0)
-        count_max = self._connections_per_ip_overrides.get(address, self.connections_per_ip_max)
-        if count >= count_max:
-            return f"max.connections.per.ip={count_max} is reached"
-        self._connections_by_address[address] = count + 1
-        self.connections[connection] = None
-        return None
+        return self.admission.admit(connection, address)
 
     def dismiss(self, connection: Connection, address: str) -> None:
         """A connection that was admitted is gone."""
-        self.connections.pop(connection, None)
+        self.admission.dismiss(connection, address)
         self._unread.pop(connection, None)
-        count = self._connections_by_address.get(address, 0) - 1
-        if count > 0:
-            self._connections_by_address[address] = count
-        else:
-            self._connections_by_address.pop(address, None)
 
     def frames_now(self) -> int:
         """How many requests a connection may have handled now; few, once the loop's turn has become long."""
@@ -244,7 +233,9 @@ class Connection(asyncio.BufferedProtocol):
         "_transport",
         "_write_paused",
         "active_ms",
+        "has_asked",
         "peer",
+        "provisional",
     )
 
     _transport: asyncio.Transport
@@ -254,6 +245,10 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = Peer(listener, connection_id)
         self.active_ms = server.monotonic_ms()
         """When the last bytes came in or went out."""
+        self.has_asked = False
+        """Whether anything ever came in."""
+        self.provisional = False
+        """Whether its first request has to be a broker's: there was no room for a client (`admission`)."""
         self._tail = b""
         """The beginning of a frame, to be put before the next read."""
         self._frame: bytearray | mmap.mmap | None = None
@@ -288,7 +283,7 @@ class Connection(asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
         refusal = self._server.admit(self, self.peer.address)
         if refusal is not None:
-            self.close(refusal, abort=True)
+            self.close(refusal, abort=True, quiet=True)
             return
         self._admitted = True
         if not self._server.serving:
@@ -338,6 +333,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         server = self._server
         self.active_ms = server.monotonic_ms()
+        if self.provisional:
+            if not server.admission.prove(self, server.view[:nbytes]):
+                self.close("there is no room for connections of clients", abort=True, quiet=True)
+                return
+            self.provisional = False
         if not server.serving:
             # uvloop begins to read when `connection_made` is over, whatever was asked there.
             self._backlog = memoryview(bytearray(server.view[:nbytes]))
@@ -424,6 +424,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close(str(reason))
             return
         self._outgoing = None
+        self.has_asked = True
         server.frames_handled(allowed - turn)
         if outgoing:
             self._write(outgoing)
@@ -582,6 +583,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._drained,
                 lambda error: self.close(str(error), abort=True),
                 send_buffer_bytes=self._server.send_buffer_bytes,
+                admission=self._server.admission,
             )
             outbox.transport_paused = self._write_paused
         outbox.send(chunks)
@@ -602,6 +604,19 @@ class Connection(asyncio.BufferedProtocol):
         if now_ms - self._frame_started_ms >= FRAME_MS_MAX:
             return f"it needed more than {FRAME_MS_MAX} ms for a request of {self._frame_size} bytes"
         return None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is due to its client: no answer that waits or is unread, no request that is kept waiting."""
+        return not (self._slots or self._write_paused or self._closed or self._backlog is not None) and (
+            (self._reservation is None or self._reservation.granted) and not (self._outbox and self._outbox.busy)
+        )
+
+    def make_way(self) -> None:
+        """Closes an idle connection for another one, and counts it no more."""
+        self.close("idle, and its place is needed", abort=True, quiet=True)
+        self._admitted = False
+        self._server.dismiss(self, self.peer.address)
 
     def close(self, reason: str, *, abort: bool = False, quiet: bool = False) -> None:
         """Closes the connection, after its buffered answers unless `abort`, and says why in the log."""
