@@ -162,8 +162,8 @@ SETTINGS: Final = (
         "max.connections",
         INT,
         INT_MAX,
-        "Connections at one time, all listeners together; fewer where the process may not open so many files. Beyond it "
-        "one that is idle makes room, or the new one is closed; other brokers' have places of their own.",
+        "Connections at one time, all listeners together; fewer where the process may not open so many files. Beyond "
+        "it one that is idle makes room, or the new one is closed; other brokers' have places of their own.",
         valid=Range(0),
         mode=CLUSTER_WIDE,
     ),
