@@ -443,6 +443,10 @@ class SimulatedFile:
             return None
         return self.pread(size, offset)
 
+    def version(self) -> int | None:
+        """Not told: whatever is read is checked."""
+        return None
+
     def pwrite(self, data: Bytes, offset: int) -> None:
         data = memoryview(data).cast("B")
         fault = self._check("write", len(data))

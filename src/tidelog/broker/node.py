@@ -28,6 +28,7 @@ from tidelog.broker.replicas.fetchers import Fetchers
 from tidelog.broker.replicas.isr import IsrUpdates
 from tidelog.broker.replicas.leadership import Leadership
 from tidelog.broker.replicas.purgatory import Purgatory
+from tidelog.broker.replicas.repairs import Repairs
 from tidelog.broker.replicas.replica_manager import ReplicaManager
 from tidelog.broker.replicas.replica_sessions import ReplicaSessions
 from tidelog.broker.replicas.throttles import Throttles
@@ -161,6 +162,8 @@ class Node:
         """What this broker follows, and the way from its leaders."""
         self.cleaning = Cleaning(self)
         """Compaction."""
+        self.repairs = Repairs(self)
+        """Segments that were found rotten."""
         self.moves = Moves(self)
         """Replicas on their way to another log directory."""
         self.metadata.on_brokers_changed.append(self.replicas.live_brokers_changed)
@@ -412,6 +415,7 @@ class Node:
         for task in self.logs.upkeep.due_tasks(now_ms):
             self.run_disk_task(task)
         self.replicas.look_at_starts()
+        self.repairs.look()
         delay_ms = max(self.logs.upkeep.next_due_ms() - self.clock.monotonic_ms(), DISK_TICK_MS_MIN)
         self._disk_timer = self.shell.after(delay_ms, self.tick)
 
@@ -437,6 +441,7 @@ class Node:
         self.fetchers.stop()
         self.cleaning.stop()
         self.moves.stop()
+        self.repairs.stop()
         self.isr_updates.stop()
         self.departures.stop()
         for timer in (self._disk_timer, self._flush_timer):

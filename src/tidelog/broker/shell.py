@@ -29,6 +29,8 @@ class Purpose(Enum):
     """What transaction coordinators ask leaders: WriteTxnMarkers."""
     VERIFICATION = "verification"
     """What leaders ask transaction coordinators: AddPartitionsToTxn."""
+    REPAIR = "repair"
+    """What is missing in a damaged log: a consumer's Fetch."""
 
 
 class Timer(Protocol):

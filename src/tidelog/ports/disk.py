@@ -47,6 +47,11 @@ class File(Protocol):
         """Makes the file `size` bytes long; the new bytes read as zeros and need no further space."""
         ...
 
+    def version(self) -> int | None:
+        """A number that another write to the file changes, by whichever process; None where that cannot be told, as
+        just after a write."""
+        ...
+
     def fsync(self) -> None:
         """Returns when content and size are durable. After an OSError the content is unknown: never retry."""
         ...

@@ -11,12 +11,16 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidelog.ports.disk import Bytes, File, FileStat, Lock, Space
 
 if TYPE_CHECKING:
     from tidelog.ports.network import Listener
+
+
+_TIMESTAMP_GRAIN_NS: Final = 50_000_000
+"""Longer than a tick of the kernel's clock (4 ms, mostly): two writes within one tick leave the same time."""
 
 
 class SystemClock:
@@ -103,6 +107,11 @@ class SystemFile:
 
     def preallocate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
+
+    def version(self) -> int | None:
+        # The status change time: no process can set it back, as it can the time of the last modification.
+        changed_ns = os.fstat(self._fd).st_ctime_ns
+        return changed_ns if time.time_ns() - changed_ns > _TIMESTAMP_GRAIN_NS else None
 
     def fsync(self) -> None:
         os.fdatasync(self._fd)

@@ -8,12 +8,13 @@ raises KAFKA_STORAGE_ERROR.
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.storage.errors import DirectoryOffline
 from tidelog.storage.file_names import DELETED
+from tidelog.storage.integrity import Findings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +76,8 @@ class LogEnvironment:
     random: Random | None
     """Draws the jitter of `segment.jitter.ms`; None for none."""
     producer_expiration_ms: int
+    findings: Findings = field(default_factory=Findings)
+    """Rot that was found, for the broker to take up."""
 
 
 class LogFolder:

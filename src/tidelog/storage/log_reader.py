@@ -7,7 +7,7 @@ raise `WouldBlock` when what they need is not in the page cache; an OSError is f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from tidelog.model.identifiers import LeaderEpoch, Offset
 from tidelog.ports.disk import FileRange
@@ -33,6 +33,18 @@ class ReadResult(NamedTuple):
     """What was read from; None when there is nothing."""
 
 
+class RangeCheck(Protocol):
+    """What a range has to pass before it is handed out."""
+
+    def __call__(self, segment: Segment, position: int, end: int, *, is_recent: bool, end_offset: int | None) -> int:
+        """Up to where it may be handed out, where a batch ends or `end`; `RottenBatch` if that is nowhere.
+
+        `is_recent` says that the batch at `position` begins with the offset that is read; `end_offset` is where the
+        next segment begins, None for the last segment.
+        """
+        ...
+
+
 class FoundRecord(NamedTuple):
     """A record found by its timestamp."""
 
@@ -54,6 +66,7 @@ def read_batches(
     log_end_offset: int,
     min_one_batch: bool,
     blocking: bool,
+    check: RangeCheck | None = None,
 ) -> ReadResult:
     """The bytes from the batch that holds `offset`, or is the first after it, to below `up_to_offset`; of one segment.
 
@@ -71,17 +84,35 @@ def read_batches(
                 continue  # Compaction has left a gap at the end of that segment.
             position, first_size = found.position, found.header.size
         end = segment.size
-        if up_to_offset < (log_end_offset if index == last else segments[index + 1].base_offset):
+        end_offset = None if index == last else segments[index + 1].base_offset
+        if up_to_offset < (log_end_offset if end_offset is None else end_offset):
             known = recent.get(up_to_offset) if index == last else None
             if known is None:
-                found = segment.find(up_to_offset, blocking=blocking)
-                known = end if found is None else found.position
+                known = segment.find_end(position, up_to_offset, max_bytes, blocking=blocking)
             end = known
-        return _range(segment, position, end, first_size, max_bytes, min_one_batch=min_one_batch, blocking=blocking)
+        size, first = _size(
+            segment, position, end, first_size, max_bytes, min_one_batch=min_one_batch, blocking=blocking
+        )
+        if check is not None and (size or not first):
+            # Where there is nothing before `end`, though more is committed, a batch may say too large an offset.
+            is_recent = first_size is None
+            sound = check(segment, position, position + max(size, 1), is_recent=is_recent, end_offset=end_offset)
+            size = min(size, sound - position)
+        if size <= 0:
+            return ReadResult([], 0, first)
+        return ReadResult([_range(segment, position, size)], size, first, segment)
     return EMPTY_READ
 
 
-def _range(
+def _range(segment: Segment, position: int, size: int) -> FileRange:
+    pooled = segment.log_file
+    if pooled.is_crowded:
+        return FileRange(UnheldFile(pooled), position, size)
+    with pooled as file:
+        return FileRange(file, position, size, pooled)
+
+
+def _size(
     segment: Segment,
     position: int,
     end: int,
@@ -90,11 +121,14 @@ def _range(
     *,
     min_one_batch: bool,
     blocking: bool,
-) -> ReadResult:
-    """`first_size` is that of the batch at `position`; None where it is not known yet."""
+) -> tuple[int, int]:
+    """Bytes to read, and those of the first batch where they were looked up.
+
+    `first_size` is that of the batch at `position`; None where it is not known yet.
+    """
     size = end - position
     if size <= 0:
-        return EMPTY_READ
+        return 0, 0
     first = 0
     if size > max_bytes:
         if first_size is None:
@@ -102,13 +136,9 @@ def _range(
             first_size = size if header is None else header.size
         first = min(first_size, size)
         if first > max_bytes and not min_one_batch:
-            return ReadResult([], 0, first)
+            return 0, first
         size = max(max_bytes, first)
-    pooled = segment.log_file
-    if pooled.is_crowded:
-        return ReadResult([FileRange(UnheldFile(pooled), position, size)], size, first, segment)
-    with pooled as file:
-        return ReadResult([FileRange(file, position, size, pooled)], size, first, segment)
+    return size, first
 
 
 def first_as_late_as(

@@ -20,14 +20,20 @@ from tidelog.model.identifiers import (
     Offset,
 )
 from tidelog.records.epochs import EpochCache
+from tidelog.records.errors import InvalidBatch
 from tidelog.storage import log_reader
+from tidelog.storage.integrity import Rot, RottenBatch, SegmentCheck
 from tidelog.storage.log_reader import EMPTY_READ, FoundRecord, ReadResult, read_batches
 from tidelog.storage.producer_state import ProducerState
+from tidelog.storage.segment import floor_index
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tidelog.model.identifiers import TopicId
     from tidelog.storage.log_config import LogConfig
     from tidelog.storage.log_folder import LogFolder, LogOwner
+    from tidelog.storage.log_reader import RangeCheck
     from tidelog.storage.segment import Segment
     from tidelog.storage.transaction_index import AbortedTransaction
 
@@ -46,6 +52,7 @@ class ReadableLog:
         "log_end_offset",
         "log_start_offset",
         "producers",
+        "rot",
         "segments",
         "topic_id",
         "topic_partition",
@@ -76,6 +83,8 @@ class ReadableLog:
         self.producers = ProducerState(folder.topic_partition)
         self._positions: dict[int, int] | None = None
         """[first offset] -> position in the active segment, of recent batches; None where there are none yet."""
+        self.rot: dict[int, Rot] = {}
+        """[base offset of a segment] -> what was found wrong in it, until it is repaired."""
 
     def __repr__(self) -> str:
         return f"Log({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset}, {self.directory!r})"
@@ -117,13 +126,23 @@ class ReadableLog:
         return Offset(max(unstable, self.log_start_offset))
 
     def read(
-        self, offset: int, max_bytes: int, *, up_to_offset: int, min_one_batch: bool = True, blocking: bool = True
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        up_to_offset: int,
+        min_one_batch: bool = True,
+        blocking: bool = True,
+        checked: bool = True,
     ) -> ReadResult:
         """The bytes of the batches from the one that holds `offset` (it may begin before) to below `up_to_offset`.
 
         At most `max_bytes`, which may cut the last batch short as Kafka's fetches do; but the first batch is
         whole (`min_one_batch`), or nothing is given. From one segment at a time. `KafkaError` OFFSET_OUT_OF_RANGE;
         `WouldBlock` with `blocking=False`.
+
+        Batches that are not what was written are not given: up to the first one, or `RottenBatch`. `checked=False` is
+        for who checks them itself, or does not hand them on.
         """
         self.folder.check_online()
         if offset < self.log_start_offset or offset > self.log_end_offset:
@@ -136,9 +155,11 @@ class ReadableLog:
             return EMPTY_READ
         # Before the segments: a roll replaces those first, so that positions are never those of a later segment.
         recent = self._positions or _NO_POSITIONS
+        check = self._range_check(offset, blocking) if checked else None
+        segments = self.segments
         try:
             return read_batches(
-                self.segments,
+                segments,
                 recent,
                 offset,
                 max_bytes,
@@ -146,9 +167,56 @@ class ReadableLog:
                 log_end_offset=self.log_end_offset,
                 min_one_batch=min_one_batch,
                 blocking=blocking,
+                check=check,
             )
+        except InvalidBatch as error:
+            segment = segments[floor_index(segments, offset)]
+            raise RottenBatch(self.found_rot(segment.base_offset, offset, str(error)), offset) from error
         except OSError as error:
             raise self.folder.fail(error, "reading") from error
+
+    def _range_check(self, offset: int, blocking: bool) -> RangeCheck:
+        now_ms = self.folder.environment.clock.monotonic_ms()
+
+        def check(segment: Segment, position: int, end: int, *, is_recent: bool, end_offset: int | None) -> int:
+            known = self._segment_check(segment, end_offset, now_ms, segment.rotten)
+            sound, flaw = known.sound_end(position, end, offset=offset, is_recent=is_recent, blocking=blocking)
+            if sound <= position:
+                raise RottenBatch(self.found_rot(segment.base_offset, offset, flaw or "is cut short"), offset)
+            return sound
+
+        return check
+
+    def _segment_check(
+        self, segment: Segment, end_offset: int | None, now_ms: int, rotten: Mapping[int, int]
+    ) -> SegmentCheck:
+        size = segment.size  # Before the log's end: an append beside us moves that later.
+        if end_offset is None:
+            end_offset = self.log_end_offset
+        epochs = self.epochs.entries
+        return SegmentCheck(segment, epochs, size=size, end_offset=end_offset, now_ms=now_ms, rotten=rotten)
+
+    def segment_check(self, segment: Segment) -> SegmentCheck | None:
+        """What all batches of one of the log's segments are judged by; None where it is not the log's any more."""
+        segments = self.segments
+        try:
+            index = segments.index(segment)
+        except ValueError:
+            return None
+        end_offset = segments[index + 1].base_offset if index + 1 < len(segments) else None
+        return self._segment_check(segment, end_offset, self.folder.environment.clock.monotonic_ms(), {})
+
+    def is_recent(self, offset: int) -> bool:
+        """Whether a batch that begins with `offset` was appended just now."""
+        return self._positions is not None and offset in self._positions
+
+    def found_rot(self, base_offset: int, offset: int, flaw: str) -> Rot:
+        """Notes that a segment is not as it was written, once, for the broker to have it repaired; in any thread."""
+        known = self.rot.get(base_offset)
+        if known is None:
+            known = self.rot[base_offset] = Rot(self, base_offset, offset, flaw)
+            self.folder.environment.findings.add(known)
+        return known
 
     def offset_for_timestamp(
         self, timestamp: int, *, up_to_offset: int, blocking: bool = True

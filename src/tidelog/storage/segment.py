@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from tidelog.ports.disk import File
     from tidelog.storage.file_pool import FilePool
+    from tidelog.storage.integrity import Verified
     from tidelog.storage.log_config import LogConfig
 
 logger = logging.getLogger(__name__)
@@ -63,7 +64,9 @@ class Segment(SegmentFiles):
         "first_timestamp",
         "max_timestamp",
         "max_timestamp_offset",
+        "rotten",
         "size",
+        "verified",
     )
 
     def __init__(
@@ -86,6 +89,10 @@ class Segment(SegmentFiles):
         self._preallocated = False
         self._is_unfinished = False
         """Whether batches came since the indexes were last finished."""
+        self.rotten: dict[int, int] = {}
+        """[position] -> where the next sound batch begins, of batches known to be rotten; replaced, never changed."""
+        self.verified: tuple[Verified, ...] = ()
+        """Ranges that were found sound lately, newest first; replaced, never changed."""
 
     @classmethod
     def create(cls, pool: FilePool, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> Segment:
@@ -238,7 +245,12 @@ class Segment(SegmentFiles):
         end = self.size
         buffer = b""
         start = position
+        next_relative_offset = 0
+        rotten = self.rotten
         while end - position >= HEADER_SIZE:
+            if position in rotten:
+                position = rotten[position]
+                continue
             at = position - start
             if at + HEADER_SIZE > len(buffer):
                 with self.log_file as file:
@@ -250,11 +262,12 @@ class Segment(SegmentFiles):
             if position + header.size > end:
                 return
             first, last = header.base_offset - self.base_offset, header.last_offset - self.base_offset
-            if not 0 <= first <= last <= RELATIVE_OFFSET_MAX:
+            if not next_relative_offset <= first <= last <= RELATIVE_OFFSET_MAX:
                 raise InvalidBatch(
                     ErrorCode.CORRUPT_MESSAGE,
                     f"{self.path(LOG)} has offsets {header.base_offset} to {header.last_offset} at position {position}",
                 )
+            next_relative_offset = last + 1
             yield FoundBatch(position, header)
             position += header.size
 
@@ -264,16 +277,47 @@ class Segment(SegmentFiles):
 
     def _find(self, offset: int, *, blocking: bool) -> FoundBatch | None:
         entry = self.offset_index.lookup(offset, blocking=blocking)
+        size, rotten = self.size, self.rotten
+        position = entry.position
         for found in self._headers_from(entry, blocking=blocking):
             if found.header.base_offset + found.header.last_offset_delta >= offset:
+                if position in rotten and found.header.base_offset > offset:
+                    break
                 return found
-        return None
+            position = found.position + found.header.size
+        else:
+            if position >= size:
+                return None
+        raise InvalidBatch(
+            ErrorCode.CORRUPT_MESSAGE, f"{self.path(LOG)} has no sound batch at position {position} of {size}"
+        )
+
+    def find_end(self, start: int, offset: int, max_bytes: int, *, blocking: bool = True) -> int:
+        """The position behind the last batch below `offset`, of those from position `start` on.
+
+        Where that cannot be told, for damage in between: a position behind `start` from where there is none. At least
+        `max_bytes` behind it, if batches go so far.
+        """
+        try:
+            found = self.find(offset, blocking=blocking)
+            return self.size if found is None else found.position
+        except InvalidBatch:
+            end = start
+            try:
+                for found in self.headers(start, blocking=blocking):
+                    if found.header.last_offset >= offset or end - start >= max_bytes:
+                        break
+                    end = found.position + found.header.size
+            except InvalidBatch:
+                if end == start:
+                    raise
+            return end
 
     def _headers_from(self, entry: IndexEntry, *, blocking: bool) -> Iterator[FoundBatch]:
         """The batches from an entry of the offset index on; `CorruptIndex` unless the first of them ends with its
         offset."""
         batches = self.headers(entry.position, blocking=blocking)
-        if entry.position == 0:
+        if entry.position == 0 or entry.position in self.rotten:
             return batches
         try:
             first = next(batches, None)
@@ -288,7 +332,10 @@ class Segment(SegmentFiles):
         try:
             return question()
         except CorruptIndex as error:
-            logger.warning("index_rebuilt path=%s reason=%s", self.log_file.path, error)
+            reason = error
+        for _ in self.headers(0):
+            pass  # Damage may be the log's, which the indexes are not to be made of.
+        logger.warning("index_rebuilt path=%s reason=%s", self.log_file.path, reason)
         with self._pool.lock:
             self.rebuild_indexes()
         return question()
@@ -384,6 +431,7 @@ class Segment(SegmentFiles):
         The segment may be appended to again, and its indexes go on as if what was removed had never been there.
         """
         found = self.find(offset)
+        self.rotten, self.verified = {}, ()
         for index in (self.offset_index, self.time_index):
             index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)

@@ -92,6 +92,9 @@ class FaultyFile:
         self._disk.happens("preallocate", self.path)
         self._inner.preallocate(size)
 
+    def version(self) -> int | None:
+        return self._inner.version()
+
     def fsync(self) -> None:
         self._disk.happens("fsync", self.path)
         self._inner.fsync()
@@ -202,6 +205,9 @@ class MemoryFile:
 
     def preallocate(self, size: int) -> None:
         self._content.extend(bytes(max(0, size - len(self._content))))
+
+    def version(self) -> int | None:
+        return None
 
     def fsync(self) -> None:
         pass

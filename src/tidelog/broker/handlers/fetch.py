@@ -161,7 +161,9 @@ class _Fetch:
     def _available(self, replica: Replica, wanted: FetchPartition, limit: int) -> int:
         """Bytes that a read would give."""
         try:
-            result = replica.log.read(wanted.fetch_offset, wanted.max_bytes, up_to_offset=limit, blocking=False)
+            result = replica.log.read(
+                wanted.fetch_offset, wanted.max_bytes, up_to_offset=limit, blocking=False, checked=False
+            )
         except (KafkaError, WouldBlock):
             return self._bytes_min
         _release(result)
@@ -313,6 +315,7 @@ class _Fetch:
         return not readings or size >= self._bytes_min
 
     def _complete(self, readings: list[_Reading]) -> None:
+        self._node.repairs.look()
         plan = self._plan
         response = messages.FetchResponse(session_id=plan.session_id)
         topic: messages.FetchResponse.FetchableTopicResponse | None = None

@@ -349,6 +349,7 @@ class _ReplicaFetch:
             up_to_offset=reading.limit,
             min_one_batch=nothing_yet,
             blocking=False,
+            checked=_is_to_be_checked(partition, replica),
         )
         self._take(reading, result)
 
@@ -444,6 +445,7 @@ class _ReplicaFetch:
         )
 
     def _complete(self, readings: list[_Reading]) -> None:
+        self._node.repairs.look()
         self._stop_waiting()
         session = self._session
         response = messages.FetchResponse(session_id=session.id)
@@ -490,6 +492,7 @@ class _ReplicaFetch:
             # It is looked at again whether the follower names it or not, and after the others.
             if reading.size:
                 partition.sent_in = self._session.requests
+                partition.sent_offset = partition.fetch_offset
             if partition in news:
                 del news[partition]
                 news[partition] = None
@@ -526,6 +529,12 @@ class _ReplicaFetch:
 
     def _failure(self, partition: FollowedPartition, error: KafkaError) -> messages.FetchResponse.PartitionData:
         return failed(self._node, self._context.api_version, partition, error)
+
+
+def _is_to_be_checked(partition: FollowedPartition, replica: Replica) -> bool:
+    """Whether a read looks for rot: not of what was appended just now, which the follower checks as it comes; unless it
+    asks for the same again, as after a refusal."""
+    return partition.sent_offset == partition.fetch_offset or not replica.log.is_recent(partition.fetch_offset)
 
 
 def _discard(readings: list[_Reading]) -> None:

@@ -45,7 +45,7 @@ _EPOCH_MAX: Final = 0x7FFFFFFF
 class FollowedPartition(FetchPartition):
     """A partition as one follower fetches it."""
 
-    __slots__ = ("follower_start", "is_watched", "replica", "sent_in", "session")
+    __slots__ = ("follower_start", "is_watched", "replica", "sent_in", "sent_offset", "session")
 
     def __init__(self, session: ReplicaSession, topic: str, topic_id: TopicId, partition: int) -> None:
         super().__init__(topic, topic_id, partition)
@@ -57,6 +57,8 @@ class FollowedPartition(FetchPartition):
         self.is_watched = False
         self.sent_in = 0
         """Number of the request that was answered with records, if the partition was not named since; else 0."""
+        self.sent_offset = -1
+        """From which records were last sent; -1 where none were."""
 
     def ask(self, wanted: messages.FetchRequest.FetchPartition) -> None:
         super().ask(wanted)

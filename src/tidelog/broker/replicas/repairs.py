@@ -1,0 +1,356 @@
+"""Repairs segments that were found rotten, with what other replicas have; one segment at a time.
+
+    a read, the scrub --> Findings --> where is the damage? --> ask a replica for the batches there --> written in place
+                                             ^   (I/O thread)      (a consumer's Fetch)                      |
+                                             +----------------------- synced, and looked at again <----------+
+
+The replicas are asked as consumers ask, so that brokers of any version answer, followers too, up to their high
+watermark (KIP-392). The leader is asked first. What comes is checked as what lies here is, and has to fit into the file
+to the byte: see `storage/repair.py`.
+
+A segment that no other replica can mend stays as it is, with a line in the log that says what an operator can do; its
+other batches are served. The replicas are asked again from time to time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from tidelog.broker.shell import Purpose
+from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import NO_LEADER_EPOCH, ZERO_TOPIC_ID, BrokerId
+from tidelog.protocol import messages
+from tidelog.storage.repair import Damage, Patch, find_damages, fit, write
+from tidelog.storage.tasks import SimpleTask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidelog.broker.deferred import Deferred
+    from tidelog.broker.node import Node
+    from tidelog.broker.shell import Timer
+    from tidelog.ports.disk import Bytes
+    from tidelog.storage.integrity import Rot, SegmentCheck
+    from tidelog.storage.log import Log
+    from tidelog.storage.segment import Segment
+
+logger: Final = logging.getLogger(__name__)
+
+FETCH_VERSION: Final = 17
+BYTES_MIN: Final = 1 << 20
+"""Bytes of records that a replica is asked for; one batch comes whole, however large it is."""
+RETRY_MS: Final = 1_000
+"""Until the replicas are asked again, while one that could not be reached, or lags, may have what is missing."""
+FINAL_MS: Final = 20_000
+"""For how long they are asked so often; then clients are told that nothing can be read there."""
+FINAL_RETRY_MS: Final = 60_000
+"""Until they are asked again after that: one may have come back."""
+_HAS_NOT: Final = frozenset(
+    {ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
+)
+"""Answers of a replica that will not have what is missing."""
+
+
+class _Repair:
+    """One segment's."""
+
+    __slots__ = ("damages", "may_come", "not_before_ms", "rot", "segment", "since_ms", "sources", "unmended")
+
+    def __init__(self, rot: Rot, now_ms: int) -> None:
+        self.rot = rot
+        self.segment: Segment | None = None
+        self.damages: deque[Damage] = deque()
+        """Still to be mended in this round; the first is being asked for."""
+        self.unmended: list[Damage] = []
+        """Those that no replica could mend in this round."""
+        self.since_ms = now_ms
+        """When something was mended last, or the segment was found."""
+        self.not_before_ms = now_ms
+        self.sources: list[BrokerId] = []
+        """Brokers still to be asked for the first damage, in this round."""
+        self.may_come = False
+        """Whether one of those asked may have what is missing later."""
+
+
+class Repairs:
+    """All of a broker; on the loop's thread, but for what is read and written."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._waiting: list[_Repair] = []
+        """Those found first are first."""
+        self._current: _Repair | None = None
+        self._timer: Timer | None = None
+        self._is_stopped = False
+
+    def look(self) -> None:
+        """Takes up what was found since it was last called; cheap where that is nothing."""
+        findings = self._node.logs.environment.findings
+        if not findings or self._is_stopped:
+            return
+        now_ms = self._node.clock.monotonic_ms()
+        while (rot := findings.take()) is not None:
+            logger.warning(
+                "rot_found: partition=%s segment=%d offset=%d reason=%s",
+                rot.log.topic_partition,
+                rot.base_offset,
+                rot.offset,
+                rot.flaw,
+            )
+            self._waiting.append(_Repair(rot, now_ms))
+        self._go_on()
+
+    def stop(self) -> None:
+        """Begins nothing more."""
+        self._is_stopped = True
+        self._cancel()
+
+    # One after the other.
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _go_on(self) -> None:
+        """Begins the next one that is due, or waits until one is."""
+        if self._is_stopped or self._current is not None or not self._waiting:
+            return
+        self._cancel()
+        now_ms = self._node.clock.monotonic_ms()
+        repair = min(self._waiting, key=lambda each: each.not_before_ms)
+        if repair.not_before_ms > now_ms:
+            self._timer = self._node.shell.after(repair.not_before_ms - now_ms, self._go_on)
+            return
+        self._waiting.remove(repair)
+        self._current = repair
+        self._diagnose(repair)
+
+    def _done(self, repair: _Repair) -> None:
+        """Nothing is left to do for the segment."""
+        log = repair.rot.log
+        if log.rot.get(repair.rot.base_offset) is repair.rot:
+            del log.rot[repair.rot.base_offset]
+        self._current = None
+        self._node.shell.soon(self._go_on)
+
+    def _later(self, repair: _Repair, delay_ms: int) -> None:
+        repair.not_before_ms = self._node.clock.monotonic_ms() + delay_ms
+        self._waiting.append(repair)
+        self._current = None
+        self._node.shell.soon(self._go_on)
+
+    def _state(self, repair: _Repair) -> tuple[Log, Segment, SegmentCheck] | None:
+        """The segment and what its batches are judged by; None where it is not here any more."""
+        log = self._node.logs.get(repair.rot.log.topic_partition)
+        if log is None or log is not repair.rot.log or log.is_offline:
+            return None
+        segment = next((each for each in log.segments if each.base_offset == repair.rot.base_offset), None)
+        check = None if segment is None else log.segment_check(segment)
+        return None if segment is None or check is None else (log, segment, check)
+
+    def _in_pool(self, repair: _Repair, work: Callable[[], Any], proceed: Callable[[Any], None]) -> None:
+        """Reads on an I/O thread; goes on with what that gives, or gives the repair up for now where it fails."""
+
+        def settle(ran: Deferred[Any]) -> None:
+            if self._is_stopped:
+                return
+            try:
+                result = ran.result()
+            except Exception as error:
+                if isinstance(error, OSError):
+                    repair.rot.log.folder.fail(error, "looking for damage in")
+                logger.warning("rot_not_looked_at: partition=%s error=%s", repair.rot.log.topic_partition, error)
+                self._later(repair, RETRY_MS)
+            else:
+                proceed(result)
+
+        self._node.shell.in_pool(work).on_complete(settle)
+
+    # Where is the damage?
+
+    def _diagnose(self, repair: _Repair) -> None:
+        state = self._state(repair)
+        if state is None:
+            self._done(repair)
+            return
+        _, segment, check = state
+        self._in_pool(
+            repair, lambda: find_damages(segment, check), lambda damages: self._found(repair, segment, damages)
+        )
+
+    def _found(self, repair: _Repair, segment: Segment, damages: list[Damage]) -> None:
+        """Begins a round: reads that want what lies behind a damage pass it by from now on."""
+        segment.rotten = {damage.position: damage.end for damage in damages}
+        repair.segment = segment
+        repair.damages = deque(damages)
+        repair.unmended = []
+        repair.may_come = False
+        self._next_damage(repair)
+
+    def _next_damage(self, repair: _Repair) -> None:
+        if repair.damages:
+            repair.sources = self._sources(repair)
+            self._ask(repair)
+        elif repair.unmended:
+            self._not_mended(repair)
+        else:
+            self._done(repair)
+
+    def _sources(self, repair: _Repair) -> list[BrokerId]:
+        """The live brokers that hold a replica, the leader first."""
+        partition = self._node.metadata.image.partition(repair.rot.log.topic_partition)
+        if partition is None:
+            repair.may_come = True
+            return []  # Told of before long.
+        others = [each for each in partition.replicas if each != self._node.broker_id]
+        live = [each for each in others if self._node.metadata.image.is_live(each)]
+        repair.may_come = repair.may_come or len(live) < len(others)
+        return sorted(live, key=lambda each: (each != partition.leader, each not in partition.isr))
+
+    # What others have.
+
+    def _ask(self, repair: _Repair) -> None:
+        """Asks the next replica; where none is left goes on with the next damage."""
+        damage = repair.damages[0]
+        if not repair.sources:
+            repair.unmended.append(repair.damages.popleft())
+            self._next_damage(repair)
+            return
+        source = repair.sources.pop(0)
+        log = repair.rot.log
+        partition = messages.FetchRequest.FetchPartition(
+            partition=log.topic_partition.partition,
+            current_leader_epoch=NO_LEADER_EPOCH,
+            fetch_offset=damage.next_offset,
+            last_fetched_epoch=NO_LEADER_EPOCH,
+            log_start_offset=-1,
+            partition_max_bytes=BYTES_MIN,
+        )
+        request = messages.FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=BYTES_MIN,
+            session_id=0,
+            session_epoch=-1,
+            topics=[
+                messages.FetchRequest.FetchTopic(
+                    topic_id=log.topic_id or ZERO_TOPIC_ID, topic=log.topic_partition.topic, partitions=[partition]
+                )
+            ],
+        )
+        timeout_ms = self._node.config.replica_socket_timeout_ms
+        answer = self._node.shell.ask(source, Purpose.REPAIR, request, FETCH_VERSION, timeout_ms)
+        answer.on_complete(lambda settled: self._answered(repair, source, settled))
+
+    def _answered(self, repair: _Repair, source: BrokerId, settled: Deferred[Any]) -> None:
+        if self._is_stopped:
+            return
+        try:
+            response: messages.FetchResponse = settled.result()
+        except OSError:
+            repair.may_come = True
+            self._ask(repair)
+            return
+        records: Bytes = b""
+        code = response.error_code
+        for topic in response.responses:
+            for data in topic.partitions:
+                code = code or data.error_code
+                records = cast("Bytes | None", data.records) or b""
+        if code or not records:
+            repair.may_come = repair.may_come or code not in _HAS_NOT
+            self._ask(repair)
+            return
+        state = self._state(repair)
+        if state is None:
+            self._done(repair)
+            return
+        log, segment, check = state
+        damage = repair.damages[0]
+        self._in_pool(
+            repair,
+            lambda: fit(segment, check, log, damage, records),
+            lambda patch: self._mend(repair, source, segment, patch),
+        )
+
+    # Writing.
+
+    def _mend(self, repair: _Repair, source: BrokerId, segment: Segment, patch: Patch | None) -> None:
+        if patch is None or patch.before == patch.after:
+            self._ask(repair)
+            return
+        log, damage = repair.rot.log, repair.damages[0]
+        state = self._state(repair)
+        if state is None or state[1] is not segment:
+            self._later(repair, 0)
+            return
+        try:
+            written = write(segment, patch)
+        except OSError as error:
+            log.folder.fail(error, "repairing")
+            self._done(repair)
+            return
+        if not written:
+            # The log was cut meanwhile.
+            self._later(repair, 0)
+            return
+
+        def sync() -> None:
+            with segment.log_file as file:
+                file.fsync()
+
+        def synced(error: OSError | None) -> None:
+            if error is not None:
+                log.folder.fail(error, "repairing")
+                self._done(repair)
+                return
+            logger.warning(
+                "rot_repaired: partition=%s segment=%d position=%d first_offset=%d last_offset=%d bytes=%d source=%d"
+                " reason=%s",
+                log.topic_partition,
+                segment.base_offset,
+                patch.position,
+                damage.next_offset,
+                patch.last_offset,
+                len(patch.after),
+                source,
+                damage.flaw,
+            )
+            repair.damages.popleft()
+            repair.since_ms = self._node.clock.monotonic_ms()
+            if segment.rotten.get(patch.position) == patch.position + len(patch.after):
+                segment.rotten = {at: end for at, end in segment.rotten.items() if at != patch.position}
+                self._next_damage(repair)
+            else:
+                self._diagnose(repair)
+
+        self._node.run_disk_task(SimpleTask(f"repair of {log.topic_partition}", sync, synced))
+
+    def _not_mended(self, repair: _Repair) -> None:
+        """No replica had what is missing."""
+        rot = repair.rot
+        waited_ms = self._node.clock.monotonic_ms() - repair.since_ms
+        if repair.may_come and waited_ms < FINAL_MS:
+            self._later(repair, RETRY_MS)
+            return
+        if not rot.is_final:
+            rot.is_final = True
+            for damage in repair.unmended:
+                logger.error(
+                    "rot_not_repaired: partition=%s segment=%d position=%d bytes=%d offset=%d reason=%s: no other"
+                    " replica has these records; readers get CORRUPT_MESSAGE there, and may seek behind them."
+                    " Restore %s/%020d.log from a backup while the broker is stopped, or delete the records up to"
+                    " a later offset",
+                    rot.log.topic_partition,
+                    rot.base_offset,
+                    damage.position,
+                    damage.end - damage.position,
+                    damage.next_offset,
+                    damage.flaw,
+                    rot.log.directory,
+                    rot.base_offset,
+                )
+        self._later(repair, FINAL_RETRY_MS)

@@ -1,0 +1,188 @@
+"""Rot on brokers of a cluster: it is not served, and mended with what other replicas have."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.unit.broker.harness import make_batch
+from tests.unit.broker.several import Brokers, brokers_of, run
+from tests.waiting import eventually
+
+from tidelog.broker.replicas import repairs
+from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import TopicPartition
+from tidelog.protocol import messages
+from tidelog.records.batch import iterate_headers
+
+TOPIC = "orders"
+PARTITION = TopicPartition(TOPIC, 0)
+BATCHES = 6
+SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
+def path_of(brokers: Brokers, number: int) -> str:
+    return f"{brokers.folder}/{number}/{PARTITION}/{0:020d}.log"
+
+
+def content_of(brokers: Brokers, number: int) -> bytes:
+    path = Path(path_of(brokers, number))
+    return path.read_bytes() if path.exists() else b""
+
+
+def remove_log(directory: Path) -> None:
+    """Of a broker that is stopped: it begins anew."""
+    (directory / "replication-offset-checkpoint").unlink()
+    for file in (directory / str(PARTITION)).iterdir():
+        if file.name != "partition.metadata":
+            file.unlink()
+
+
+def flip(path: str, position: int) -> None:
+    descriptor = os.open(path, os.O_RDWR)
+    (value,) = os.pread(descriptor, 1, position)
+    os.pwrite(descriptor, bytes((value ^ 4,)), position)
+    os.close(descriptor)
+
+
+async def produce(brokers: Brokers, leader: int, batches: int) -> None:
+    connection = await brokers.connect(leader)
+    produce = messages.ProduceRequest
+    for number in range(batches):
+        data = produce.PartitionProduceData(index=0, records=make_batch([b"%d" % number * 50]))
+        topic = produce.TopicProduceData(name=TOPIC, partition_data=[data])
+        response = await connection.request(produce(acks=-1, timeout_ms=10_000, topic_data=[topic]), 9)
+        assert response.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+
+
+async def fetch(brokers: Brokers, number: int, offset: int, rack: str = "") -> tuple[int, bytes]:
+    """Error code and records, as a consumer gets them."""
+    port = int(brokers.running[number].addresses[0].rpartition(":")[2])
+    known = (each for each in brokers.connections if each.address.port == port)
+    connection = next(known, None) or await brokers.connect(number)
+    fetch = messages.FetchRequest
+    partition = fetch.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    request = fetch(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=1 << 20,
+        rack_id=rack,
+        topics=[fetch.FetchTopic(topic=TOPIC, partitions=[partition])],
+    )
+    (data,) = (await connection.request(request, 12)).responses[0].partitions
+    return data.error_code, bytes(data.records or b"")
+
+
+async def replicated(brokers: Brokers, count: int) -> bytes:
+    """A topic with a replica on each broker, led by the first, filled; what is in its file."""
+    assert (await brokers.create(0, TOPIC, [list(range(count))])).error_code == ErrorCode.NONE
+    await produce(brokers, 0, BATCHES)
+    for number in range(count):
+        replica = brokers.running[number].node.replicas.get(PARTITION)
+        assert replica is not None
+        await eventually(lambda replica=replica: replica.high_watermark == BATCHES, "the high watermark everywhere")
+    return content_of(brokers, 0)
+
+
+def positions(content: bytes) -> list[int]:
+    return [position for position, _ in iterate_headers(content)]
+
+
+async def read_rightly(brokers: Brokers, number: int, offset: int, content: bytes) -> None:
+    """Fetches until there is an answer without an error; never anything else than what was written."""
+
+    async def is_right() -> bool:
+        code, data = await fetch(brokers, number, offset)
+        assert data in content
+        assert code in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR)
+        return code == ErrorCode.NONE and data == content[positions(content)[offset] :]
+
+    while not await is_right():
+        pass
+
+
+@pytest.mark.parametrize("byte", [1, 9, 13, 16, 18, 80], ids=["offset", "length", "epoch", "magic", "crc", "record"])
+def test_a_leader_mends_what_it_cannot_read_with_a_followers_bytes(tmp_path: Path, byte: int) -> None:
+    """Consumers get an error that they ask again after, then the record; the file is as it was."""
+
+    async def check() -> None:
+        async with brokers_of(str(tmp_path), 2) as brokers:
+            content = await replicated(brokers, 2)
+            flip(path_of(brokers, 0), positions(content)[3] + byte)
+            code, data = await fetch(brokers, 0, 3)
+            assert (code, data) == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
+            await read_rightly(brokers, 0, 3, content)
+            assert content_of(brokers, 0) == content
+
+    run(check())
+
+
+def test_a_follower_mends_what_its_readers_meet(tmp_path: Path) -> None:
+    """A consumer of its rack (KIP-392) gets nothing rotten; the leader's bytes take the place of the rotten ones."""
+
+    async def check() -> None:
+        async with brokers_of(str(tmp_path), 2, replica_selector_class=SELECTOR) as brokers:
+            content = await replicated(brokers, 2)
+            flip(path_of(brokers, 1), positions(content)[0] + 80)
+            assert await fetch(brokers, 1, 0, "here") == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
+            await read_rightly(brokers, 1, 0, content)
+            assert content_of(brokers, 1) == content
+
+    run(check())
+
+
+def test_what_all_replicas_have_lost_is_said_and_nothing_is_cut(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers of it get CORRUPT_MESSAGE, others are served; the log says where, and what can be done."""
+
+    monkeypatch.setattr(repairs, "FINAL_MS", 0)
+
+    async def check() -> None:
+        async with brokers_of(str(tmp_path), 2) as brokers:
+            content = await replicated(brokers, 2)
+            for number in (0, 1):
+                flip(path_of(brokers, number), positions(content)[2] + 80)
+            assert await fetch(brokers, 0, 0) == (ErrorCode.NONE, content[: positions(content)[2]])
+            while (answer := await fetch(brokers, 0, 2))[0] == ErrorCode.KAFKA_STORAGE_ERROR:
+                pass
+            assert answer == (ErrorCode.CORRUPT_MESSAGE, b"")
+            assert await fetch(brokers, 0, 3) == (ErrorCode.NONE, content[positions(content)[3] :])
+            assert "rot_not_repaired: partition=orders-0 segment=0" in caplog.text
+            assert len(content_of(brokers, 0)) == len(content)
+
+    run(check())
+
+
+def test_a_leader_that_is_alone_says_so_at_once(tmp_path: Path) -> None:
+    """With one replica there is nothing to wait for."""
+
+    async def check() -> None:
+        async with brokers_of(str(tmp_path), 1) as brokers:
+            content = await replicated(brokers, 1)
+            flip(path_of(brokers, 0), positions(content)[5] + 80)
+            while (answer := await fetch(brokers, 0, 5))[0] == ErrorCode.KAFKA_STORAGE_ERROR:
+                pass
+            assert answer == (ErrorCode.CORRUPT_MESSAGE, b"")
+            await produce(brokers, 0, 1)
+            code, data = await fetch(brokers, 0, BATCHES)
+            assert (code, len(data) > 0) == (ErrorCode.NONE, True)
+
+    run(check())
+
+
+def test_a_follower_behind_a_rotten_leader_gets_all(tmp_path: Path) -> None:
+    """The leader reads rot for one follower, mends it with the other's bytes, and the first one catches up."""
+
+    async def check() -> None:
+        async with brokers_of(str(tmp_path), 3) as brokers:
+            content = await replicated(brokers, 3)
+            await brokers.stop(2)
+            remove_log(tmp_path / "2")
+            flip(path_of(brokers, 0), positions(content)[1] + 6)
+            await brokers.start(2)
+            await eventually(lambda: content_of(brokers, 2)[: len(content)] == content, "the follower's log")
+            assert content_of(brokers, 0) == content
+
+    run(check())
