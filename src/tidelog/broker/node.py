@@ -16,6 +16,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from tidelog.broker.cluster.config_changes import KnownSettings
 from tidelog.broker.cluster.departures import Departures
 from tidelog.broker.cluster.metadata_cache import MetadataCache
 from tidelog.broker.cluster.stored_settings import broker_resources, tell_what_cannot_be
@@ -134,6 +135,8 @@ class Node:
         """Every partition's log on this broker."""
         self.controller = controller
         self.settings = settings
+        self.known_settings = KnownSettings()
+        """Which version of each resource's settings is in force here; the runtime's, where there is one."""
         self.handlers: dict[int, Handler] = load_handlers()
         """By API key, ascending."""
         self.metadata = MetadataCache(cluster_id)
@@ -256,6 +259,15 @@ class Node:
         """Settings of a topic, of this broker or of all brokers were read from the store: they hold from now on."""
         if self._take_settings(resource, values):
             self._configure_logs(None if resource.type is not ConfigResourceType.TOPIC else resource.name)
+
+    def topics_changed(self, new: Iterable[str], gone: Iterable[str]) -> None:
+        """The controller has told of topics: settings of a new one come without a notification, and are read."""
+        for topic in gone:
+            self.known_settings.forget(ConfigResource(ConfigResourceType.TOPIC, topic))
+        resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in new]
+        unknown = [resource for resource in resources if self.known_settings.version(resource) is None]
+        if unknown:
+            self.settings.refresh(unknown)
 
     def settings_loaded(self, stored: Mapping[ConfigResource, Mapping[str, str]]) -> None:
         """What was read before there was a node; logs that were loaded with other settings get these."""

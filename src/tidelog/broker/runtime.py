@@ -228,7 +228,7 @@ class Runtime:
             on_failure=lambda error: self._fail(f"the broker cannot take part in its cluster: {error}"),
         )
         self.config.on_change(self._config_changed)
-        settings = StoredSettings(self._driver, self._settings_read)
+        settings = StoredSettings(self._driver, self._settings_read, self._clock)
         cluster_id = await self._with_session(lambda: self._read_store(broker_id, settings))
         # Recovery after a crash reads what was not flushed, which takes as long as it takes: off the loop, so that the
         # session with the store is kept meanwhile.
@@ -248,6 +248,8 @@ class Runtime:
             settings=settings,
         )
         forwarding.attach(self._node)
+        self._node.known_settings = self._driver.known_settings
+        self._logs.upkeep.settings_gate = settings
         self._node.metadata.on_brokers_changed.append(self._brokers_changed)
         self._node.settings_loaded(self._stored)
         self._dispatcher = Dispatcher(self._node, self._node.handlers, forwarding)

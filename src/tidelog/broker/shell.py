@@ -31,6 +31,8 @@ class Purpose(Enum):
     """What leaders ask transaction coordinators: AddPartitionsToTxn."""
     REPAIR = "repair"
     """What is missing in a damaged log: a consumer's Fetch."""
+    SETTINGS = "settings"
+    """Which versions of altered settings other brokers have."""
 
 
 class Timer(Protocol):

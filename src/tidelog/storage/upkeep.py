@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import heapq
 import logging
+from collections import deque
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from tidelog.model.errors import KafkaError
 from tidelog.storage.errors import CorruptFile
 from tidelog.storage.log_config import LONG_MAX
+from tidelog.storage.settings_gate import AlwaysCurrent
 from tidelog.storage.tasks import DiskTask, SimpleTask, run_now
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from tidelog.storage.log_manager import LogManagerSettings
     from tidelog.storage.producer_state import ProducerState
     from tidelog.storage.segment import Segment
+    from tidelog.storage.settings_gate import SettingsGate
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +66,8 @@ class Upkeep:
         self._next_high_watermarks_ms = 0
         self._next_expiration_ms = 0
         self._retention_running = False
+        self.settings_gate: SettingsGate = AlwaysCurrent()
+        """Asked before retention deletes by the settings that logs have."""
 
     def start(self) -> None:
         """The logs are loaded: what is done from time to time is due an interval from now."""
@@ -307,6 +312,7 @@ class Upkeep:
         """Deletes old segments of all logs; largest timestamps are read ahead where they are not known yet."""
         self._retention_running = True
         logs = [log for log in self._logs.values() if not log.is_offline]
+        waiting = deque(logs)
         closed = [segment for log in logs if log.config.deleted for segment in log.segments[:-1]]
 
         def run() -> None:
@@ -315,16 +321,26 @@ class Upkeep:
                     _warm(segment)
 
         def finish(error: OSError | None) -> None:
-            self._retention_running = False
             if error is not None:
                 logger.warning("retention_read_failed error=%s", error)
+            self.settings_gate.when_current(delete)
+
+        def delete() -> None:
+            if not self.settings_gate.are_current:
+                logger.warning("retention_put_off reason='the settings of today are not known' logs=%d", len(waiting))
+                waiting.clear()
             now = self._clock.wall_ms()
-            for log in logs:
+            while waiting and self.settings_gate.are_current:
+                log = waiting.popleft()
                 try:
                     if not log.folder.is_deleted:
                         log.delete_old_segments(now)
                 except (KafkaError, CorruptFile) as refused:
                     logger.warning("retention_failed log=%s reason=%s", log.topic_partition, refused)
+            if waiting:
+                self.settings_gate.when_current(delete)
+            else:
+                self._retention_running = False
 
         return SimpleTask("retention", run, finish)
 

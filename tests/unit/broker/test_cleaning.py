@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -255,3 +255,44 @@ def test_a_broker_stops_during_a_slice(broker: Broker, tmp_path: Path) -> None:
     assert is_clean(again.replica("t").log)
     assert last_are_there(again.replica("t").log)
     again.close()
+
+
+class Unconfirmed:
+    """Settings that the store cannot confirm for now."""
+
+    are_current = False
+
+    def when_current(self, then: Callable[[], None]) -> None:
+        then()
+
+
+@pytest.mark.row("R35")
+def test_what_a_cleaning_has_written_waits_for_the_settings_of_today(broker: Broker) -> None:
+    """While they are not known, no record goes; a topic that is compacted no more is left as it is."""
+    put(broker, "t")
+    log, gate = broker.replica("t").log, Unconfirmed()
+    before = offsets(log)
+    in_the_middle(broker, log)
+    broker.node.logs.upkeep.settings_gate = gate
+    for _ in range(20):
+        broker.shell.run_pool()
+        broker.shell.advance(500)
+    assert offsets(log) == before
+    broker.logs.set_config(T0, log_config(broker.config, {**COMPACTED, "cleanup.policy": "delete"}))
+    gate.are_current = True
+    clean(broker)
+    assert offsets(log) == before
+    assert not marked(log)
+    broker.logs.set_config(T0, log_config(broker.config, COMPACTED))
+    clean(broker)
+    assert len(offsets(log)) < len(before)
+
+
+def test_a_stop_does_not_wait_for_settings(broker: Broker) -> None:
+    put(broker, "t")
+    log = broker.replica("t").log
+    in_the_middle(broker, log)
+    broker.node.logs.upkeep.settings_gate = Unconfirmed()
+    turn(broker)
+    broker.node.stop()
+    assert not marked(log)

@@ -335,8 +335,8 @@ def test_settings_altered_while_logs_are_made_hold_for_all_of_them(broker: Broke
 
 def test_logs_that_no_controller_has_spoken_of_get_settings_too(broker: Broker) -> None:
     """Retention looks at them."""
-    log = broker.logs.create(TopicPartition("t", 0), None)
-    broker.node.settings_changed(ConfigResource(ConfigResourceType.TOPIC, "t"), {"retention.ms": "-1"})
+    log = broker.logs.create(TopicPartition("u", 0), None)
+    broker.node.settings_changed(ConfigResource(ConfigResourceType.TOPIC, "u"), {"retention.ms": "-1"})
     assert log.config.retention_ms == -1
     broker.node.settings_changed(ConfigResource(ConfigResourceType.BROKER, ""), {"log.retention.bytes": "77"})
     assert (log.config.retention_ms, log.config.retention_bytes) == (-1, 77)

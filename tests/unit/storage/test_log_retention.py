@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tests.unit.storage.support import NOW_MS, TP, StandingClock, batch, fill, n
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
+from tidelog.storage.tasks import run_now
 
 pytestmark = pytest.mark.row("R34")
 
@@ -188,3 +190,44 @@ def test_the_manager_does_it_from_time_to_time(tmp_path: Path) -> None:
     clock.now_ms += 1
     manager.upkeep.run_due(clock.monotonic_ms())
     assert log.log_start_offset == 6
+
+
+class Gate:
+    """Settings that a test confirms."""
+
+    def __init__(self) -> None:
+        self.looks_left = 0
+        """How often they count as current still."""
+        self.waiting: list[Callable[[], None]] = []
+
+    @property
+    def are_current(self) -> bool:
+        self.looks_left -= 1
+        return self.looks_left >= 0
+
+    def when_current(self, then: Callable[[], None]) -> None:
+        self.waiting.append(then)
+
+
+def test_nothing_goes_by_settings_that_are_not_known_to_be_those_of_today(tmp_path: Path) -> None:
+    """A pass asks first, again where that is too long ago, and is put off where nothing is known."""
+    manager, log = open_log(tmp_path, config=LogConfig(retention_ms=1))
+    other = manager.create(TP._replace(partition=1), None, LogConfig(retention_ms=1))
+    for each in (log, other):
+        fill(each, 3)
+        replicated(each)
+    assert isinstance(manager._clock, StandingClock)
+    manager._clock.now_ms += 10_000
+    gate = manager.upkeep.settings_gate = Gate()
+    task = manager.upkeep.retention_task()
+    run_now(task)
+    assert log.log_start_offset == 0
+    gate.waiting.pop()()
+    assert (log.log_start_offset, other.log_start_offset, gate.waiting) == (0, 0, [])
+    run_now(manager.upkeep.retention_task())
+    gate.looks_left = 2
+    gate.waiting.pop()()
+    assert (log.log_start_offset, other.log_start_offset) == (3, 0)
+    gate.looks_left = 3
+    gate.waiting.pop()()
+    assert (log.log_start_offset, other.log_start_offset, gate.waiting) == (3, 3, [])

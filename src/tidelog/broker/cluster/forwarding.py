@@ -18,6 +18,7 @@ import struct
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from tidelog.broker.cluster import controller_requests
+from tidelog.broker.cluster.settings_in_force import until_in_force
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.shell import Purpose
 from tidelog.controller.events import AlterConfigs, AlterPartition, ControlledShutdown, CreateTopics
@@ -143,7 +144,7 @@ class Forwarding:
 
         outcome = self._persist(attempt, deadline_ms) if carried else attempt()
         if isinstance(event, AlterConfigs) and not event.validate_only:
-            return self._after(outcome, lambda _: self._refresh([change.resource for change in event.resources]))
+            return self._after(outcome, self._until_altered)
         if isinstance(event, CreateTopics) and not event.validate_only:
             return self._after(outcome, lambda created: self._until_visible(self._created_by(created)))
         return outcome
@@ -298,6 +299,17 @@ class Forwarding:
     def _have_grown(self, counts: dict[str, int]) -> bool:
         topics = self._node.metadata.image.topics
         return all(name not in topics or len(topics[name].partitions) >= count for name, count in counts.items())
+
+    def _until_altered(self, outcomes: Any) -> Deferred[None]:
+        """Altered settings are in force here, and on all brokers, or those that are late were waited for."""
+        altered = [outcome.resource for outcome in outcomes if outcome.error is ErrorCode.NONE]
+        everywhere: Deferred[None] = Deferred()
+
+        def wait(_: Deferred[None]) -> None:
+            until_in_force(self._node, altered).on_complete(lambda _: everywhere.complete(None))
+
+        self._refresh(altered).on_complete(wait)
+        return everywhere
 
     def _refresh(self, resources: list[ConfigResource]) -> Deferred[None]:
         return self._node.settings.refresh(resources)

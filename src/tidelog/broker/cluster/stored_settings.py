@@ -10,28 +10,45 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from tidelog.broker.cluster.settings_in_force import IN_FORCE_MS_MAX
 from tidelog.broker.deferred import Deferred
 from tidelog.config import broker_config, topic_config
 from tidelog.metadata.image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
 from tidelog.metadata.znodes import config_path
+from tidelog.store.errors import StoreError
 
 if TYPE_CHECKING:
     from tidelog.broker.cluster.controller_driver import ControllerDriver
     from tidelog.model.identifiers import BrokerId
+    from tidelog.ports.clock import Clock
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
+CONFIRM_MS_MAX: Final = 5_000
+"""How long the store is waited for to say whether settings were altered."""
+
 
 class StoredSettings:
     """Reads settings; `on_read(resource, values)` is told of all that it reads."""
 
-    def __init__(self, driver: ControllerDriver, on_read: Callable[[ConfigResource, Mapping[str, str]], None]) -> None:
+    def __init__(
+        self,
+        driver: ControllerDriver,
+        on_read: Callable[[ConfigResource, Mapping[str, str]], None],
+        clock: Clock,
+    ) -> None:
         self._driver = driver
         self._on_read = on_read
+        self._clock = clock
+        self._current_ms: int | None = None
+        """Monotonic time as of which all settings here were those of the store."""
+        self._confirming: Deferred[None] | None = None
+        self._is_unconfirmed = False
+        """Whether the last attempt failed, which has been said."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def of_topics(self, topics: Iterable[str]) -> Deferred[dict[str, dict[str, str]]]:
@@ -44,6 +61,38 @@ class StoredSettings:
     def refresh(self, resources: Iterable[ConfigResource]) -> Deferred[None]:
         """Has what the store says of `resources` take effect now."""
         return self._deferred(self.read(resources)).then(lambda _: None)
+
+    # `storage.settings_gate.SettingsGate`.
+
+    @property
+    def are_current(self) -> bool:
+        """Whether the settings here were the store's a moment ago: AlterConfigs waits for a silent broker longer."""
+        return self._current_ms is not None and self._clock.monotonic_ms() - self._current_ms < IN_FORCE_MS_MAX
+
+    def when_current(self, then: Callable[[], None]) -> None:
+        """Asks the store whether anything was altered, has it take effect, and calls `then`; also where it cannot."""
+        if self._confirming is None:
+            self._confirming = self._confirm()
+        self._confirming.on_complete(lambda _: then())
+
+    def _confirm(self) -> Deferred[None]:
+        asked_ms = self._clock.monotonic_ms()
+        confirmed = self._deferred(asyncio.wait_for(self._driver.confirm_settings(), CONFIRM_MS_MAX / 1000))
+
+        def settle(settled: Deferred[None]) -> None:
+            self._confirming = None
+            try:
+                settled.result()
+            except (StoreError, TimeoutError) as error:
+                if not self._is_unconfirmed:
+                    logger.warning("settings_unconfirmed: nothing is deleted or compacted meanwhile: %r", error)
+                self._is_unconfirmed = True
+            else:
+                self._current_ms = asked_ms
+                self._is_unconfirmed = False
+
+        confirmed.on_complete(settle)
+        return confirmed
 
     async def read(self, resources: Iterable[ConfigResource]) -> dict[ConfigResource, dict[str, str]]:
         """Reads the settings of `resources`, and tells."""

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.cluster.config_entries import ConfigEntry, broker_entries, cluster_default_entries, topic_entries
+from tidelog.broker.cluster.settings_in_force import VERSION_NAME
 from tidelog.broker.context import authorize
 from tidelog.broker.handlers import Versions
-from tidelog.metadata.image import ConfigResourceType
+from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.topics import invalid_topic_name_reason
 from tidelog.protocol import messages
@@ -28,6 +29,7 @@ KEY: Final = ApiKey.DESCRIBE_CONFIGS
 VERSIONS: Final = Versions(1, 4)
 
 DETAILS_FROM: Final = 3
+_WITH_VERSIONS: Final = (ConfigResourceType.TOPIC, ConfigResourceType.BROKER)
 
 
 def handle(
@@ -48,6 +50,9 @@ def _result(
         resource_type=resource.resource_type, resource_name=resource.resource_name
     )
     try:
+        if resource.configuration_keys == [VERSION_NAME] and resource.resource_type in _WITH_VERSIONS:
+            result.configs = [_version(node, context, resource)]
+            return result
         entries = _entries(node, context, resource.resource_type, resource.resource_name)
     except KafkaError as error:
         result.error_code = error.code
@@ -58,6 +63,21 @@ def _result(
         _config(context, request, entry) for entry in entries if not wanted or entry.setting.name in wanted
     ]
     return result
+
+
+def _version(
+    node: Node, context: RequestContext, resource: messages.DescribeConfigsRequest.DescribeConfigsResource
+) -> messages.DescribeConfigsResponse.DescribeConfigsResourceResult:
+    """What another broker asks: not a setting, but the version of the settings that are in force here."""
+    if not authorize(context, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    known = node.known_settings.version(
+        ConfigResource(ConfigResourceType(resource.resource_type), resource.resource_name)
+    )
+    value = "" if known is None else str(known)
+    return messages.DescribeConfigsResponse.DescribeConfigsResourceResult(
+        name=VERSION_NAME, value=value, read_only=True
+    )
 
 
 def _entries(node: Node, context: RequestContext, resource_type: int, name: str) -> Sequence[ConfigEntry]:

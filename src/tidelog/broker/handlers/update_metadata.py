@@ -32,7 +32,19 @@ def handle(
     def update(_: None) -> messages.UpdateMetadataResponse:
         if 0 <= request.broker_epoch < node.broker_epoch:
             raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
-        node.partitions_deleted(node.metadata.update(request))
+        topics = node.metadata.image.topics
+        known = {
+            topic.topic_name: topics[topic.topic_name].topic_id
+            for topic in request.topic_states
+            if topic.topic_name in topics
+        }
+        deleted = node.metadata.update(request)
+        node.partitions_deleted(deleted)
+        gone = dict.fromkeys(partition.topic for partition in deleted if partition.topic not in topics)
+        told = [topic.topic_name for topic in request.topic_states if topic.topic_name in topics]
+        new = [topic for topic in told if known.get(topic) != topics[topic].topic_id]
+        # One of that name may have been there before.
+        node.topics_changed(new, [*gone, *(topic for topic in new if topic in known)])
         if request.type == FULL_UPDATE:
             node.leadership.put_aside_unassigned()
         return messages.UpdateMetadataResponse()

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+from typing import TYPE_CHECKING, Final
 
 from tidelog.storage.cleaner.settings import CleanerSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidelog.broker.deferred import Deferred
     from tidelog.broker.node import Node
     from tidelog.broker.shell import Timer
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.storage.tasks import DiskTask
+
+
+UNCONFIRMED_MS: Final = 1_000
+"""Before settings that could not be confirmed are asked for again: what a task has prepared is put in place then."""
 
 
 def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
@@ -31,6 +38,8 @@ class Cleaning:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._finish: Callable[[], None] | None = None
+        """Of a task that has run, and waits for the settings of today: compaction removes records by them."""
         self._timer: Timer | None = None
         self._is_busy = False
         self._is_stopped = False
@@ -46,6 +55,7 @@ class Cleaning:
         self._is_stopped = True
         self._node.logs.cleaner.stop()
         self._cancel()
+        self._finish_task()
 
     def settings_changed(self, config: BrokerConfig) -> None:
         self._node.logs.cleaner.settings_changed(cleaner_settings(config))
@@ -73,13 +83,34 @@ class Cleaning:
             self._timer = shell.after(max(due_ms - self._node.clock.monotonic_ms(), 1), self._go_on)
 
     def _ran(self, task: DiskTask, ran: Deferred[None]) -> None:
-        self._is_busy = False
         error: OSError | None = None
         try:
             ran.result()
         except OSError as caught:
             error = caught
-        task.finish(error)
+        self._finish = functools.partial(task.finish, error)
+        self._finish_if_current()
+
+    def _finish_if_current(self) -> None:
+        gate = self._node.logs.upkeep.settings_gate
+
+        def confirmed() -> None:
+            if gate.are_current or self._is_stopped:
+                self._finish_task()
+            else:
+                self._timer = self._node.shell.after(UNCONFIRMED_MS, self._finish_if_current)
+
+        if gate.are_current or self._is_stopped:
+            self._finish_task()
+        else:
+            gate.when_current(confirmed)
+
+    def _finish_task(self) -> None:
+        finish, self._finish = self._finish, None
+        if finish is None:
+            return
+        self._is_busy = False
+        finish()
         cleaner = self._node.logs.cleaner
         if cleaner.cleanings != self._cleanings:
             self._cleanings = cleaner.cleanings
