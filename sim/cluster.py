@@ -105,8 +105,8 @@ class Cluster:
 
     @property
     def all_serve(self) -> bool:
-        """Whether every broker runs."""
-        return all(machine.process is not None and machine.process.runs for machine in self.brokers)
+        """Whether every broker runs, and has loaded its logs and registered."""
+        return all(_runs(machine) and machine.is_ready for machine in self.brokers)
 
     def controller(self) -> list[BrokerMachine]:
         """The machine that holds /controller, as the store has it now; none where nobody does."""

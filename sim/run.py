@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from sim.checks.complaints import Complaints
 from sim.checks.flushes import check_flushes
 from sim.checks.history import Guarantee, History
+from sim.checks.live_logs import LiveLogs
 from sim.checks.log_checks import Batch, check_log
 from sim.cluster import Cluster
 from sim.faults import Trouble
@@ -135,6 +136,7 @@ class Simulation:
         self._reassigner = self._make_reassigner()
         own = random.stream("applications")
         self._applications = Applications(plan, loop, self._router, own, self.history, trace)
+        self._live_logs = LiveLogs(self.cluster.brokers, self.cluster.checker, random.stream("live logs"))
         self._trouble = Trouble(self.cluster, plan, random.stream("trouble"))
 
     def outcome(self) -> Outcome:
@@ -315,6 +317,7 @@ class Simulation:
             self.check_errors()
             self.cluster.checker.check()
             check_flushes(self.cluster.brokers)
+            self._live_logs.check()
 
     async def _within(
         self, work: Awaitable[object], seconds: float, complaint: str, others: Sequence[asyncio.Task[None]]

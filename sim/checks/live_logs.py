@@ -1,0 +1,57 @@
+"""Logs of running brokers against a full scan of themselves: what a broker remembers must be what its bytes say.
+
+A mistake in memory (an epoch, a producer's sequence, an index entry, an open transaction) is often gone after the next
+start, which rebuilds it; nobody would see it in the end. One log is looked at at a time: a scan costs something.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sim.checks.log_checks import check_log
+from sim.checks.replicas import replicas_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sim.checks.replicas import ReplicaChecker
+    from sim.machine import BrokerMachine
+    from sim.world.disk import SimulatedDisk
+    from sim.world.randomness import SeededRandom
+
+
+class LiveLogs:
+    """See the module."""
+
+    def __init__(self, machines: Sequence[BrokerMachine], checker: ReplicaChecker, random: SeededRandom) -> None:
+        self._machines = machines
+        self._checker = checker
+        self._random = random
+        self.checked = 0
+
+    def check(self) -> None:
+        """Looks at one log of some broker; at none where that does not run, or is just cutting the log."""
+        machine = self._machines[self._random.below(len(self._machines))]
+        replicas = replicas_of(machine) if machine.is_ready else []
+        if not replicas:
+            return
+        replica = replicas[self._random.below(len(replicas))]
+        log = replica.log
+        is_whole = not (log.is_offline or log.folder.is_deleted or log.truncation_is_pending or log.producers.is_behind)
+        if not is_whole or (machine.broker_id, replica.topic_partition) in self._checker.excused:
+            return
+        with _undisturbed(machine.disk):
+            check_log(log)
+        self.checked += 1
+
+
+@contextmanager
+def _undisturbed(disk: SimulatedDisk) -> Iterator[None]:
+    """Nothing that is to go wrong with the disk does so while the simulator itself reads it."""
+    fault, slowness = disk.fault, disk.slowness
+    disk.fault = disk.slowness = None
+    try:
+        yield
+    finally:
+        disk.fault, disk.slowness = fault, slowness
