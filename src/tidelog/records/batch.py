@@ -159,6 +159,11 @@ class BatchHeader(NamedTuple):
         return (self.base_sequence + self.last_offset_delta) % _SEQUENCES
 
 
+def first_base_offset(data: bytes | bytearray | memoryview) -> int:
+    """Base offset of the batch with which `data` begins; -1 where there are fewer bytes than that takes."""
+    return int(_BASE_OFFSET.unpack_from(data)[0]) if len(data) >= _BASE_OFFSET.size else -1
+
+
 def read_header(buffer: Bytes, position: int = 0) -> BatchHeader:
     """The header of the batch at `position`.
 

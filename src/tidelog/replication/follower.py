@@ -201,6 +201,12 @@ class PartitionFollower:
         self._failures = 0
         self._leader_high_watermark = answer.high_watermark
         self._leader_log_start = answer.log_start_offset
+        begins_before = 0 <= answer.first_offset < self.log_end <= answer.log_start_offset
+        if begins_before and self.log_start < self.log_end:
+            # DeleteRecords has left the leader the end of a batch, of which this log has a beginning, or another one.
+            # All that it has lies below the leader's start: only an empty log can go on with the whole batch.
+            self.phase = Phase.TRUNCATING
+            return [NewBeginning(answer.log_start_offset)]
         if answer.size:
             self.phase = Phase.APPENDING
             return [RecordsWanted()]

@@ -44,6 +44,8 @@ class Answered:
     size: int = 0
     """Bytes of records, which the caller holds until `RecordsWanted` asks for them."""
     diverging: EpochEnd | None = None
+    first_offset: Offset = _UNKNOWN
+    """Base offset of the first batch in them: below the position where the leader's log begins inside of that batch."""
 
 
 @dataclass(frozen=True, slots=True)

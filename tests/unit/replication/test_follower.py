@@ -163,6 +163,24 @@ def test_a_log_that_ends_below_the_leaders_start_begins_anew() -> None:
     assert one.position() is not None
 
 
+def test_a_log_that_ends_inside_the_leaders_first_batch_begins_anew() -> None:
+    """The leader's log begins at 23, inside of the batch 21 to 23: a log that ends there cannot take the batch."""
+    one = follower((3, 0), log_end=23)
+    found = Answered(ErrorCode.NONE, Offset(30), Offset(23), 100, first_offset=Offset(21))
+    assert one.step(found) == [NewBeginning(Offset(23))]
+    assert one.step(Truncated(Offset(23), Offset(23))) == []
+    assert one.position() == (23, 3, 23, 9)
+    assert one.step(found) == [RecordsWanted()], "An empty log takes it as it is."
+
+
+def test_a_log_that_ends_where_a_batch_begins_goes_on() -> None:
+    """Nothing is thrown away where the leader's log begins with a batch of its own, or where there is a common part."""
+    for log_start, first_offset in ((23, 23), (20, 21)):
+        one = follower((3, 0), log_end=23)
+        found = Answered(ErrorCode.NONE, Offset(30), Offset(log_start), 100, first_offset=Offset(first_offset))
+        assert one.step(found) == [RecordsWanted()]
+
+
 def test_an_empty_log_beyond_the_leaders_end_begins_anew() -> None:
     """It has nothing to lose, and the leader's records from the start on to win."""
     one = follower(log_end=10, log_start=10)

@@ -29,6 +29,7 @@ from tidelog.broker.shell import Purpose
 from tidelog.model.errors import ErrorCode, error_code
 from tidelog.model.identifiers import LeaderEpoch, Offset, TopicId
 from tidelog.protocol import messages
+from tidelog.records.batch import first_base_offset
 from tidelog.replication.follower_events import Answered, EpochEnd
 
 if TYPE_CHECKING:
@@ -370,7 +371,12 @@ class LeaderFetcher:
         if data.diverging_epoch.end_offset >= 0:
             diverging = EpochEnd(LeaderEpoch(data.diverging_epoch.epoch), Offset(data.diverging_epoch.end_offset))
         event = Answered(
-            error_code(data.error_code), Offset(data.high_watermark), Offset(data.log_start_offset), size, diverging
+            error_code(data.error_code),
+            Offset(data.high_watermark),
+            Offset(data.log_start_offset),
+            size,
+            diverging,
+            Offset(first_base_offset(cast("Bytes", records)) if size else -1),
         )
         try:
             self._step(followed, event, cast("Bytes | None", records))
