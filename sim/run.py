@@ -26,6 +26,7 @@ from sim.workloads.consumers import Consumer, Reader
 from sim.workloads.prober import Prober
 from sim.workloads.producers import Producer
 from sim.workloads.reassignments import Reassigner
+from sim.workloads.spot_reads import SpotReader
 from sim.world.clock import LoopClock
 from sim.world.loop import VirtualLoop
 from sim.world.process import SimulatedExecutor
@@ -133,6 +134,9 @@ class Simulation:
         self._consumers = self._make_consumers()
         self._administrator = self._make_administrator()
         self._prober = self._make_prober()
+        sound = [each for each in plan.partitions if each.topic not in self.history.lossy | self.history.compacted]
+        own = random.stream("spot reads")
+        self._spot_reader = SpotReader(sound, self._router("spot reader"), own, self.history, trace)
         self._reassigner = self._make_reassigner()
         own = random.stream("applications")
         self._applications = Applications(plan, loop, self._router, own, self.history, trace)
@@ -145,6 +149,8 @@ class Simulation:
             "admin": self._administrator.done,
             "starts": sum(machine.generation for machine in self.cluster.machines),
             "corrupt reads": self.history.corrupt_count,
+            "spot reads": self._spot_reader.done,
+            "live logs": self._live_logs.checked,
             "lost with acks=1": self.history.lost_by_leaders,
             "lost as declared": self.history.lost_as_declared,
         }
@@ -261,13 +267,14 @@ class Simulation:
         aside = [administering]
         if self._prober is not None:
             aside.append(asyncio.ensure_future(self._prober.run()))
+        aside.append(asyncio.ensure_future(self._spot_reader.run()))
         if self._reassigner is not None:
             aside.append(asyncio.ensure_future(self._reassigner.run()))
         await self._within(self._applications.start(), SETTLE_S_MAX, "topic ids are not told", always)
         clients = [*producing, *consuming, *aside, *self._applications.tasks]
         limit = self.seconds + 3 * SETTLE_S_MAX
         await self._within(self._trouble.run(self.seconds), limit, "trouble has no end", [*always, *clients])
-        self._administrator.stopping = True
+        self._administrator.stopping = self._spot_reader.stopping = True
         if self._prober is not None:
             self._prober.stopping = True
         for producer in self._producers:

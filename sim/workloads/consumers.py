@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from sim.checks.log_checks import split_batches
+from sim.invariants import require
 from tidelog.model.errors import ErrorCode
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from sim.world.randomness import SeededRandom
     from sim.world.trace import Trace
     from tidelog.model.identifiers import TopicPartition
+    from tidelog.records.record import Record
 
 PAUSE_S: Final = 0.1
 """Between an error and the next try."""
@@ -49,6 +51,8 @@ class Reader:
         """The follower that the leader has sent it to; -1: the leader itself."""
         self.values: dict[int, bytes] = {}
         """[offset] -> value of everything read."""
+        self.records: list[Record] = []
+        """What the last answer gave."""
 
     @property
     def target(self) -> int:
@@ -117,10 +121,56 @@ class Reader:
             batches,
         )
         self.high_watermark, self.log_start = result.high_watermark, result.log_start_offset
+        self.records = [record for batch in batches for record in batch.records if record.offset >= asked]
         for batch in batches:
             self.values |= {record.offset: record.value or b"" for record in batch.records if record.offset >= asked}
         if batches:
             self._trace.record("fetched", self.name, self.partition, broker, asked, self.offset, self.high_watermark)
+
+
+class FetchSession:
+    """A consumer's fetch session with one broker (KIP-227): of what it wants it sends only what has changed."""
+
+    def __init__(self) -> None:
+        self._id = 0
+        self._epoch = 0
+        self._known: dict[tuple[str, int], tuple[int, int]] = {}
+        """What the broker knows it to want: leader epoch and offset."""
+
+    def ask(self, request: messages.FetchRequest) -> None:
+        """Turns a full request into one of the session."""
+        request.session_id, request.session_epoch = self._id, self._epoch
+        wanted = {
+            (topic.topic, each.partition): (each.current_leader_epoch, each.fetch_offset)
+            for topic in request.topics
+            for each in topic.partitions
+        }
+        if self._id:
+            for topic in request.topics:
+                topic.partitions = [
+                    each
+                    for each in topic.partitions
+                    if wanted[topic.topic, each.partition] != self._known.get((topic.topic, each.partition))
+                ]
+            request.topics = [topic for topic in request.topics if topic.partitions]
+            request.forgotten_topics_data = [
+                messages.FetchRequest.ForgottenTopic(topic=topic, partitions=[partition])
+                for topic, partition in self._known
+                if (topic, partition) not in wanted
+            ]
+        self._known = wanted
+
+    def answered(self, id: int) -> None:
+        """The broker has taken the request; 0: it keeps no session."""
+        if id == 0:
+            self.end()
+        else:
+            self._id, self._epoch = id, self._epoch % (2**31 - 1) + 1
+
+    def end(self) -> None:
+        """The next request is a full one."""
+        self._id = self._epoch = 0
+        self._known = {}
 
 
 class Consumer:
@@ -144,6 +194,8 @@ class Consumer:
         self._router = router
         self._random = random
         self._trace = trace
+        self._sessions = {broker: FetchSession() for broker in router.brokers}
+        self._uses_sessions = random.chance(0.6)
         self.stopping = False
 
     @property
@@ -184,21 +236,31 @@ class Consumer:
 
     async def _fetch(self, broker: int, readers: list[Reader]) -> None:
         by_partition = {tuple(reader.partition): reader for reader in readers}
+        session = self._sessions[broker]
         try:
             request = fetch_request(readers, self._random, MAX_WAIT_MS, self._rack)
+            if self._uses_sessions:
+                session.ask(request)
             response = await self._router.ask(broker, ApiKey.FETCH, request)
         except (OSError, TimeoutError):
+            session.end()
             for reader in readers:
                 reader.preferred = -1
                 self._router.forget(reader.partition)
             raise
         if response.error_code:
+            session.end()
             raise ConnectionError(ErrorCode(response.error_code).name)
+        session.answered(response.session_id)
         failure: Exception | None = None
         for topic in response.responses:
             for result in topic.partitions:
                 try:
-                    await by_partition[topic.topic, result.partition_index].take(result, broker)
+                    answered = by_partition.get((topic.topic, result.partition_index))
+                    where = f"{self.name}: {topic.topic}-{result.partition_index}"
+                    require(17, answered is not None, f"{where} is answered, and was not asked for")
+                    assert answered is not None
+                    await answered.take(result, broker)
                 except (OSError, TimeoutError) as error:
                     failure = error
         if failure is not None:

@@ -39,6 +39,8 @@ PRODUCE_MS_MAX: Final = 4_000
 
 PROBE_CHANCE: Final = 0.05
 """How often an idempotent producer tries in a round what must be refused."""
+AGAIN_CHANCE: Final = 0.08
+"""How often it sends a batch again that was acknowledged long ago, as if it had not heard of it."""
 GAP: Final = 7
 """Records that it then leaves out."""
 NEVER_DELETED: Final = "kept"
@@ -80,6 +82,8 @@ class Lane:
     """After what was acknowledged last."""
     acknowledged: bool = False
     """Whether anything was."""
+    last: Pending | None = None
+    """What was acknowledged last, at `next_offset`."""
     pending: deque[Pending] = field(default_factory=deque)
 
 
@@ -107,6 +111,7 @@ class Producer:
         self._history = history
         self._trace = trace
         self._pause_s = pause_s
+        self._again_random = random.stream("again")
         self._producer_id = -1
         self._producer_epoch = -1
         self.stopping = False
@@ -126,6 +131,8 @@ class Producer:
                     await self._initialize()
                 if self.guarantee is Guarantee.EXACTLY_ONCE and self._random.chance(PROBE_CHANCE):
                     await self._probe()
+                if self.guarantee is Guarantee.EXACTLY_ONCE and self._again_random.chance(AGAIN_CHANCE):
+                    await self._again()
                 await self._round()
                 await asyncio.sleep(self._random.between(0.0, self._pause_s))
             except (OSError, TimeoutError) as error:
@@ -185,6 +192,27 @@ class Producer:
         code = ErrorCode(found.error_code)
         self._trace.record("probed", lane.name, lane.partition, code.name)
         require(12, code is not ErrorCode.NONE, f"{lane.partition}: {lane.name} left a gap of {GAP}, which was taken")
+
+    async def _again(self) -> None:
+        """Sends again what was acknowledged last: the answer is the same, though all records of the producer may be
+        gone by now, and its leader another, or started anew.
+        """
+        known = [lane for lane in self._lanes if lane.last is not None and not lane.pending and self._leader(lane) >= 0]
+        if not known:
+            return
+        lane = known[self._again_random.below(len(known))]
+        assert lane.last is not None
+        response = await self._router.ask(self._leader(lane), ApiKey.PRODUCE, self._request([(lane, lane.last)]))
+        ((found,),) = [topic.partition_responses for topic in response.responses]
+        code = ErrorCode(found.error_code)
+        self._trace.record("again", lane.name, lane.partition, lane.last.sequence, code.name, found.base_offset)
+        expected = lane.next_offset - len(lane.last.values)
+        require(
+            12,
+            code is not ErrorCode.NONE or found.base_offset == expected,
+            f"{lane.partition}: what {lane.name} sent again, and was told to stand at {expected}, has been written once"
+            f" more, at {found.base_offset}",
+        )
 
     async def _round(self) -> None:
         """Sends what is pending of some lanes, and something new, to the leaders; takes the answers in order."""
@@ -280,6 +308,7 @@ class Producer:
         self._history.acknowledged(lane.partition, base_offset, pending.values, self.guarantee, pending.sent_at)
         lane.next_offset = base_offset + len(pending.values)
         lane.acknowledged = True
+        lane.last = pending
 
     async def _recall(self, lane: Lane) -> None:
         """Looks in the log for what is pending.

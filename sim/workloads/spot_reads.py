@@ -1,0 +1,110 @@
+"""A reader that jumps: records at offsets of its own choice, and offsets by timestamp, which come by the indexes.
+
+Consumers read on from where they were, so that an index leads them nowhere but to the end of the log. What was read or
+acknowledged before is asked for here again, at its own offset, from its leader; and what ListOffsets says of a record's
+own timestamp must be that record or one before it that is as young.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from sim.invariants import require
+from sim.workloads.consumers import Reader, fetch_request
+from tidelog.model.errors import ErrorCode
+from tidelog.protocol.apis import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sim.checks.history import History
+    from sim.workloads.client import Router
+    from sim.world.randomness import SeededRandom
+    from sim.world.trace import Trace
+    from tidelog.model.identifiers import TopicPartition
+
+PAUSE_S: Final = (0.1, 0.6)
+
+
+class SpotReader:
+    """See the module. Of partitions in which no record is lost or compacted."""
+
+    def __init__(
+        self,
+        partitions: Sequence[TopicPartition],
+        router: Router,
+        random: SeededRandom,
+        history: History,
+        trace: Trace,
+    ) -> None:
+        self._partitions = partitions
+        self._router = router
+        self._random = random
+        self._history = history
+        self._trace = trace
+        self.done = 0
+        self.stopping = False
+
+    async def run(self) -> None:
+        while not self.stopping:
+            await asyncio.sleep(self._random.between(*PAUSE_S))
+            try:
+                partition = self._partitions[self._random.below(len(self._partitions))]
+                await self._read(partition)
+            except (OSError, TimeoutError) as error:
+                self._trace.record("spot_read_fails", repr(error))
+        self._router.close()
+
+    async def _read(self, partition: TopicPartition) -> None:
+        known = self._history.of(partition)
+        offsets = sorted(known.acknowledged | known.read)
+        if not offsets:
+            return
+        # The newest ones above all: they have just been written, or truncated and written anew.
+        low = max(len(offsets) - 10, 0) if self._random.chance(0.4) else 0
+        offset = offsets[low + self._random.below(len(offsets) - low)]
+        reader = Reader("spot reader", partition, self._router, self._random, self._history, self._trace)
+        if reader.target < 0:
+            await self._router.refresh([partition.topic])
+            if reader.target < 0:
+                return
+        reader.offset = offset
+        timestamps = await self._fetch(reader)
+        if timestamps is None:
+            return
+        self._trace.record("spot_read", partition, offset)
+        found = await self._router.offset(partition, timestamps[offset])
+        require(
+            3,
+            0 <= found <= offset,
+            f"{partition}: the record at {offset} is of {timestamps[offset]}, first reached at {found} says its leader",
+        )
+        if found < offset:
+            reader.offset = found
+            earlier = await self._fetch(reader)
+            if earlier is not None:
+                require(
+                    3,
+                    earlier.get(found, 0) >= timestamps[offset],
+                    f"{partition}: {timestamps[offset]} is first reached at {found} says its leader,"
+                    f" and the record there is of {earlier.get(found)}",
+                )
+        self.done += 1
+
+    async def _fetch(self, reader: Reader) -> dict[int, int] | None:
+        """[offset] -> timestamp of the records from the reader's offset on; None where they have been deleted."""
+        target = reader.target
+        response = await self._router.ask(target, ApiKey.FETCH, fetch_request([reader], self._random, 0, ""))
+        if response.error_code:
+            raise ConnectionError(ErrorCode(response.error_code).name)
+        ((result,),) = [topic.partitions for topic in response.responses]
+        asked = reader.offset
+        if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            # It has been deleted; or others were told of it by a newer leader than this one, which nobody fences yet.
+            self._router.forget(reader.partition)
+            return None
+        await reader.take(result, target)
+        if reader.offset < asked or result.error_code:
+            return None
+        return {record.offset: record.timestamp for record in reader.records} or None
