@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from tidelog.client.addresses import Address, parse_bootstrap
 from tidelog.client.connection import Connection
 from tidelog.client.errors import ClientError, require_plaintext
-from tidelog.client.operations import Call, Operation, Outcomes, Pause
+from tidelog.client.operations import Call, Operation, Outcomes, Pause, Purpose
 from tidelog.client.routing import Routing
 
 T = TypeVar("T")
@@ -49,8 +49,8 @@ class Cluster:
             operation_timeout_s=operation_timeout_s,
             fail_fast=fail_fast,
         )
-        self._connections: dict[Address, Connection] = {}
-        self._connecting: dict[Address, asyncio.Lock] = {}
+        self._connections: dict[tuple[Address, Purpose], Connection] = {}
+        self._connecting: dict[tuple[Address, Purpose], asyncio.Lock] = {}
 
     async def __aenter__(self) -> Cluster:
         return self
@@ -94,16 +94,19 @@ class Cluster:
         """One request at one broker: its response, or the `ClientError` that stood in the way."""
         deadline = time.monotonic() + call.timeout_s
         try:
-            connection = await self.connection(call.address, timeout_s=call.timeout_s)
+            connection = await self.connection(call.address, call.purpose, timeout_s=call.timeout_s)
             return await connection.request(call.message, timeout_s=max(0.0, deadline - time.monotonic()))
         except ClientError as error:
             return error
 
-    async def connection(self, address: Address, *, timeout_s: float = 30.0) -> Connection:
-        """The connection to a broker, opened if there is none; callers at the same time share it."""
-        async with self._connecting.setdefault(address, asyncio.Lock()):
-            connection = self._connections.get(address)
+    async def connection(
+        self, address: Address, purpose: Purpose = Purpose.GENERAL, *, timeout_s: float = 30.0
+    ) -> Connection:
+        """The connection to a broker for a purpose, opened if there is none; callers at the same time share it."""
+        key = (address, purpose)
+        async with self._connecting.setdefault(key, asyncio.Lock()):
+            connection = self._connections.get(key)
             if connection is None or connection.closed:
                 connection = await Connection.connect(address, client_id=self.client_id, timeout_s=timeout_s)
-                self._connections[address] = connection
+                self._connections[key] = connection
             return connection

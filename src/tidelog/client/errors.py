@@ -46,6 +46,10 @@ class UnsupportedSecurity(ClientError):
     """A security protocol other than PLAINTEXT was asked for."""
 
 
+class ProducerClosed(ClientError):
+    """The producer is closed: it takes no records, and those not acknowledged by then may be in the log or not."""
+
+
 class TransactionFailed(ClientError):
     """A transaction that something went wrong in: it can only be aborted, after which the next one may begin."""
 

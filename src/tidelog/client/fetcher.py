@@ -23,7 +23,7 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.errors import ClientError, ConnectionFailed, OffsetOutOfRange, RequestTimedOut
 from tidelog.client.fetching import FetchedData, FetchSettings, fetch_request, fetched
 from tidelog.client.offsets import list_offsets
-from tidelog.client.operations import Call
+from tidelog.client.operations import Call, Purpose
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 
@@ -197,7 +197,7 @@ class Fetcher:
     async def _fetch(self, address: Address, positions: dict[TopicPartition, int]) -> None:
         timeout_s = self._routing.call_timeout_s + self._settings.max_wait_ms / 1000
         outcome: Any = await self._cluster.call(
-            Call(address, fetch_request(self._routing, positions, self._settings), timeout_s)
+            Call(address, fetch_request(self._routing, positions, self._settings), timeout_s, Purpose.FETCH)
         )
         if isinstance(outcome, (ConnectionFailed, RequestTimedOut)):
             for topic_partition in positions:

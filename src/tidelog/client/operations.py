@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from tidelog.client.addresses import Address
 
 T = TypeVar("T")
+
+
+class Purpose(enum.Enum):
+    """Which connection to a broker carries a request: brokers answer each connection in order, so that a fetch that
+    waits for records would hold up what is asked behind it."""
+
+    GENERAL = enum.auto()
+    PRODUCE = enum.auto()
+    FETCH = enum.auto()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -18,6 +28,7 @@ class Call:
     address: Address
     message: Any
     timeout_s: float
+    purpose: Purpose = Purpose.GENERAL
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

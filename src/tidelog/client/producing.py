@@ -9,7 +9,7 @@ from typing import Any
 from tidelog.client.offsets import by_topic
 from tidelog.client.operations import Operation
 from tidelog.client.routing import Routing
-from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
 
@@ -22,8 +22,17 @@ class ProducedBatch:
     log_append_time: int = -1
     """Milliseconds since 1970, where the topic's timestamps are the broker's."""
     log_start_offset: int = -1
-    record_errors: Mapping[int, str] = dataclasses.field(default_factory=dict)
-    """[place in a refused batch, from 0] -> what is wrong with that record (KIP-467)."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Produced:
+    """What a leader says of one partition's batch. `record_errors`: [place in it] -> what is wrong there (KIP-467)."""
+
+    topic_partition: TopicPartition
+    code: ErrorCode
+    text: str | None
+    result: ProducedBatch
+    record_errors: Mapping[int, str]
 
 
 def produce_request(
@@ -55,30 +64,25 @@ def produce_request(
 
 def produced(
     response: Any, routing: Routing, batches: Mapping[TopicPartition, bytes | bytearray]
-) -> Iterator[tuple[TopicPartition, ErrorCode, str | None, ProducedBatch]]:
+) -> Iterator[Produced]:
     """The partitions of a response to `produce_request`; None as response stands for acks=0."""
     if response is None:
         for topic_partition in batches:
-            yield topic_partition, ErrorCode.NONE, None, ProducedBatch()
+            yield Produced(topic_partition, ErrorCode.NONE, None, ProducedBatch(), {})
         return
     for topic in response.responses:
         name = topic.name or routing.topic_name(topic.topic_id) or ""
         for entry in topic.partition_responses:
-            yield (
+            yield Produced(
                 TopicPartition(name, entry.index),
-                ErrorCode(entry.error_code),
+                error_code(entry.error_code),
                 entry.error_message,
-                ProducedBatch(
-                    entry.base_offset, entry.log_append_time_ms, entry.log_start_offset, _record_errors(entry)
-                ),
+                ProducedBatch(entry.base_offset, entry.log_append_time_ms, entry.log_start_offset),
+                {
+                    each.batch_index: each.batch_index_error_message or entry.error_message or "no reason given"
+                    for each in entry.record_errors
+                },
             )
-
-
-def _record_errors(entry: Any) -> Mapping[int, str]:
-    return {
-        each.batch_index: each.batch_index_error_message or entry.error_message or "no reason given"
-        for each in entry.record_errors
-    }
 
 
 def produce_batches(
@@ -93,7 +97,9 @@ def produce_batches(
     result = yield from routing.ask_leaders(
         batches,
         lambda group: produce_request(routing, group, acks=acks, timeout_ms=int(routing.call_timeout_s * 1000)),
-        lambda response: produced(response, routing, batches),
+        lambda response: (
+            (each.topic_partition, each.code, each.text, each.result) for each in produced(response, routing, batches)
+        ),
         deadline,
     )
     return result

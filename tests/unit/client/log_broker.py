@@ -31,9 +31,12 @@ class LogBroker(ScriptedBroker):
         self.batches: dict[int, list[tuple[int, int, bytes]]] = {}
         """[partition] -> (base offset, next offset, bytes) of each batch."""
         self.fail_next: dict[ApiKey, list[Any]] = {}
+        self.log_start = 0
         self.record_errors: dict[int, str] = {}
         """[place in a batch] -> what a refused batch's answer says of that record."""
-        self.log_start = 0
+        self.max_batch_bytes = 1 << 30
+        self.producers: dict[tuple[int, int], tuple[int, int]] = {}
+        """[producer id, partition] -> its epoch and next sequence, judged as Kafka does."""
         self._lock = threading.Lock()
 
     def append(self, partition: int, *sizes: int) -> None:
@@ -77,25 +80,42 @@ class LogBroker(ScriptedBroker):
                     name=topic.name if version < 13 else "",
                     topic_id=topic.topic_id if version >= 13 else bytes(16),
                     partition_responses=[
-                        kind.PartitionProduceResponse(
-                            index=entry.index,
-                            error_code=failure,
-                            base_offset=-1,
-                            record_errors=[
-                                kind.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=words)
-                                for index, words in self.record_errors.items()
-                            ],
-                        )
-                        if failure is not None
-                        else kind.PartitionProduceResponse(
-                            index=entry.index, base_offset=self._append(entry.index, bytes(entry.records))
-                        )
-                        for entry in topic.partition_data
+                        self._produced(entry.index, bytes(entry.records), failure) for entry in topic.partition_data
                     ],
                 )
                 for topic in request.topic_data
             ]
         return None if request.acks == 0 else kind(responses=responses)
+
+    def _produced(self, partition: int, data: bytes, failure: ErrorCode | None) -> Any:
+        error = failure or self._judge(partition, data)
+        base = -1 if error else self._append(partition, data)
+        kind = messages.ProduceResponse
+        named = self.record_errors if error else {}
+        record_errors = [
+            kind.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=words)
+            for index, words in named.items()
+        ]
+        return kind.PartitionProduceResponse(
+            index=partition, error_code=error, base_offset=base, record_errors=record_errors
+        )
+
+    def _judge(self, partition: int, data: bytes) -> ErrorCode:
+        """What a leader says of a batch's size and sequence; NONE where it is appended."""
+        _, header = next(iterate_headers(data))
+        if len(data) > self.max_batch_bytes:
+            return ErrorCode.MESSAGE_TOO_LARGE
+        if header.producer_id < 0:
+            return ErrorCode.NONE
+        key, next_sequence = (header.producer_id, partition), header.base_sequence + header.last_offset_delta + 1
+        epoch, expected = self.producers.get(key, (-1, -1))
+        if epoch > header.producer_epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if epoch >= 0 and header.base_sequence != (expected if epoch == header.producer_epoch else 0):
+            is_repeated = epoch == header.producer_epoch and header.base_sequence < expected
+            return ErrorCode.DUPLICATE_SEQUENCE_NUMBER if is_repeated else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        self.producers[key] = (header.producer_epoch, next_sequence)
+        return ErrorCode.NONE
 
     def _fetch(self, request: Any, version: int) -> Any:
         failure = self._failure(ApiKey.FETCH)

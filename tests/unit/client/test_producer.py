@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 from typing import Any
 
 import pytest
 from tests.unit.client.log_broker import LogBroker
 from tests.unit.client.scripted_broker import DROP, ScriptedBroker
+from tests.waiting import eventually
 
 from tidelog.client.cluster import Cluster
-from tidelog.client.errors import BatchRefused, RefusedWithBatch
+from tidelog.client.errors import BatchRefused, ConnectionFailed, ProducerClosed, RefusedWithBatch
 from tidelog.client.partitioners import InvalidPartition, Partitions, partition_for_key
 from tidelog.client.producer import Producer, ProducerSettings
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -140,7 +142,7 @@ async def test_an_unknown_partitioner_is_refused_at_once() -> None:
 
 @pytest.mark.parametrize("failure", [DROP, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS])
 async def test_what_passes_is_tried_again_in_order(failure: Any) -> None:
-    """One batch a partition is in flight, so a retry cannot let a later batch overtake."""
+    """Sequences keep the order of batches that are in flight together: a retry lets no later batch overtake."""
     values = [b"%d" % i for i in range(300)]
     with LogBroker(partitions=1) as broker:
         broker.fail_next[ApiKey.PRODUCE] = [failure, failure]
@@ -240,3 +242,174 @@ async def test_a_topic_or_partition_that_is_not_there_is_refused_at_once() -> No
         async with Cluster(broker.bootstrap) as cluster, Producer(cluster) as producer:
             with pytest.raises(KafkaError, match="topic 'u' does not exist"):
                 await producer.send("u", b"v")
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_without_idempotence_one_batch_of_a_partition_is_in_flight(idempotent: bool) -> None:
+    """Sequences keep the order of several; a broker that says nothing for a while has five requests at most."""
+    go_on = threading.Event()
+    with LogBroker(partitions=1) as broker:
+        produce_now = broker.handlers[ApiKey.PRODUCE]
+
+        def slow(request: Any, version: int) -> Any:
+            go_on.wait(10)
+            return produce_now(request, version)
+
+        broker.handlers[ApiKey.PRODUCE] = slow
+        settings = ProducerSettings(idempotent=idempotent, batch_size=200, linger_ms=0)
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, settings) as producer:
+            # The first batch goes alone: a leader that knows nothing of a producer takes any sequence.
+            go_on.set()
+            await (await producer.send("t", bytes(200))).place()
+            go_on.clear()
+            for _ in range(10):
+                await producer.send("t", bytes(200))
+            expected = 5 if idempotent else 1
+            await eventually(lambda: producer.statistics.requests_in_flight == expected)
+            await cluster.run(cluster.routing.refresh(["t"], cluster.routing.deadline()))
+            assert producer.statistics.requests_in_flight == expected
+            go_on.set()
+        assert broker.end(0) == 11
+
+
+async def test_a_batch_that_is_too_large_is_split() -> None:
+    """As Java's producer does: every record arrives, in order, and one that is too large by itself fails alone."""
+    values = [b"%03d" % i + bytes(100) for i in range(40)]
+    values[17] = bytes(3_000)
+    with LogBroker(partitions=1) as broker:
+        broker.max_batch_bytes = 1_000
+        settings = ProducerSettings(linger_ms=60_000)
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, settings) as producer:
+            deliveries = [await producer.send("t", value) for value in values]
+            with pytest.raises(KafkaError, match=r"max\.message\.bytes"):
+                await producer.flush()
+            outcomes = await asyncio.gather(*(each.place() for each in deliveries), return_exceptions=True)
+            assert isinstance(outcomes[17], KafkaError)
+            good = [outcome.offset for outcome in outcomes if not isinstance(outcome, BaseException)]
+            assert good == list(range(39))
+            assert producer.statistics.splits > 0
+            # The gap that the record has left in the sequences is closed by another epoch.
+            assert (await (await producer.send("t", b"after it")).place()).offset == 39
+            await producer.flush()
+        assert [record.value for record in broker.records(0)] == [*values[:17], *values[18:], b"after it"]
+
+
+@pytest.mark.parametrize("failure", [ErrorCode.NOT_ENOUGH_REPLICAS, DROP])
+async def test_a_batch_that_was_given_up_does_not_end_the_partition(failure: Any) -> None:
+    """Idempotent: what comes after a batch that was never acknowledged goes on in another epoch (KIP-360)."""
+    with LogBroker(partitions=1) as broker:
+        settings = ProducerSettings(linger_ms=0, delivery_timeout_s=0.3)
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, settings) as producer:
+            await (await producer.send("t", b"before")).place()
+            broker.fail_next[ApiKey.PRODUCE] = [failure] * 1000
+            with pytest.raises((KafkaError, ConnectionFailed)):
+                await (await producer.send("t", b"lost")).place()
+            broker.fail_next.clear()
+            places = [(await (await producer.send("t", b"after")).place()).offset for _ in range(3)]
+            assert places == [1, 2, 3]
+            assert producer.statistics.epochs_begun == 1
+            with pytest.raises((KafkaError, ConnectionFailed)):
+                await producer.flush()
+
+
+async def test_a_leader_that_has_forgotten_the_producer_gets_no_second_copy() -> None:
+    """A batch whose answer was lost fails where the leader finds it out of order then; the next ones are taken."""
+    with LogBroker(partitions=1) as broker:
+        settings = ProducerSettings(linger_ms=0)
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, settings) as producer:
+            await (await producer.send("t", b"before")).place()
+            broker.fail_next[ApiKey.PRODUCE] = [DROP]
+            broker.producers[42, 0] = (1, 500)
+            delivery = await producer.send("t", b"perhaps")
+            broker.producers[42, 0] = (1, 0)
+            with pytest.raises(KafkaError) as failed:
+                await delivery.place()
+            assert failed.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            assert (await (await producer.send("t", b"after")).place()).offset == 1
+            with pytest.raises(KafkaError):
+                await producer.flush()
+
+
+@pytest.mark.parametrize(
+    ("record", "what"),
+    [
+        ({"value": "text"}, "a value is bytes or None, not str"),
+        ({"value": b"", "key": 7}, "a key is bytes or None, not int"),
+        ({"value": b"", "timestamp": 1.5}, "a timestamp is an int"),
+        ({"value": b"", "timestamp": 2**63}, "a timestamp is 0 to"),
+        ({"value": b"", "headers": [(b"name", b"")]}, "a header's name is a str"),
+        ({"value": b"", "headers": [("name", "text")]}, "a header's value is bytes or None"),
+    ],
+)
+async def test_a_bad_argument_fails_its_own_record_only(record: dict[str, Any], what: str) -> None:
+    """It is told by `send`, and leaves nothing in the batch that others share."""
+    with LogBroker(partitions=1) as broker:
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster) as producer:
+            good = [await producer.send("t", b"one")]
+            with pytest.raises((TypeError, ValueError), match=what):
+                await producer.send("t", **record)
+            good.append(await producer.send("t", b"two"))
+            assert [(await each.place()).offset for each in good] == [0, 1]
+
+
+async def test_after_its_end_a_producer_takes_nothing_and_nothing_hangs() -> None:
+    """Records that were not sent when an error ended the block fail, without cancelling those that await them."""
+    with LogBroker(partitions=1) as broker:
+        async with Cluster(broker.bootstrap) as cluster:
+            producer = await Producer(cluster, ProducerSettings(linger_ms=60_000)).__aenter__()
+            delivery = await producer.send("t", b"never sent")
+            error = ZeroDivisionError()
+            await producer.__aexit__(ZeroDivisionError, error, None)
+            with pytest.raises(ProducerClosed, match="closed before this record"):
+                await delivery.place()
+            with pytest.raises(ProducerClosed):
+                await producer.flush()
+            await producer.flush()
+            with pytest.raises(ProducerClosed):
+                await producer.send("t", b"late")
+
+
+async def test_partitions_that_were_added_are_found() -> None:
+    """Topics in use are asked for again after metadata_max_age_s."""
+    with LogBroker(partitions=1) as broker:
+        settings = ProducerSettings(linger_ms=0, partitioner="round_robin", metadata_max_age_s=0.05)
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, settings) as producer:
+            await (await producer.send("t", b"one")).place()
+            broker.partitions = 3
+            await eventually(lambda: len(cluster.routing.topics["t"].partitions) == 3)
+            deliveries = [await producer.send("t", b"more") for _ in range(3)]
+            assert {(await each.place()).topic_partition.partition for each in deliveries} == {0, 1, 2}
+
+
+async def test_one_partition_without_a_leader_holds_up_no_other() -> None:
+    """And asks for metadata with growing pauses, not in a storm."""
+    with LogBroker(partitions=2) as broker:
+        lead_all = broker.handlers[ApiKey.METADATA]
+
+        def lead_one(request: Any, version: int) -> Any:
+            response = lead_all(request, version)
+            response.topics[0].partitions[1].leader_id = -1
+            return response
+
+        broker.handlers[ApiKey.METADATA] = lead_one
+        settings = ProducerSettings(linger_ms=0, delivery_timeout_s=1.0)
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, settings) as producer:
+            waiting = await producer.send("t", b"waits", partition=1)
+            for offset in range(20):
+                assert (await (await producer.send("t", b"goes", partition=0)).place()).offset == offset
+            with pytest.raises(KafkaError) as failed:
+                await waiting.place()
+            assert failed.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+            assert len(broker.asked(ApiKey.METADATA)) < 15
+            with pytest.raises(KafkaError):
+                await producer.flush()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"acks": 2}, {"in_flight_max": 0}, {"in_flight_max": 6}, {"batch_size": 0}, {"linger_ms": float("nan")}],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
+    """With the setting's name."""
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        ProducerSettings(**settings)

@@ -9,11 +9,11 @@ A user's own is a function of (key, value, partitions), or an object that has su
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from tidelog.client.partitioners.choices import Choice, Partitions
+from tidelog.client.partitioners.choices import Choice, Partitions, WeightedChoice
 from tidelog.client.partitioners.hashes import KeyHash
 
 
@@ -30,6 +30,10 @@ class Partitioner(Protocol):
 
     def appended(self, key: bytes | None, size: int, partitions: Partitions) -> None:
         """A record of so many bytes went where `partition` said."""
+        ...
+
+    def update_load(self, queue_sizes: Sequence[int], partitions: Partitions) -> None:
+        """So many batches wait for each of `partitions.available`."""
         ...
 
 
@@ -72,6 +76,10 @@ class KeyPartitioner:
         if self.choice is not None and not self._is_hashed(key):
             self.choice.appended(size, partitions)
 
+    def update_load(self, queue_sizes: Sequence[int], partitions: Partitions) -> None:
+        if isinstance(self.choice, WeightedChoice):
+            self.choice.update_load(queue_sizes, partitions.available, partitions.count)
+
     def _is_hashed(self, key: bytes | None) -> bool:
         return self.hash is not None and key is not None and (self.hashes_empty or key != b"")
 
@@ -105,3 +113,6 @@ class OwnPartitioner:
 
     def appended(self, key: bytes | None, size: int, partitions: Partitions) -> None:
         """Bytes are nothing to a user's own."""
+
+    def update_load(self, queue_sizes: Sequence[int], partitions: Partitions) -> None:
+        """Nor are queues."""

@@ -1,17 +1,17 @@
-"""Batches of records on their way to one partition: columns until they are full, bytes from then on."""
+"""Batches of records for one partition: columns while they fill, bytes once they are sent, split where too large."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final
 
 from tidelog.client.errors import BatchRefused
 from tidelog.client.producer.settings import ProducerSettings
-from tidelog.client.producing import ProducedBatch
+from tidelog.client.producing import Produced, ProducedBatch
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.records.columns import BinaryColumn, HeadersColumn, encode_columns
@@ -25,10 +25,21 @@ Header = tuple[str, bytes | None]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RecordPlace:
-    """Where a record went; `offset` is -1 after acks=0, where nobody says."""
+    """Where a record went; `offset` is -1 after acks=0, and where the broker recognized a batch that it had already."""
 
     topic_partition: TopicPartition
     offset: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Identity:
+    """What an idempotent producer signs its batches with; sequences begin at 0 in each new epoch."""
+
+    producer_id: int
+    epoch: int
+
+
+NO_IDENTITY: Final = Identity(-1, -1)
 
 
 class Delivery:
@@ -45,36 +56,52 @@ class Delivery:
 
         RefusedWithBatch: the broker refused other records of its batch; this one may be sent again.
         """
-        try:
-            result = await asyncio.shield(self._batch.done)
-        except BatchRefused as error:
-            raise error.of(self._index) from error
-        offset = result.base_offset + self._index if result.base_offset >= 0 else -1
-        return RecordPlace(self._batch.topic_partition, offset)
+        batch, index = self._batch, self._index
+        while True:
+            try:
+                result = await asyncio.shield(batch.done)
+            except BatchRefused as error:
+                raise error.of(index) from error
+            if isinstance(result, ProducedBatch):
+                offset = result.base_offset + index if result.base_offset >= 0 else -1
+                return RecordPlace(batch.topic_partition, offset)
+            for part in result:
+                if index < part.count:
+                    batch = part
+                    break
+                index -= part.count
 
 
 class Batch:
-    """Records of one partition on their way, as columns until `encode`."""
+    """Records of one partition on their way. `order` sorts a partition's batches as they were made."""
 
     __slots__ = (
-        "attempts", "base_sequence", "data", "deadline", "done", "header_counts", "header_keys", "header_values",
-        "keys", "ready_at", "size", "timestamps", "topic_partition", "values",
+        "base_sequence", "count", "data", "deadline", "done", "header_counts", "header_keys", "header_values",
+        "identity", "is_uncertain", "keys", "order", "ready_at", "size", "timestamps", "topic_partition", "values",
     )  # fmt: skip
 
-    def __init__(self, topic_partition: TopicPartition, ready_at: float, deadline: float) -> None:
+    def __init__(
+        self, topic_partition: TopicPartition, ready_at: float, deadline: float, order: tuple[int, ...] = (0,)
+    ) -> None:
         self.topic_partition = topic_partition
         self.ready_at = ready_at
         self.deadline = deadline
-        self.done: asyncio.Future[ProducedBatch] = asyncio.get_running_loop().create_future()
+        self.order = order
+        self.done: asyncio.Future[ProducedBatch | tuple[Batch, ...]] = asyncio.get_running_loop().create_future()
+        """Where the batch went, or the batches that it was split into."""
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
         self.timestamps = array("q")
         self.header_counts: list[int] = []
         self.header_keys: list[bytes | None] = []
         self.header_values: list[bytes | None] = []
+        self.count = 0
         self.size = 0
-        self.attempts = 0
+        self.identity = NO_IDENTITY
         self.base_sequence = -1
+        """-1 until the batch is sent for the first time, and for producers that are not idempotent."""
+        self.is_uncertain = False
+        """Whether an attempt ended without an answer: its records may be in the log."""
         self.data: bytes | bytearray | None = None
 
     def append(
@@ -89,10 +116,17 @@ class Batch:
             self.header_keys.append(name.encode())
             self.header_values.append(content)
         self.size += size
-        return Delivery(self, len(self.values) - 1)
+        self.count += 1
+        return Delivery(self, self.count - 1)
 
-    def encode(self, settings: ProducerSettings, producer_id: int, producer_epoch: int) -> bytes | bytearray:
-        """The batch as bytes, made once: a retry must send the same."""
+    def sign(self, identity: Identity, base_sequence: int) -> None:
+        """Gives the batch its place in an idempotent producer's order; -1 takes it away."""
+        self.identity = identity
+        self.base_sequence = base_sequence
+        self.data = None
+
+    def encode(self, settings: ProducerSettings) -> bytes | bytearray:
+        """The batch as bytes, made once for each identity: a retry must send the same."""
         if self.data is None:
             headers = None
             if self.header_keys:
@@ -102,7 +136,7 @@ class Batch:
                     _column(self.header_values),
                 )
             (self.data,) = encode_columns(
-                rows=len(self.values),
+                rows=self.count,
                 timestamp=memoryview(self.timestamps),
                 key=_nullable_column(self.keys),
                 value=_nullable_column(self.values),
@@ -110,27 +144,71 @@ class Batch:
                 batch_bytes_max=1 << 30,
                 codec=settings.codec,
                 level=settings.level,
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
+                producer_id=self.identity.producer_id,
+                producer_epoch=self.identity.epoch,
                 base_sequence=self.base_sequence,
                 transactional=settings.transactional_id is not None,
             )
         return self.data
 
+    def split(self) -> tuple[Batch, Batch]:
+        """Two batches with half of the bytes each, as far as records allow; they keep identity and sequences."""
+        assert self.count > 1
+        sizes = self._record_sizes()
+        half, taken, middle = sum(sizes) / 2, 0, 0
+        while middle < self.count - 1 and (not middle or taken + sizes[middle] / 2 <= half):
+            taken += sizes[middle]
+            middle += 1
+        first_headers = sum(self.header_counts[:middle])
+        return (
+            self._part(0, slice(0, middle), slice(0, first_headers), taken),
+            self._part(1, slice(middle, None), slice(first_headers, None), self.size - taken),
+        )
 
-def leaderless(batch: Batch) -> KafkaError:
+    def _part(self, number: int, rows: slice, headers: slice, size: int) -> Batch:
+        part = Batch(self.topic_partition, self.ready_at, self.deadline, (*self.order, number))
+        part.keys, part.values, part.timestamps = self.keys[rows], self.values[rows], self.timestamps[rows]
+        part.header_counts = self.header_counts[rows]
+        part.header_keys, part.header_values = self.header_keys[headers], self.header_values[headers]
+        part.count = len(part.values)
+        part.size = size
+        part.is_uncertain = self.is_uncertain
+        if self.base_sequence >= 0:
+            part.sign(self.identity, (self.base_sequence + rows.start) % SEQUENCES)
+        return part
+
+    def _record_sizes(self) -> list[int]:
+        """Bytes of each record at most; their sum is `size`."""
+        sizes: list[int] = []
+        header = 0
+        for key, value, headers in zip(self.keys, self.values, self.header_counts, strict=True):
+            size = len(value or b"") + len(key or b"") + RECORD_OVERHEAD_MAX
+            for position in range(header, header + headers):
+                size += len(self.header_keys[position] or b"") + len(self.header_values[position] or b"")
+                size += HEADER_OVERHEAD_MAX
+            header += headers
+            sizes.append(size)
+        return sizes
+
+
+SEQUENCES: Final = 2**31
+"""Sequence numbers wrap to 0 here."""
+
+
+def leaderless(topic_partition: TopicPartition) -> KafkaError:
     """Why a batch cannot be sent now."""
-    return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{batch.topic_partition} has no leader now")
+    return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic_partition} has no leader now")
 
 
-def refused(batch: Batch, code: ErrorCode, text: str | None, record_errors: Mapping[int, str]) -> KafkaError:
-    """What to tell of a batch that a leader does not take; `record_errors`: [place in it] -> what is wrong there."""
-    if record_errors:
-        return BatchRefused(code, text or str(batch.topic_partition), record_errors)
+def refused(batch: Batch, answer: Produced) -> KafkaError:
+    """What to tell of a batch that a leader does not take."""
+    code, text = answer.code, answer.text or str(batch.topic_partition)
+    if answer.record_errors:
+        return BatchRefused(code, text, answer.record_errors)
     if code is ErrorCode.MESSAGE_TOO_LARGE:
         hint = f"{batch.topic_partition}: {len(batch.data or b'')} bytes are above the topic's max.message.bytes"
-        return KafkaError(code, f"{hint}; send smaller batches or records, or raise it")
-    return KafkaError(code, text or str(batch.topic_partition))
+        return KafkaError(code, f"{hint}; send smaller records, or raise it")
+    return KafkaError(code, text)
 
 
 def _nullable_column(values: Sequence[bytes | None]) -> BinaryColumn | None:

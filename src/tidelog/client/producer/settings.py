@@ -17,9 +17,13 @@ class ProducerSettings:
 
     `batch_size` bytes (before compression) close a batch, `linger_ms` at the latest; `buffer_memory` bytes may wait
     for brokers before `send` waits itself; `delivery_timeout_s` after its first record a batch that is not
-    acknowledged has failed. With `idempotent` the brokers drop what a retry sends twice; acks is then all.
-    With `transactional_id` records are sent in transactions, and the producer is idempotent; whoever starts with the
-    same id fences this one. A transaction not ended within `transaction_timeout_ms` is aborted by the coordinator.
+    acknowledged has failed.
+    With `idempotent`, which is the default where acks is all, brokers drop what a retry sends twice, and up to
+    `in_flight_max` requests are on their way to each broker without a change of order; acks is then all. Other
+    producers have one batch of a partition on its way at a time, so that a retry changes no order, either.
+    With `transactional_id` records are sent in transactions, and the producer is idempotent; another producer that
+    starts with the same id fences this one. A transaction not ended within `transaction_timeout_ms` is aborted by the
+    coordinator.
     `partitioner` is a name of `client.partitioners`, or a user's own: a function of (key, value, partitions).
     """
 
@@ -30,9 +34,29 @@ class ProducerSettings:
     batch_size: int = 512 << 10
     buffer_memory: int = 32 << 20
     delivery_timeout_s: float = 120.0
-    idempotent: bool = False
+    idempotent: bool | None = None
+    """None: if acks is all."""
+    in_flight_max: int = 5
+    """Requests without an answer, for each broker; brokers remember as many batches of a producer, so 5 at most."""
+    metadata_max_age_s: float = 10.0
+    """After so long the topics in use are asked for again: that is how partitions that were added are found."""
     create_topics: bool = True
     """Whether the broker may create a missing topic, if it is so configured."""
     partitioner: str | Own = DEFAULT
     transactional_id: str | None = None
     transaction_timeout_ms: int = 60_000
+
+    def __post_init__(self) -> None:
+        """ValueError for what no producer can work with, naming the setting."""
+        if self.acks not in (ACKS_ALL, 0, 1):
+            raise ValueError(f"acks is {self.acks}: it must be -1 (all), 0 or 1")
+        if not 1 <= self.in_flight_max <= IN_FLIGHT_MAX:
+            raise ValueError(f"in_flight_max is {self.in_flight_max}: it must be 1 to {IN_FLIGHT_MAX}")
+        for name in ("batch_size", "buffer_memory", "delivery_timeout_s", "metadata_max_age_s"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is {getattr(self, name)}: it must be above 0")
+        if not self.linger_ms >= 0:
+            raise ValueError(f"linger_ms is {self.linger_ms}: it must be 0 or above")
+
+
+IN_FLIGHT_MAX: Final = 5

@@ -127,6 +127,10 @@ class Transactions:
         self.require(State.READY)
         self.state = State.OPEN
 
+    def includes(self, topic_partition: TopicPartition) -> bool:
+        """Whether the transaction has the partition already."""
+        return topic_partition in self._partitions
+
     async def add(self, partitions: Iterable[TopicPartition]) -> None:
         """Makes partitions part of the transaction before their first batch is sent."""
         async with self._adding:

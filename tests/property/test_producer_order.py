@@ -1,0 +1,186 @@
+"""One partition of an idempotent producer against a leader that judges sequences as Kafka's do, whatever goes wrong.
+
+Requests are lost, answers are lost, requests of broken connections arrive late, leaders refuse for a while, records are
+too large, batches expire. What is acknowledged is in the log exactly once, and the log is in the order of sending.
+
+A request of a broken connection arrives late, but before the leader sees one of the next connection, or never. Beyond
+that Kafka's protocol promises nothing to producers without transactions: an epoch that ended fences nothing until the
+first batch of the next one is in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidelog.client.producer.batches import Batch, Identity
+from tidelog.client.producer.partition_queue import PartitionQueue
+from tidelog.model.identifiers import TopicPartition
+
+TOO_LARGE = 5
+"""Records in a batch above which the leader finds it too large."""
+
+
+@dataclass
+class Leader:
+    """The log and what its leader knows of the producer; nothing at first."""
+
+    log: list[int] = field(default_factory=list)
+    epoch: int | None = None
+    next_sequence: int = 0
+
+    def judge(self, records: list[int], epoch: int, sequence: int) -> str:
+        if len(records) > TOO_LARGE or (len(records) == 1 and records[0] % 17 == 16):
+            return "too large"
+        if self.epoch is not None:
+            if epoch < self.epoch:
+                return "out of sequence"
+            expected = self.next_sequence if epoch == self.epoch else 0
+            if sequence != expected:
+                return "acknowledged" if epoch == self.epoch and sequence < expected else "out of sequence"
+        self.epoch, self.next_sequence = epoch, sequence + len(records)
+        self.log.extend(records)
+        return "acknowledged"
+
+
+@dataclass
+class Request:
+    """A batch on its way, as it was when it was sent."""
+
+    batch: Batch
+    records: list[int]
+    epoch: int
+    sequence: int
+
+
+class World:
+    """The producer's partition, the connection in use, and requests of broken ones that may still arrive."""
+
+    def __init__(self) -> None:
+        self.leader = Leader()
+        self.queue = PartitionQueue(TopicPartition("t", 0), is_idempotent=True, in_flight_max=5)
+        self.identity = Identity(7, 0)
+        self.sent = 0
+        self.network: list[Request] = []
+        self.late: list[Request] = []
+        self.acknowledged: list[int] = []
+        self.failed: list[int] = []
+
+    def renew(self, former: Identity) -> Identity:
+        if former == self.identity:
+            self.identity = Identity(7, former.epoch + 1)
+        return self.identity
+
+    def append(self, count: int) -> None:
+        batch = self.queue.begin(0.0, 0.0)
+        for _ in range(count):
+            batch.append(None, b"%d" % self.sent, (), 0, 1)
+            self.sent += 1
+        self.queue.close()
+
+    def take(self) -> None:
+        if self.queue.is_ready(1.0):
+            batch = self.queue.take(self.renew)
+            self.network.append(Request(batch, values(batch), batch.identity.epoch, batch.base_sequence))
+
+    def deliver(self, *, refuses: bool = False, loses_answer: bool = False) -> None:
+        """The leader takes the oldest request of the connection in use."""
+        if not self.network:
+            return
+        self.late.clear()
+        request = self.network.pop(0)
+        verdict = "refused" if refuses else self.leader.judge(request.records, request.epoch, request.sequence)
+        if loses_answer:
+            self.queue.requeue(request.batch, 0.0, is_uncertain=True)
+            self.break_connection()
+        else:
+            self.answered(request.batch, verdict)
+
+    def answered(self, batch: Batch, verdict: str) -> None:
+        if verdict == "acknowledged":
+            self.queue.acknowledged(batch)
+            self.acknowledged += values(batch)
+        elif verdict == "too large" and batch.count > 1:
+            self.queue.split(batch)
+        elif verdict == "refused":
+            self.queue.requeue(batch, 0.0, is_uncertain=False)
+        elif verdict != "out of sequence" or not self.queue.out_of_sequence(batch, 0.0):
+            self.give_up(batch)
+
+    def break_connection(self) -> None:
+        """Nothing of what is on its way is answered; some of it may arrive later, in order."""
+        for request in self.network:
+            self.queue.requeue(request.batch, 0.0, is_uncertain=True)
+        self.late += self.network
+        self.network = []
+
+    def deliver_late(self) -> None:
+        if self.late:
+            request = self.late.pop(0)
+            self.leader.judge(request.records, request.epoch, request.sequence)
+
+    def expire(self) -> None:
+        """The time of the oldest batch that waits is over."""
+        if self.queue.waiting:
+            self.give_up(self.queue.waiting[0])
+
+    def give_up(self, batch: Batch) -> None:
+        self.queue.failed(batch)
+        self.failed += values(batch)
+
+    def finish(self) -> None:
+        """From now on everything arrives."""
+        for _ in range(1_000):
+            if self.queue.is_empty:
+                return
+            self.take()
+            self.deliver()
+        raise AssertionError(f"still there: {self.queue.waiting} {self.queue.in_flight}")
+
+
+def values(batch: Batch) -> list[int]:
+    return [int(value or b"") for value in batch.values]
+
+
+STEPS = {
+    World.take: 30,
+    World.deliver: 20,
+    World.deliver_late: 5,
+    World.break_connection: 3,
+    World.expire: 2,
+}
+"""How often each happens, beside what takes an argument."""
+
+
+def walk(world: World, random: Random) -> None:
+    steps = [*STEPS, "append", "refuse", "lose answer"]
+    weights = [*STEPS.values(), 25, 5, 3]
+    for step in random.choices(steps, weights, k=150):
+        if step == "append":
+            world.append(random.randint(1, 8))
+        elif step == "refuse":
+            world.deliver(refuses=True)
+        elif step == "lose answer":
+            world.deliver(loses_answer=True)
+        else:
+            assert not isinstance(step, str)
+            step(world)
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 2**32))
+def test_acknowledged_records_are_there_once_and_in_order(seed: int) -> None:
+    async def run() -> None:
+        world = World()
+        walk(world, Random(seed))
+        world.finish()
+        log = world.leader.log
+        assert log == sorted(set(log)), "doubled or out of order"
+        assert set(world.acknowledged) <= set(log), "lost"
+        assert sorted(world.acknowledged + world.failed) == list(range(world.sent)), "neither, or both"
+
+    asyncio.run(run())
