@@ -37,6 +37,7 @@ class Durability:
         "_prepared_epochs",
         "_recovery_point",
         "_unsynced_from",
+        "cut_offset",
         "epochs",
         "flushed_offset",
         "folder",
@@ -56,6 +57,8 @@ class Durability:
         """Whether the log is to be cut or was, and that is not durable yet: nothing is flushed meanwhile."""
         self.is_cut = False
         """Whether it was cut, and the cut is not durable yet."""
+        self.cut_offset: Offset | None = None
+        """Where, while `truncation_is_pending`; the lowest of several."""
         self._recovery_point = Offset(flushed_offset)
         """As far as the epochs in the checkpoint file go, too."""
         self.unflushed_since_ms: int | None = None
@@ -108,6 +111,7 @@ class Durability:
         """The log was cut to end at `offset`."""
         self.truncations += 1
         self.is_cut = self.truncation_is_pending = True
+        self.cut_offset = Offset(offset if self.cut_offset is None else min(self.cut_offset, offset))
         self.flushed_offset = Offset(min(self.flushed_offset, offset))
         self._recovery_point = min(self._recovery_point, self.flushed_offset)
 
@@ -120,6 +124,7 @@ class Durability:
     def truncation_settled(self) -> None:
         """The last cut, if there was one, is durable, and so is the recovery point that says so."""
         self.truncation_is_pending = self.is_cut = False
+        self.cut_offset = None
 
     @property
     def recovery_point(self) -> Offset:

@@ -33,6 +33,7 @@ from tidelog.storage.append import (
     follower_batches,
     writable,
 )
+from tidelog.storage.damage import remove_damage
 from tidelog.storage.flushing import Durability
 from tidelog.storage.log_config import LONG_MAX, LogConfig
 from tidelog.storage.log_reader import ReadResult
@@ -46,6 +47,7 @@ from tidelog.storage.transaction_index import AbortedTransaction
 from tidelog.storage.truncation import Truncation
 
 if TYPE_CHECKING:
+    from tidelog.metadata.replica_marks import ReplicaDamage
     from tidelog.records.batch import BatchHeader
     from tidelog.storage.log_folder import LogFolder
     from tidelog.storage.tasks import DiskTask
@@ -62,7 +64,7 @@ _POSITIONS_KEPT: Final = 8
 class Log(ReadableLog):
     """One partition's log. Create and load it through `LogManager`."""
 
-    __slots__ = ("_announced_start", "_is_changed", "_jitter_ms", "cleaned_offset", "durability")
+    __slots__ = ("_announced_start", "_is_changed", "_jitter_ms", "cleaned_offset", "damage", "durability")
 
     def __init__(
         self,
@@ -79,6 +81,8 @@ class Log(ReadableLog):
         self._announced_start = Offset(log_start_offset)
         self.cleaned_offset: Offset | None = None
         """Compaction has been through everything below; None: never."""
+        self.damage: ReplicaDamage | None = None
+        """What recovery found lost, as long as the replica is not whole again."""
         self._is_changed = False
         """Whether the owner knows that there is something to flush or to checkpoint."""
         self._jitter_ms = self._draw_jitter()
@@ -432,6 +436,12 @@ class Log(ReadableLog):
         """The first offset as checkpoints are to have it: as it is, or as announced."""
         return max(self.log_start_offset, min(self._announced_start, self.high_watermark))
 
+    @property
+    def kept_high_watermark(self) -> Offset:
+        """The high watermark as checkpoints are to have it: not above where the log is about to be cut."""
+        cut = self.durability.cut_offset
+        return self.high_watermark if cut is None else min(self.high_watermark, cut)
+
     def advance_start(self, offset: int) -> bool:
         """Makes `offset` the first to be read (DeleteRecords, retention); true if that changed something.
 
@@ -536,6 +546,16 @@ class Log(ReadableLog):
         """Takes over what `producers_at_end` found."""
         self.producers = producers
         producers.replicated_to(self.high_watermark)
+
+    def is_whole(self) -> None:
+        """What was lost is there again, or nothing more is to be had. `KafkaError` KAFKA_STORAGE_ERROR."""
+        if self.damage is not None:
+            self.folder.check_online()
+            try:
+                remove_damage(self.folder.disk, self.folder.path)
+            except OSError as error:
+                raise self.folder.fail(error, "forgetting the damage of") from error
+            self.damage = None
 
     def truncate_fully(self, offset: int, *, log_start_offset: int | None = None) -> None:
         """Removes everything; the log goes on at `offset`, where the leader's log begins."""

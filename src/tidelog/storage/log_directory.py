@@ -289,7 +289,7 @@ class LogDirectory:
             if self.knows_cleaned:
                 contents.append((CLEANER_CHECKPOINT, cleaned))
         if high_watermarks:
-            contents.append((REPLICATION_CHECKPOINT, {tp: log.high_watermark for tp, log in self.logs.items()}))
+            contents.append((REPLICATION_CHECKPOINT, {tp: log.kept_high_watermark for tp, log in self.logs.items()}))
         writes = []
         for name, offsets in contents:
             content = encode_offsets(offsets)

@@ -6,6 +6,9 @@
 
 What lies below the recovery point was durable before, and is trusted, but for an index that is missing or has an
 impossible size.
+
+Where recovery has to cut a log although valid batches follow, the records in between are lost here: the log is damaged
+(`damage`), which the controller is told before the broker registers, so that another replica leads.
 """
 
 from __future__ import annotations
@@ -13,10 +16,19 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from tidelog.metadata.replica_marks import ReplicaDamage
 from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from tidelog.records.epochs import CheckpointError, EpochCache
 from tidelog.storage.checkpoints import decode_partition_metadata
+from tidelog.storage.damage import (
+    find_continuation,
+    keep_aside,
+    keep_segments_aside,
+    read_damage,
+    remove_damage,
+    write_damage,
+)
 from tidelog.storage.errors import CorruptFile
 from tidelog.storage.file_names import (
     CLEANED,
@@ -35,6 +47,7 @@ from tidelog.storage.log import Log
 from tidelog.storage.offset_index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from tidelog.storage.producer_recovery import (
     apply_batch,
+    discard_snapshot,
     load_producers_before,
     rebuild_producers,
     remove_snapshots,
@@ -47,7 +60,7 @@ from tidelog.storage.transaction_index import ENTRY_SIZE as TRANSACTION_ENTRY_SI
 
 if TYPE_CHECKING:
     from tidelog.model.identifiers import TopicId
-    from tidelog.ports.disk import Disk
+    from tidelog.ports.disk import Disk, File
     from tidelog.records.batch import BatchHeader
     from tidelog.storage.log_config import LogConfig
     from tidelog.storage.log_folder import LogEnvironment, LogFolder
@@ -91,6 +104,7 @@ def load_log(
         epochs=EpochCache() if epochs is None else epochs,
     )
     log.cleaned_offset = None if cleaned_offset is None else Offset(cleaned_offset)
+    log.damage = read_damage(disk, directory)
     try:
         _recover(log, damaged, recovery_point, now_ms, clean=clean, epochs_lost=epochs is None)
         end = log.segments[-1].next_offset() if log.segments else log_start_offset
@@ -255,8 +269,74 @@ def _recover(
                 "segments_removed log=%s after=%d cut_bytes=%d", log.topic_partition, segment.base_offset, cut
             )
             log.segments = segments[: index + 1]
-            discard(log.folder, segments[index + 1 :], log.config.file_delete_delay_ms)
+            _remove_segments(log, segment, segments[index + 1 :], recovery_point)
             break
+
+
+def _remove_segments(log: Log, last: Segment, removed: list[Segment], recovery_point: int) -> None:
+    """Takes away the segments behind `last`, where the log ends now; those that go on from there are kept aside.
+
+    A log that ends at its recovery point, with other files behind it, was being truncated there: these were on their
+    way out.
+    """
+    end = last.next_offset()
+    if end != recovery_point or log.damage is not None:
+        lost_end = _continuation(last, removed)
+        if lost_end is not None:
+            _lost(log, end, _last_epoch(last), lost_end)
+            for segment in removed:
+                discard_snapshot(log.folder, segment.base_offset, log.config.file_delete_delay_ms)
+            removed = keep_segments_aside(log.folder, removed)
+    discard(log.folder, removed, log.config.file_delete_delay_ms)
+
+
+def _continuation(last: Segment, removed: list[Segment]) -> Offset | None:
+    """Where the segments end that begin with a valid batch that can follow `last`, by its epoch; None without one."""
+    latest_epoch = _last_epoch(last)
+    for segment in removed:
+        with segment.log_file as file:
+            end = find_continuation(
+                file,
+                0,
+                file.size(),
+                base_offset=segment.base_offset,
+                next_offset=segment.base_offset,
+                latest_epoch=latest_epoch,
+            )
+        if end is not None:
+            return max(end, Offset(removed[-1].base_offset))
+    return None
+
+
+def _lost(log: Log, end: int, leader_epoch: int, lost_end: int) -> None:
+    """Notes that records from `end` to `lost_end` are lost here, durably, before anything is cut."""
+    if log.damage is not None:
+        lost_end = max(lost_end, log.damage.lost_end)
+    log.damage = ReplicaDamage(Offset(end), LeaderEpoch(leader_epoch), Offset(lost_end))
+    write_damage(log.folder.disk, log.folder.path, log.damage)
+
+
+def compare_with_high_watermark(log: Log, high_watermark: int) -> None:
+    """Notes a loss where the log, just loaded, ends below its checkpointed high watermark; forgets one that is made up
+    for. OSError.
+
+    The checkpoint is a lower bound of what was committed: it goes down before a log is cut below it.
+    """
+    end = log.log_end_offset
+    if log.damage is not None and end >= log.damage.lost_end:
+        # Its last owner has fetched again what was lost.
+        log.damage = None
+        remove_damage(log.folder.disk, log.folder.path)
+    if log.damage is not None or end < high_watermark:
+        _lost(log, end, log.epochs.latest, high_watermark)
+    if log.damage is not None:
+        logger.warning(
+            "log_lost_records log=%s log_end=%d lost_end=%d high_watermark=%d: another replica in sync is to lead",
+            log.topic_partition,
+            end,
+            log.damage.lost_end,
+            high_watermark,
+        )
 
 
 def _does_not_follow(log: Log, segment: Segment, following: Segment, durable: int) -> bool:
@@ -285,7 +365,16 @@ def recover_segment(log: Log, segment: Segment, *, note_epochs: bool, latest_epo
     a truncation has removed it, and a power cut has brought it back.
     """
     size = segment.size
-    for found, data in segment.scan(latest_epoch):
+
+    def before_cut(file: File, position: int, size: int, next_offset: int, epoch: int) -> None:
+        lost_end = find_continuation(
+            file, position, size, base_offset=segment.base_offset, next_offset=next_offset, latest_epoch=epoch
+        )
+        if lost_end is not None:
+            _lost(log, next_offset, epoch, lost_end)
+            keep_aside(log.folder, file, position, size, next_offset)
+
+    for found, data in segment.scan(latest_epoch, before_cut):
         header = found.header
         if note_epochs:
             _note_epoch(log.epochs, header)

@@ -38,7 +38,7 @@ from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_directory import LogDirectory
 from tidelog.storage.log_folder import LogEnvironment, LogFolder
-from tidelog.storage.log_loader import load_log
+from tidelog.storage.log_loader import compare_with_high_watermark, load_log
 from tidelog.storage.segment import Segment
 from tidelog.storage.upkeep import Upkeep
 
@@ -201,7 +201,9 @@ class LogManager:
                         f"Duplicate log directories found: {other.path}/{topic_partition} and {path}: move the"
                         f" one that is not to be used away"
                     )
-                self._add(load(topic_partition, path), directory)
+                log = load(topic_partition, path)
+                compare_with_high_watermark(log, high_watermarks.get(topic_partition, 0))
+                self._add(log, directory)
             for topic_partition, path in futures:
                 self.futures.loaded(load(topic_partition, path), directory)
             for path in deleted:
@@ -243,6 +245,11 @@ class LogManager:
     def has_failed(self) -> bool:
         """Whether no directory is left: the broker must stop."""
         return not self.online_directories
+
+    @property
+    def stopped_uncleanly(self) -> bool:
+        """Whether the last owner of the logs did not close them all."""
+        return any(directory.logs and not directory.was_clean for directory in self.directories)
 
     @property
     def cluster_id(self) -> str | None:

@@ -16,6 +16,7 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import NO_LEADER_EPOCH
 from tidelog.records.batch import HEADER_SIZE, BatchHeader, InvalidBatch, check_crc, read_header, read_records
 from tidelog.records.compaction import index_batches
+from tidelog.storage.damage import contradicts_next
 from tidelog.storage.errors import CorruptIndex, WouldBlock
 from tidelog.storage.file_names import INDEX, LOG
 from tidelog.storage.offset_index import (
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from tidelog.storage.file_pool import FilePool
     from tidelog.storage.integrity import Verified
     from tidelog.storage.log_config import LogConfig
+
+    BeforeCut = Callable[[File, int, int, int, int], None]
 
 logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
@@ -460,11 +463,15 @@ class Segment(SegmentFiles):
             last_entry = self._index(position, header, last_entry)
         self._finish_indexes()
 
-    def scan(self, latest_epoch: int = NO_LEADER_EPOCH) -> Iterator[tuple[FoundBatch, memoryview]]:
+    def scan(
+        self, latest_epoch: int = NO_LEADER_EPOCH, before_cut: BeforeCut | None = None
+    ) -> Iterator[tuple[FoundBatch, memoryview]]:
         """Every valid batch with its bytes, checked, and indexed as it goes by; then cuts the file behind the last of
         them. A batch whose leader epoch is below `latest_epoch`, or below that of the one before it, is not valid.
 
         This is recovery: the indexes are reset first, and finished when the caller has taken the last batch.
+        `before_cut` is told of the file, the position of the cut, the file's size, and the next offset and the latest
+        epoch at the cut; what it raises leaves the file as it is.
         """
         for index in (self.offset_index, self.time_index):
             index.reset()
@@ -481,12 +488,16 @@ class Segment(SegmentFiles):
                     break
                 if header.partition_leader_epoch < latest_epoch:
                     break
+                if header.base_offset > next_offset and contradicts_next(file, size, position, header):
+                    break
                 next_offset, latest_epoch = header.next_offset, header.partition_leader_epoch
                 last_entry = self._index(position, header, last_entry)
                 self.size = valid = position + header.size
                 yield FoundBatch(position, header), data
             self.size = valid
             if valid != size:
+                if before_cut is not None:
+                    before_cut(file, valid, size, next_offset, latest_epoch)
                 file.truncate(valid)
         self.bytes_since_index_entry = 0
         self._finish_indexes()

@@ -166,7 +166,10 @@ class Upkeep:
         now_ms = self._clock.wall_ms()
         logs = directory.take_truncations()
         parts = [(log, log.truncation(), log.producers.is_behind) for log in logs]
-        writes = directory.checkpoint_writes(high_watermarks=False)
+        # A log that ends below its checkpointed high watermark has lost records: one that is cut there on purpose has
+        # not, and its checkpoint goes down first.
+        is_committed = any(log.kept_high_watermark < log.high_watermark for log in logs)
+        writes = directory.checkpoint_writes(high_watermarks=is_committed)
         rebuilt: dict[Log, ProducerState] = {}
 
         def run() -> None:

@@ -1,0 +1,120 @@
+"""What brokers tell of their logs in the metadata store: nodes of our own, which Kafka and older versions leave alone.
+
+    /tidelog_marks/<broker>                        the broker's last stop was unclean
+    /tidelog_marks/<broker>-<topic>-<partition>    that replica has lost records, or may have
+
+A broker writes them before it registers, so that no controller elects one of its replicas in between. The first is gone
+once the controller has taken the broker in. The container is made with the first node in it, and goes with the last. A
+mark holds for the topic of its id alone: a topic that was deleted and made again under
+the same name is another one.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from tidelog.model.identifiers import (
+    NO_LEADER_EPOCH,
+    ZERO_TOPIC_ID,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+    format_topic_id,
+    parse_topic_id,
+)
+
+MARKS: Final = "/tidelog_marks"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDamage:
+    """What is known of a replica that has lost records."""
+
+    log_end: Offset
+    """Where its log ended when that was found."""
+    leader_epoch: LeaderEpoch
+    """Of the last batch before that; -1 where there is none."""
+    lost_end: Offset
+    """What was lost lies below: the checkpointed high watermark, or the end of the batches behind a cut. At most the
+    log end where records are missing in the middle only."""
+    has_hole: bool = False
+    """Whether records below the log end are missing or damaged. Fetching at the log's end does not mend that, so the
+    replica does not join the ISR before its broker has said that it is repaired."""
+
+
+UNKNOWN_DAMAGE: Final = ReplicaDamage(Offset(-1), NO_LEADER_EPOCH, Offset(-1))
+"""Of a mark that cannot be read."""
+
+
+class ReplicaMark(NamedTuple):
+    """The content of one replica's mark."""
+
+    topic_id: TopicId
+    """All zeros where it is not known: the mark holds for whatever topic has the name."""
+    damage: ReplicaDamage
+
+
+def unclean_stop_path(broker_id: int) -> str:
+    return f"{MARKS}/{broker_id}"
+
+
+def replica_mark_path(broker_id: int, topic_partition: TopicPartition) -> str:
+    """The name is that of the partition's folder behind the broker's id."""
+    return f"{MARKS}/{broker_id}-{topic_partition.topic}-{topic_partition.partition}"
+
+
+def parse_mark_name(name: str) -> tuple[BrokerId, TopicPartition | None] | None:
+    """Broker and partition; no partition for an unclean stop, None for a name that is no mark's.
+
+    >>> parse_mark_name("2-a-b-7")
+    (2, TopicPartition(topic='a-b', partition=7))
+    >>> parse_mark_name("2"), parse_mark_name("x-t-0")
+    ((2, None), None)
+    """
+    broker, dash, rest = name.partition("-")
+    if not _is_number(broker):
+        return None
+    if not dash:
+        return BrokerId(int(broker)), None
+    topic, _, partition = rest.rpartition("-")
+    if not topic or not _is_number(partition):
+        return None
+    return BrokerId(int(broker)), TopicPartition(topic, int(partition))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 10
+
+
+def encode_replica_mark(mark: ReplicaMark) -> bytes:
+    damage = mark.damage
+    content = {
+        "version": 1,
+        "topic_id": format_topic_id(mark.topic_id),
+        "log_end": damage.log_end,
+        "leader_epoch": damage.leader_epoch,
+        "lost_end": damage.lost_end,
+        "has_hole": damage.has_hole,
+    }
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def decode_replica_mark(data: bytes | None) -> ReplicaMark:
+    """The inverse. A mark that cannot be read still is one: of an unknown topic id, with UNKNOWN_DAMAGE."""
+    try:
+        content = json.loads(data or b"")
+        return ReplicaMark(
+            parse_topic_id(content["topic_id"]),
+            ReplicaDamage(
+                Offset(int(content["log_end"])),
+                LeaderEpoch(int(content["leader_epoch"])),
+                Offset(int(content["lost_end"])),
+                bool(content.get("has_hole", False)),
+            ),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        return ReplicaMark(ZERO_TOPIC_ID, UNKNOWN_DAMAGE)
