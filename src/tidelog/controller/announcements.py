@@ -14,7 +14,13 @@ from typing import Final
 from tidelog.controller.events import Send
 from tidelog.controller.state import State
 from tidelog.metadata.image import BrokerRegistration, PartitionImage
-from tidelog.model.identifiers import BrokerId, LeaderEpoch, TopicPartition
+from tidelog.model.identifiers import (
+    LATEST_TIMESTAMP,
+    NO_LEADER_EPOCH,
+    BrokerId,
+    LeaderEpoch,
+    TopicPartition,
+)
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
@@ -31,6 +37,10 @@ LEADER_DURING_DELETE: Final = -2
 EPOCH_DURING_DELETE: Final = LeaderEpoch(-2)
 """As leader epoch of a StopReplica: whatever epoch the replica knows, it goes."""
 NO_EPOCH: Final = LeaderEpoch(-1)
+
+LIST_OFFSETS_VERSION: Final = 8
+DEBUGGING_REPLICA: Final = -2
+"""As replica id of a ListOffsets: any replica answers, the leader or not, and its log end counts."""
 
 SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
@@ -50,6 +60,8 @@ class Announcements:
         """LeaderAndIsr's description of a partition, the same for each of its replicas."""
         self._stops: dict[BrokerId, dict[TopicPartition, bool]] = {}
         """By broker: partition -> whether its files go too."""
+        self._log_ends: dict[BrokerId, dict[TopicPartition, None]] = {}
+        """By broker: the partitions of whose logs it is to say where they end."""
 
     def partition(self, topic_partition: TopicPartition, *, is_new: bool = False) -> None:
         """The partition's leader, ISR or replicas changed."""
@@ -91,6 +103,10 @@ class Announcements:
         """A broker should end its replica, and remove its files if `delete`."""
         self._stops.setdefault(broker_id, {})[topic_partition] = delete
 
+    def ask_for_log_end(self, broker_id: BrokerId, topic_partition: TopicPartition) -> None:
+        """A broker should say where its replica's log ends, though none leads the partition."""
+        self._log_ends.setdefault(broker_id, {})[topic_partition] = None
+
     def sends(self) -> list[Send]:
         """The requests, metadata first, so that a new leader is known where it is asked for."""
         sends = []
@@ -114,6 +130,8 @@ class Announcements:
             if self._leader_and_isr.get(broker_id)
         ]
         sends += [self._stop_replica(id, self._stops[id]) for id in live if id in self._stops]
+        # Last: a broker that has just come makes its replicas with LeaderAndIsr.
+        sends += [_log_ends_request(id, self._log_ends[id]) for id in live if id in self._log_ends]
         return sends
 
     def _all_partitions(self) -> Iterable[TopicPartition]:
@@ -265,3 +283,19 @@ def _leader_and_isr_state(
         removing_replicas=list(image.removing),
         is_new=is_new,
     )
+
+
+def _log_ends_request(broker_id: BrokerId, partitions: Iterable[TopicPartition]) -> Send:
+    request = messages.ListOffsetsRequest
+    topics: dict[str, list[messages.ListOffsetsRequest.ListOffsetsPartition]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(
+            request.ListOffsetsPartition(
+                partition_index=partition, current_leader_epoch=NO_LEADER_EPOCH, timestamp=LATEST_TIMESTAMP
+            )
+        )
+    message = request(
+        replica_id=DEBUGGING_REPLICA,
+        topics=[request.ListOffsetsTopic(name=name, partitions=asked) for name, asked in topics.items()],
+    )
+    return Send(broker_id, ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, message)

@@ -15,7 +15,13 @@ from typing import Final, assert_never
 from tidelog.controller.balance import FIRST_CHECK_MS, balance_leaders
 from tidelog.controller.configs import adopt_configs, alter_configs
 from tidelog.controller.deletions import Deletions
-from tidelog.controller.elections import elect_leaders, elect_offline, elect_preferred_of_node
+from tidelog.controller.elections import (
+    elect_leaders,
+    elect_offline,
+    elect_preferred_of_node,
+    learn_log_ends,
+    log_ends_due,
+)
 from tidelog.controller.events import (
     AllocateProducerIds,
     AlterConfigs,
@@ -36,6 +42,9 @@ from tidelog.controller.events import (
     LeaderBalanceDue,
     ListReassignments,
     LogDirectoryFailed,
+    LogEndsDue,
+    LogEndsLearned,
+    MarksChanged,
     PreferredElectionRequested,
     ProducerIdBlock,
     ReassignmentsRequested,
@@ -47,7 +56,14 @@ from tidelog.controller.events import (
     UncleanElectionAllowed,
 )
 from tidelog.controller.isr import adopt_states, alter_partition
-from tidelog.controller.leadership import begin, change_brokers, check_broker_epoch, fail_replicas, shut_down
+from tidelog.controller.leadership import (
+    begin,
+    change_brokers,
+    change_marks,
+    check_broker_epoch,
+    fail_replicas,
+    shut_down,
+)
 from tidelog.controller.reassignment import (
     adopt_plan,
     alter_reassignments,
@@ -125,6 +141,12 @@ class Controller:
                 newcomers = change_brokers(turn, event)
                 self._deletions.broker_came(turn, newcomers)
                 brokers_came(turn, newcomers)
+            case MarksChanged():
+                change_marks(turn, event)
+            case LogEndsLearned():
+                learn_log_ends(turn, event)
+            case LogEndsDue():
+                log_ends_due(turn)
             case ReplicasStopped():
                 self._deletions.stopped(turn, event)
             case ReplicasFailed():

@@ -1,58 +1,136 @@
 """Elections: who leads a partition that has no leader, or should have another one.
 
-A leader comes from the live members of the ISR, in the order of the assigned replicas; only where unclean election is
-allowed may it be any live replica, and then the ISR is that leader alone (KIP-106: what others had more is lost).
-Unclean elections are counted and logged, here and nowhere else.
+A leader comes from the live members of the ISR that have all their records, in the order of the assigned replicas. A
+member that is known to have lost records (`marks`) is not elected: the partition waits for another one, as it waits for
+the last member of an ISR. The only replica of a partition leads nevertheless, with a WARNING. Of members that came back
+together, those that had stopped cleanly are first.
+
+Only where unclean election is allowed may the leader be any live replica, and then the ISR is that leader alone
+(KIP-106: what others had more is lost). It is the one whose log has the highest leader epoch at its end, and among
+these the longest: where several could lead, their brokers are asked before (as KIP-966's unclean recovery does), for
+LOG_ENDS_WAIT_MS at most. Unclean elections are counted and logged, here and nowhere else.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from tidelog.controller.events import ElectionOutcome, ElectionType, ElectLeaders, PreferredElectionRequested
+from tidelog.controller.events import (
+    ElectionOutcome,
+    ElectionType,
+    ElectLeaders,
+    LogEndsDue,
+    LogEndsLearned,
+    PreferredElectionRequested,
+)
 from tidelog.controller.turn import Turn
 from tidelog.metadata.image import PartitionImage
 from tidelog.metadata.operations import Create, Delete
+from tidelog.metadata.replica_marks import replica_mark_path
 from tidelog.metadata.znodes import PREFERRED_ELECTION, partition_path, partitions_path
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import NO_LEADER, BrokerId, TopicPartition
+from tidelog.model.identifiers import NO_LEADER, NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicPartition
 
 UNCLEAN_SETTING: Final = "unclean.leader.election.enable"
+LOG_ENDS_WAIT_MS: Final = 2_000
+"""How long an unclean election waits until live replicas have said where their logs end."""
 
 log = logging.getLogger(__name__)
 
 
-def choose_leader(replicas: Sequence[BrokerId], isr: Sequence[BrokerId], online: Iterable[BrokerId]) -> BrokerId | None:
-    """The first assigned replica that is online and in the ISR; None when there is none.
+def choose_leader(
+    replicas: Sequence[BrokerId],
+    isr: Sequence[BrokerId],
+    online: Iterable[BrokerId],
+    *,
+    last: Collection[BrokerId] = (),
+) -> BrokerId | None:
+    """The first assigned replica that is online and in the ISR, those in `last` after the others; None without any.
 
     >>> choose_leader([3, 1, 2], [2, 1], {1, 2})
     1
+    >>> choose_leader([3, 1, 2], [2, 1], {1, 2}, last=[1])
+    2
     """
     eligible = set(isr).intersection(online)
-    return next((replica for replica in replicas if replica in eligible), None)
+    return min((id for id in replicas if id in eligible), key=lambda replica: replica in last, default=None)
 
 
-def choose_unclean_leader(turn: Turn, topic_partition: TopicPartition, online: Sequence[BrokerId]) -> BrokerId | None:
-    """The first replica that is online, in sync or not; counted and logged, for it may cost acknowledged records.
+def choose_unclean_leader(
+    turn: Turn, topic_partition: TopicPartition, online: Sequence[BrokerId], *, may_ask: bool = True
+) -> BrokerId | None:
+    """The replica online, in sync or not, that has most; counted and logged, for it may cost acknowledged records.
 
-    One that a reassignment is adding, and that may have next to nothing yet, comes after those that were there before.
+    None where the brokers of several are to say first where their logs end (`may_ask`): the answers lead to another
+    attempt, and so does LOG_ENDS_WAIT_MS without them. Of equal logs, and where nothing is known of any, one that a
+    reassignment is adding comes after those that were there before.
     """
     image = turn.state.image.partition(topic_partition)
-    adding = () if image is None else image.adding
-    online = sorted(online, key=lambda replica: replica in adding)
-    if not online:
+    if image is None or not online:
         return None
+    known = turn.state.log_ends.get(topic_partition, {})
+    if may_ask and len(online) > 1 and any(id not in known for id in online):
+        _ask_for_log_ends(turn, topic_partition, online)
+        turn.state.awaiting_log_ends[topic_partition] = None
+        turn.set_timer(LOG_ENDS_WAIT_MS, LogEndsDue())
+        return None
+    leader = max(online, key=lambda each: (*_log_end(turn, topic_partition, image, each), each not in image.adding))
     turn.state.unclean_elections += 1
     log.warning(
         "unclean election: broker %d becomes leader of %s-%d without having been in sync; records that only its ISR "
         "had are lost; it is number %d since this controller began",
-        online[0],
+        leader,
         *topic_partition,
         turn.state.unclean_elections,
     )
-    return online[0]
+    return leader
+
+
+def _log_end(
+    turn: Turn, topic_partition: TopicPartition, image: PartitionImage, broker_id: BrokerId
+) -> tuple[LeaderEpoch, Offset]:
+    """Epoch of the last batch and end of a replica's log, as far as known; (-1, -1) where it is not.
+
+    An epoch that the partition has not reached stands in a damaged header, and says nothing.
+    """
+    damage = turn.state.damaged_replicas(topic_partition).get(broker_id)
+    epoch, end = NO_LEADER_EPOCH, Offset(-1)
+    if damage is not None:
+        epoch, end = damage.leader_epoch, damage.log_end
+    epoch, end = turn.state.log_ends.get(topic_partition, {}).get(broker_id, (epoch, end))
+    return (epoch if epoch <= image.leader_epoch else NO_LEADER_EPOCH), end
+
+
+def _ask_for_log_ends(turn: Turn, topic_partition: TopicPartition, online: Iterable[BrokerId]) -> None:
+    known = turn.state.log_ends.get(topic_partition, {})
+    for broker_id in online:
+        if broker_id not in known:
+            turn.tell.ask_for_log_end(broker_id, topic_partition)
+
+
+def learn_log_ends(turn: Turn, event: LogEndsLearned) -> None:
+    """A broker has said where its logs end; elections that have waited for the last answer go on."""
+    state = turn.state
+    if event.broker_id not in state.image.brokers:
+        return
+    for topic_partition, end in event.ends.items():
+        image = state.image.partition(topic_partition)
+        if image is None or not image.has_state or image.leader != NO_LEADER:
+            continue
+        state.log_ends.setdefault(topic_partition, {})[event.broker_id] = end
+        if topic_partition in state.awaiting_log_ends:
+            elect_offline(turn, [(topic_partition, image)])
+
+
+def log_ends_due(turn: Turn) -> None:
+    """Unclean elections that are waiting for answers go by what is known."""
+    waiting, turn.state.awaiting_log_ends = turn.state.awaiting_log_ends, {}
+    for topic_partition in waiting:
+        image = turn.state.image.partition(topic_partition)
+        if image is not None:
+            elect_offline(turn, [(topic_partition, image)], may_ask=False)
 
 
 def unclean_allowed(turn: Turn, topic: str) -> bool:
@@ -93,7 +171,9 @@ def create_partitions(turn: Turn, partitions: Sequence[TopicPartition]) -> None:
             turn.tell.partition(topic_partition, is_new=True)
 
 
-def elect_offline(turn: Turn, partitions: Iterable[tuple[TopicPartition, PartitionImage]]) -> None:
+def elect_offline(
+    turn: Turn, partitions: Iterable[tuple[TopicPartition, PartitionImage]], *, may_ask: bool = True
+) -> None:
     """Gives a leader to each of these partitions that has none and could have one; makes missing states."""
     new = []
     for topic_partition, image in list(partitions):
@@ -103,7 +183,7 @@ def elect_offline(turn: Turn, partitions: Iterable[tuple[TopicPartition, Partiti
         if not image.has_state:
             new.append(topic_partition)
         elif image.leader == NO_LEADER:
-            elect(turn, topic_partition, image, unclean=unclean_allowed(turn, name))
+            elect(turn, topic_partition, image, unclean=unclean_allowed(turn, name), may_ask=may_ask)
     create_partitions(turn, new)
 
 
@@ -114,19 +194,108 @@ def elect_offline_of(turn: Turn, topic: str) -> None:
         elect_offline(turn, [(TopicPartition(topic, index), each) for index, each in image.partitions.items()])
 
 
-def elect(turn: Turn, topic_partition: TopicPartition, image: PartitionImage, *, unclean: bool) -> bool:
-    """Elects a leader for a partition without one; whether there was anybody to elect."""
+def elect(
+    turn: Turn, topic_partition: TopicPartition, image: PartitionImage, *, unclean: bool, may_ask: bool = True
+) -> bool:
+    """Elects a leader for a partition without one; whether there was any to elect. `may_ask` is for unclean ones."""
     online = online_replicas(turn, topic_partition, image)
-    leader = choose_leader(image.replicas, image.isr, online)
-    isr = [id for id in image.isr if id in online]
+    whole = turn.state.whole_replicas(topic_partition, image.isr)
+    leader = choose_leader(image.replicas, whole, online, last=_came_back_uncleanly(turn, topic_partition))
+    isr = [id for id in whole if id in online]
+    if leader is None and _has_one_replica(image):
+        leader = choose_leader(image.replicas, image.isr, online)
+        if leader is not None:
+            _warn_of_damage(turn, topic_partition, leader)
     if leader is None and unclean:
-        leader = choose_unclean_leader(turn, topic_partition, online)
-        isr = isr if leader is None else [leader]
+        leader = choose_unclean_leader(turn, topic_partition, online, may_ask=may_ask)
     if leader is None:
+        _wait(turn, topic_partition, image, online)
         return False
-    turn.write_state(topic_partition, leader, isr)
+    turn.write_state(topic_partition, leader, isr if leader in isr else [leader])
     turn.tell.partition(topic_partition)
+    leads_from_now_on(turn, topic_partition, leader)
     return True
+
+
+def leads_from_now_on(turn: Turn, topic_partition: TopicPartition, leader: BrokerId) -> None:
+    """Forgets what was known while there was no leader. The log of this one is what the partition holds from now on."""
+    turn.state.log_ends.pop(topic_partition, None)
+    turn.state.awaiting_log_ends.pop(topic_partition, None)
+    turn.state.waits.pop(topic_partition, None)
+    remove_mark(turn, topic_partition, leader)
+
+
+def remove_mark(turn: Turn, topic_partition: TopicPartition, broker_id: BrokerId) -> None:
+    """A replica is whole again, or leads: nothing is missing in it that its partition has.
+
+    The mark of a hole stays: that it is mended only the broker can say.
+    """
+    damage = turn.state.damaged_replicas(topic_partition).get(broker_id)
+    if damage is not None and not damage.has_hole:
+        turn.write(Delete(replica_mark_path(broker_id, topic_partition)))
+
+
+def isr_to_wait_for(turn: Turn, topic_partition: TopicPartition, isr: Sequence[BrokerId]) -> list[BrokerId]:
+    """Of an ISR none of which can lead: its members that have all records, or all of them where none has."""
+    return turn.state.whole_replicas(topic_partition, isr) or list(isr)
+
+
+def _came_back_uncleanly(turn: Turn, topic_partition: TopicPartition) -> list[BrokerId]:
+    """Brokers that stopped uncleanly, and have registered since the partition's state was written."""
+    state = turn.state
+    written = state.written.get(topic_partition, -1)
+    return [
+        id for id in state.marks.unclean_stops if id in state.image.brokers and state.image.brokers[id].epoch > written
+    ]
+
+
+def _has_one_replica(image: PartitionImage) -> bool:
+    """Whether there never was another replica than one; those that a reassignment is adding do not count."""
+    return len([id for id in image.replicas if id not in image.adding]) == 1
+
+
+def _warn_of_damage(turn: Turn, topic_partition: TopicPartition, leader: BrokerId) -> None:
+    damage = turn.state.damaged_replicas(topic_partition)[leader]
+    log.warning(
+        "damaged replica leads: partition=%s broker=%d log_end=%d lost_end=%d: it is the only replica, and the records "
+        "that it has lost are gone",
+        topic_partition,
+        leader,
+        damage.log_end,
+        damage.lost_end,
+    )
+
+
+def _wait(turn: Turn, topic_partition: TopicPartition, image: PartitionImage, online: Sequence[BrokerId]) -> None:
+    """Leaves the partition without a leader: members that have lost records leave the ISR while another one has not.
+
+    So controllers of versions that know no marks wait for the right ones too.
+    """
+    isr = isr_to_wait_for(turn, topic_partition, image.isr)
+    if len(isr) < len(image.isr):
+        turn.write_state(topic_partition, NO_LEADER, isr)
+        turn.tell.partition(topic_partition)
+    _ask_for_log_ends(turn, topic_partition, online)
+    damaged = turn.state.damaged_replicas(topic_partition)
+    if not damaged:
+        return
+    waits_for = [id for id in isr if id not in damaged]
+    reason = (tuple(waits_for), tuple(damaged))
+    if turn.state.waits.get(topic_partition) == reason:
+        return
+    turn.state.waits[topic_partition] = reason
+    log.warning(
+        "partition waits for a leader: partition=%s waits_for=%s damaged=%s live=%s: %s",
+        topic_partition,
+        waits_for,
+        {id: f"log_end={damage.log_end} lost_end={damage.lost_end}" for id, damage in damaged.items()},
+        list(online),
+        "the damaged replicas have lost records that the replica waited for has: start its broker"
+        if waits_for
+        else "every replica that was in sync has lost records. To give up what none of them has: "
+        f"tidelog leaders elect --election-type unclean --topic {topic_partition.topic} "
+        f"--partition {topic_partition.partition}",
+    )
 
 
 def elect_leaders(turn: Turn, request: ElectLeaders) -> list[ElectionOutcome]:
@@ -145,9 +314,11 @@ def elect_preferred_of_node(turn: Turn, event: PreferredElectionRequested) -> No
 
 
 def can_prefer(turn: Turn, topic_partition: TopicPartition, image: PartitionImage) -> bool:
-    """Whether the first assigned replica could lead now: live, and in sync."""
+    """Whether the first assigned replica could lead now: live, in sync, and not known to have lost records."""
     preferred = image.replicas[0] if image.replicas else NO_LEADER
-    return preferred in image.isr and turn.state.is_online(preferred, topic_partition)
+    if preferred not in image.isr or not turn.state.is_online(preferred, topic_partition):
+        return False
+    return preferred not in turn.state.damaged_replicas(topic_partition)
 
 
 def prefer(turn: Turn, topic_partition: TopicPartition, image: PartitionImage) -> None:
@@ -169,7 +340,7 @@ def _elect_by_hand(turn: Turn, type: ElectionType, topic_partition: TopicPartiti
     if type is ElectionType.UNCLEAN:
         if image.leader != NO_LEADER:
             return not_needed
-        if elect(turn, topic_partition, image, unclean=True):
+        if elect(turn, topic_partition, image, unclean=True, may_ask=False):
             return ElectionOutcome(topic_partition)
         return ElectionOutcome(
             topic_partition, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"{subject}: no replica is live."

@@ -22,6 +22,7 @@ from tidelog.model.identifiers import (
     BrokerEpoch,
     BrokerId,
     LeaderEpoch,
+    Offset,
     PartitionEpoch,
     ProducerId,
     TopicId,
@@ -335,6 +336,30 @@ class BrokersChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class MarksChanged:
+    """Nodes of /tidelog_marks: replicas that have lost records, or have them again; brokers that stopped uncleanly."""
+
+    found: Sequence[tuple[str, bytes | None]]
+    """Name and content of those that are new, or written again."""
+    gone: Sequence[str] = ()
+    """Names of those that were known, and are not there any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEndsLearned:
+    """A broker's answer to the question where its logs of partitions without a leader end."""
+
+    broker_id: BrokerId
+    ends: Mapping[TopicPartition, tuple[LeaderEpoch, Offset]]
+    """Epoch of the last batch and log end; (-1, -1) where the broker did not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEndsDue:
+    """Unclean elections have waited long enough for answers about log ends."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicasStopped:
     """A broker's answer to a StopReplica that deletes: for each partition whether it is gone from that broker."""
 
@@ -430,6 +455,9 @@ Event: TypeAlias = (
     Submitted
     | Elected
     | BrokersChanged
+    | MarksChanged
+    | LogEndsLearned
+    | LogEndsDue
     | ReplicasStopped
     | ReplicasFailed
     | LogDirectoryFailed

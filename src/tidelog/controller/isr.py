@@ -1,12 +1,14 @@
 """In-sync replicas as their leaders want them: AlterPartition judged (KIP-497, KIP-841, KIP-903).
 
 A leader proposes, the controller writes, by compare-and-set: the proposal rests on a leader epoch and a partition
-epoch, and nobody comes into an ISR who is not live, is shutting down, or is known to the leader by an earlier
-registration.
+epoch, and no replica comes into an ISR whose broker is not live, is shutting down, or is known to the leader by an
+earlier registration, or whose log has a hole. One that had lost records at its end has them again when it comes in: its
+mark goes with that write.
 """
 
 from __future__ import annotations
 
+from tidelog.controller.elections import remove_mark
 from tidelog.controller.events import AlterPartition, IsrOutcome, IsrProposal, IsrsChanged
 from tidelog.controller.leadership import check_broker_epoch
 from tidelog.controller.state import NodeRead
@@ -37,8 +39,12 @@ def _alter(turn: Turn, broker_id: BrokerId, proposal: IsrProposal) -> IsrOutcome
         if error is not ErrorCode.NONE:
             return IsrOutcome(topic_partition, topic.topic_id, error)
         isr = [member.broker_id for member in proposal.isr]
+        newcomers = [id for id in isr if id not in image.isr]
         turn.write_state(topic_partition, image.leader, isr, same_epoch=True)
         turn.tell.metadata_only(topic_partition)
+        for newcomer in newcomers:
+            # It has fetched all that its leader has.
+            remove_mark(turn, topic_partition, newcomer)
         image = topic.partitions[topic_partition.partition]
     return IsrOutcome(
         topic_partition,
@@ -100,5 +106,8 @@ def _refusal(turn: Turn, broker_id: BrokerId, proposal: IsrProposal, image: Part
         # Who is in the ISR and shuts down leaves it in that turn; only newcomers are to be kept out.
         is_new = member.broker_id not in image.isr
         if is_new and not turn.state.is_online(member.broker_id, proposal.topic_partition):
+            return ErrorCode.INELIGIBLE_REPLICA
+        damage = turn.state.damaged_replicas(proposal.topic_partition).get(member.broker_id)
+        if is_new and damage is not None and damage.has_hole:
             return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE

@@ -12,12 +12,17 @@ from tidelog.controller.elections import (
     choose_leader,
     choose_unclean_leader,
     elect_offline,
+    isr_to_wait_for,
+    leads_from_now_on,
     online_replicas,
     unclean_allowed,
 )
-from tidelog.controller.events import BrokersChanged, ControlledShutdown, ReplicasFailed
+from tidelog.controller.events import BrokersChanged, ControlledShutdown, MarksChanged, ReplicasFailed
+from tidelog.controller.state import NodeRead
 from tidelog.controller.turn import Turn
-from tidelog.metadata.image import BrokerChanged, BrokerGone
+from tidelog.metadata.image import BrokerChanged, BrokerGone, PartitionImage
+from tidelog.metadata.operations import Delete
+from tidelog.metadata.replica_marks import MARKS, parse_mark_name
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import NO_LEADER, BrokerEpoch, BrokerId, TopicPartition
 
@@ -55,17 +60,50 @@ def begin(turn: Turn) -> None:
     for topic_partition, image in list(state.image.partitions()):
         if not image.has_state or topic_partition.topic in state.deleting:
             continue
-        gone = [id for id in image.isr if id not in image.replicas or not state.is_online(id, topic_partition)]
-        gone += _bounced(turn, topic_partition, [id for id in image.isr if id not in gone])
-        if gone:
-            isr = [id for id in image.isr if id not in gone] or image.isr[-1:]
-            leader = NO_LEADER if image.leader in gone else image.leader
+        leader, isr, is_stale = _as_found(turn, topic_partition, image)
+        if is_stale:
             turn.write_state(topic_partition, leader, isr)
             turn.tell.partition(topic_partition)
-    state.written.clear()
     elect_offline(turn, state.image.partitions())
+    state.written.clear()
     for broker_id in state.image.brokers:
         turn.tell.everything_to(broker_id)
+
+
+def _as_found(
+    turn: Turn, topic_partition: TopicPartition, image: PartitionImage
+) -> tuple[BrokerId, Sequence[BrokerId], bool]:
+    """Leader and ISR of a partition as a new controller finds it, and whether they are to be written.
+
+    No leader where the one that the state names cannot go on: then one is elected, if any can lead.
+    """
+    online = [id for id in image.isr if id in image.replicas and turn.state.is_online(id, topic_partition)]
+    whole = turn.state.whole_replicas(topic_partition, online)
+    whole = [id for id in whole if id not in _bounced(turn, topic_partition, whole)]
+    is_stale = len(whole) < len(image.isr)
+    if image.leader in whole:
+        if _lost_its_tail(turn, topic_partition, image.leader):
+            # In its old epoch it would write other records at offsets that others have.
+            return NO_LEADER, whole, True
+        return image.leader, whole, is_stale
+    if whole:
+        return NO_LEADER, whole, True
+    if image.leader in online and not _registered_since(turn, topic_partition, image.leader):
+        # It found damage in its log while it led, and no other member could.
+        return image.leader, online, len(online) < len(image.isr)
+    is_stale = image.leader != NO_LEADER or len(online) < len(image.isr)
+    return NO_LEADER, isr_to_wait_for(turn, topic_partition, image.isr), is_stale
+
+
+def _registered_since(turn: Turn, topic_partition: TopicPartition, broker_id: BrokerId) -> bool:
+    """Whether a live broker registered after a partition's state was written: then it was away, or its session was."""
+    written = turn.state.written.get(topic_partition)
+    return written is not None and turn.state.image.brokers[broker_id].epoch > written
+
+
+def _lost_its_tail(turn: Turn, topic_partition: TopicPartition, leader: BrokerId) -> bool:
+    """Whether a leader has come back after an unclean stop, with what its disk had kept of the log."""
+    return leader in turn.state.marks.unclean_stops and _registered_since(turn, topic_partition, leader)
 
 
 def _bounced(turn: Turn, topic_partition: TopicPartition, isr: Sequence[BrokerId]) -> list[BrokerId]:
@@ -74,12 +112,42 @@ def _bounced(turn: Turn, topic_partition: TopicPartition, isr: Sequence[BrokerId
     They may have lost what was not flushed, so whoever stayed is before them (as in `change_brokers`). Where nobody
     stayed, as when the whole cluster was restarted, nobody is.
     """
-    written = turn.state.written.get(topic_partition)
-    if written is None:
-        return []
-    brokers = turn.state.image.brokers
-    away = [id for id in isr if brokers[id].epoch > written]
+    away = [id for id in isr if _registered_since(turn, topic_partition, id)]
     return away if len(away) < len(isr) else []
+
+
+def change_marks(turn: Turn, event: MarksChanged) -> None:
+    """Replicas were found to have lost records, or were mended.
+
+    A replica that has lost records leaves leadership and ISR where another member of the ISR can lead; where none can,
+    it goes on as long as it lives, and is not elected again.
+    """
+    touched: dict[TopicPartition, None] = {}
+    for name, data in event.found:
+        turn.state.replay(NodeRead(f"{MARKS}/{name}", data, 0))
+    for name in event.gone:
+        turn.state.replay(Delete(f"{MARKS}/{name}"))
+    for name in [*(name for name, _ in event.found), *event.gone]:
+        match parse_mark_name(name):
+            case _, TopicPartition() as topic_partition:
+                touched[topic_partition] = None
+    for topic_partition in touched:
+        image = turn.state.image.partition(topic_partition)
+        if image is None or not image.has_state or topic_partition.topic in turn.state.deleting:
+            continue
+        if image.leader == NO_LEADER:
+            elect_offline(turn, [(topic_partition, image)])
+        else:
+            _lead_without_damage(turn, topic_partition, image)
+
+
+def _lead_without_damage(turn: Turn, topic_partition: TopicPartition, image: PartitionImage) -> None:
+    isr = turn.state.whole_replicas(topic_partition, image.isr)
+    online = online_replicas(turn, topic_partition, image)
+    leader = image.leader if image.leader in isr else choose_leader(image.replicas, isr, online)
+    if leader is not None and len(isr) < len(image.isr):
+        turn.write_state(topic_partition, leader, isr)
+        turn.tell.partition(topic_partition)
 
 
 def remove_replicas(
@@ -87,9 +155,10 @@ def remove_replicas(
 ) -> None:
     """Takes replicas that can serve no more out of leadership and ISR: one write a partition.
 
-    `gone` is by broker, its replicas. First come the partitions that get another leader, then the others. The last
-    member of an ISR stays in it, without leading: it is the one whose return is waited for. No unclean leader is
-    elected where it is among the `returning`, who are back in the same turn.
+    `gone` is by broker, its replicas. First come the partitions that get another leader, then the others. Where no
+    member of the ISR can lead, those that have all records stay in it: any of them is waited for, since nothing was
+    committed without them. No unclean leader is elected where one is among the `returning`, who are back in the same
+    turn.
     """
     affected: dict[TopicPartition, list[BrokerId]] = {}
     for broker_id, replicas in gone.items():
@@ -102,25 +171,28 @@ def remove_replicas(
             continue
         isr = [id for id in image.isr if id not in brokers]
         if image.leader not in brokers:
-            if isr and len(isr) < len(image.isr):
+            if isr and len(isr) < len(image.isr) and image.leader != NO_LEADER:
                 others.append((topic_partition, image.leader, isr))
             else:
-                # It was not in sync; or nobody leads, and the one that is waited for is away again.
+                # It was not in sync; or no replica leads, and one that is waited for is away again.
                 turn.tell.metadata_only(topic_partition)
             continue
         online = online_replicas(turn, topic_partition, image)
+        isr = turn.state.whole_replicas(topic_partition, isr)
         leader = choose_leader(image.replicas, isr, online)
         waits = any(id in returning for id in image.isr)
         if leader is None and not waits and unclean_allowed(turn, topic_partition.topic):
             leader = choose_unclean_leader(turn, topic_partition, online)
             isr = isr if leader is None else [leader]
         if leader is None:
-            others.append((topic_partition, NO_LEADER, isr or list(image.isr[-1:])))
+            others.append((topic_partition, NO_LEADER, isr_to_wait_for(turn, topic_partition, image.isr)))
         else:
             led.append((topic_partition, leader, isr))
     for topic_partition, leader, isr in [*led, *others]:
         turn.write_state(topic_partition, leader, isr)
         turn.tell.partition(topic_partition)
+    for topic_partition, leader, _ in led:
+        leads_from_now_on(turn, topic_partition, leader)
 
 
 def fail_replicas(turn: Turn, event: ReplicasFailed) -> None:
@@ -161,7 +233,7 @@ def shut_down(turn: Turn, request: ControlledShutdown) -> list[TopicPartition]:
     ]
     remaining = []
     for topic_partition, image in [item for item in held if item[1].leader == leaving]:
-        isr = [id for id in image.isr if id not in state.shutting_down]
+        isr = [id for id in state.whole_replicas(topic_partition, image.isr) if id not in state.shutting_down]
         successor = choose_leader(image.replicas, isr, online_replicas(turn, topic_partition, image))
         if successor is None:
             remaining.append(topic_partition)

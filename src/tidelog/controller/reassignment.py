@@ -325,7 +325,8 @@ def _announce(turn: Turn, topic_partition: TopicPartition) -> None:
         return
     leader = image.leader
     if leader == NO_LEADER:
-        elected = choose_leader(image.replicas, image.isr, online_replicas(turn, topic_partition, image))
+        whole = turn.state.whole_replicas(topic_partition, image.isr)
+        elected = choose_leader(image.replicas, whole, online_replicas(turn, topic_partition, image))
         leader = NO_LEADER if elected is None else elected
     turn.write_state(topic_partition, leader, image.isr)
     # What it cannot have been by now it will be by its leader's next proposal.
@@ -350,7 +351,8 @@ def _successor(turn: Turn, topic_partition: TopicPartition, target: Sequence[Bro
     image = _image(turn, topic_partition)
     if image.leader in target and image.leader in turn.state.image.brokers:
         return image.leader
-    return choose_leader(target, image.isr, online_replicas(turn, topic_partition, image))
+    whole = turn.state.whole_replicas(topic_partition, image.isr)
+    return choose_leader(target, whole, online_replicas(turn, topic_partition, image))
 
 
 def _finish(turn: Turn, group: Sequence[TopicPartition]) -> None:

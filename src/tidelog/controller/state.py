@@ -8,10 +8,11 @@ again, or does without.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from tidelog.controller.marks import Marks
 from tidelog.metadata.image import (
     NO_CONTROLLER_EPOCH,
     NO_PARTITION_EPOCH,
@@ -26,6 +27,7 @@ from tidelog.metadata.image import (
     TopicGone,
 )
 from tidelog.metadata.operations import Check, Create, Delete, Operation, SetData
+from tidelog.metadata.replica_marks import ReplicaDamage
 from tidelog.metadata.znodes import (
     CONFIG,
     MalformedZnode,
@@ -46,6 +48,8 @@ from tidelog.model.identifiers import (
     ZERO_TOPIC_ID,
     BrokerId,
     ControllerEpoch,
+    LeaderEpoch,
+    Offset,
     PartitionEpoch,
     TopicId,
     TopicPartition,
@@ -101,6 +105,15 @@ class State:
         (KIP-841); transient."""
         self.written: dict[TopicPartition, int] = {}
         """The transaction that wrote each state, as the store had it at loading; of use to a new controller only."""
+        self.marks = Marks()
+        """Replicas that have lost records, and unclean stops."""
+        self.log_ends: dict[TopicPartition, dict[BrokerId, tuple[LeaderEpoch, Offset]]] = {}
+        """Where the logs of replicas of partitions without a leader end, with the epoch of the last batch, as their
+        brokers said; transient."""
+        self.awaiting_log_ends: dict[TopicPartition, None] = {}
+        """Partitions whose unclean election waits for `log_ends`; transient."""
+        self.waits: dict[TopicPartition, tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]] = {}
+        """Partitions of which it was logged that they wait: for which replicas, past which damaged ones; transient."""
         self.unclean_elections = 0
         """How often this controller made a leader of a replica that was not in sync; transient."""
         self._replicas: dict[BrokerId, dict[TopicPartition, None]] = {}
@@ -137,6 +150,16 @@ class State:
             and topic_partition not in self.failed_replicas.get(broker_id, ())
         )
 
+    def damaged_replicas(self, topic_partition: TopicPartition) -> Mapping[BrokerId, ReplicaDamage]:
+        """The replicas of a partition that are known to have lost records."""
+        topic = self.image.topics.get(topic_partition.topic)
+        return {} if topic is None else self.marks.of(topic_partition, topic.topic_id)
+
+    def whole_replicas(self, topic_partition: TopicPartition, replicas: Sequence[BrokerId]) -> list[BrokerId]:
+        """Those of `replicas` that are not known to have lost records."""
+        damaged = self.damaged_replicas(topic_partition)
+        return [id for id in replicas if id not in damaged]
+
     def offline_replicas(self, topic_partition: TopicPartition, image: PartitionImage) -> tuple[BrokerId, ...]:
         """The replicas that cannot serve now."""
         return tuple([id for id in image.replicas if not self.is_online(id, topic_partition)])
@@ -158,6 +181,8 @@ class State:
         """What was true of a registration that is over."""
         self.shutting_down.pop(broker_id, None)
         self.failed_replicas.pop(broker_id, None)
+        for ends in self.log_ends.values():
+            ends.pop(broker_id, None)
 
     def _put(self, path: str, data: bytes | None, version: int, mzxid: int = -1) -> None:
         self.malformed.pop(path, None)
@@ -181,6 +206,8 @@ class State:
                 case ["", "latest_producer_id_block"]:
                     self.producer_id_block = decode_producer_id_block(data)
                     self.producer_id_block_version = version
+                case ["", "tidelog_marks", name]:
+                    self.marks.put(name, data)
         except MalformedZnode as error:
             self.malformed[path] = str(error)
 
@@ -201,6 +228,8 @@ class State:
                 self.deleting.pop(topic, None)
             case ["", "admin", "reassign_partitions"]:
                 self.plan = None
+            case ["", "tidelog_marks", name]:
+                self.marks.remove(name)
 
     def _put_topic(self, name: str, data: bytes | None) -> None:
         content = decode_topic(name, data)

@@ -265,7 +265,9 @@ class PartitionFollower:
 
         A log that ends below the leader's start has nothing that anybody may still read, and an empty one has nothing
         at all: both begin anew. Where a part is common, the epochs must decide, and the next fetch asks them. Only
-        records without an epoch, from before KIP-101, leave nothing but the leader's end to go by.
+        records without an epoch, from before KIP-101, leave nothing but the leader's end to go by. An epoch above the
+        leader's was never given: it stands in the damaged header of a batch, which no checksum covers, and the leader
+        knows nothing of it. The log is cut there.
         """
         if leader_start > self.log_end or (self.log_start == self.log_end and self.log_end > leader_end):
             self.phase = Phase.TRUNCATING
@@ -273,4 +275,9 @@ class PartitionFollower:
         if self.log_end > leader_end and self._epochs.latest == NO_LEADER_EPOCH:
             self.phase = Phase.TRUNCATING
             return [TruncationWanted(leader_end, committed=max(0, self.high_watermark - leader_end))]
+        damaged = next((entry for entry in self._epochs.entries if entry.epoch > self.leader_epoch), None)
+        if damaged is not None and damaged.start_offset < self.log_end:
+            self.phase = Phase.TRUNCATING
+            target = max(damaged.start_offset, self.log_start)
+            return [TruncationWanted(target, committed=max(0, self.high_watermark - target))]
         return self._failed(ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Protocol
 
-from tidelog.controller.events import Event, ReplicasFailed, ReplicasStopped, Send
+from tidelog.controller.events import Event, LogEndsLearned, ReplicasFailed, ReplicasStopped, Send
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicPartition
+from tidelog.model.identifiers import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
 from tidelog.protocol.apis import ApiKey
 
 log = logging.getLogger(__name__)
@@ -110,7 +110,8 @@ class Channel:
                         "broker %d did not answer request %d, it is repeated: %s", self._broker_id, send.key, error
                     )
             else:
-                code = response.error_code
+                # ListOffsets has errors of partitions only.
+                code = ErrorCode.NONE if send.key == ApiKey.LIST_OFFSETS else response.error_code
                 if code == ErrorCode.NONE:
                     return response
                 refusals += code not in NOT_YET
@@ -132,6 +133,19 @@ class Channel:
             failed = _failed_partitions(send.message, response)
             if failed:
                 self._post(ReplicasFailed(self._broker_id, failed))
+        elif send.key == ApiKey.LIST_OFFSETS:
+            self._post(LogEndsLearned(self._broker_id, _log_ends(response)))
+
+
+def _log_ends(response: Any) -> dict[TopicPartition, tuple[LeaderEpoch, Offset]]:
+    """What a ListOffsets response says of each partition; (-1, -1) in the place of an error."""
+    return {
+        TopicPartition(topic.name, found.partition_index): (NO_LEADER_EPOCH, Offset(-1))
+        if found.error_code
+        else (LeaderEpoch(found.leader_epoch), Offset(found.offset))
+        for topic in response.topics
+        for found in topic.partitions
+    }
 
 
 def _failed_partitions(request: Any, response: Any) -> list[TopicPartition]:

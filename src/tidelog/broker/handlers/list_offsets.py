@@ -124,6 +124,9 @@ def _look_up(
         if is_uncertain:
             raise _not_available(context)
         found.offset, found.leader_epoch = limit, replica.leader_epoch
+        if request.replica_id == _DEBUGGING_CONSUMER:
+            # Controllers compare logs by it (`tidelog.controller.elections`).
+            found.leader_epoch = replica.log.epochs.latest
         return None
     log = replica.log
     try:

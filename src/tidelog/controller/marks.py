@@ -1,0 +1,58 @@
+"""What the controller knows of replicas that have lost records, and of brokers whose last stop was unclean.
+
+A replica that is marked does not lead: while another member of its ISR has all records, that one is elected or waited
+for (`tidelog.metadata.replica_marks` says who marks what). An unclean stop only puts a broker behind others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tidelog.metadata.replica_marks import ReplicaDamage, ReplicaMark, decode_replica_mark, parse_mark_name
+from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
+
+
+class Marks:
+    """The nodes below /tidelog_marks, as they were read or written last."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, None] = {}
+        """The nodes that are known."""
+        self.unclean_stops: dict[BrokerId, None] = {}
+        self._replicas: dict[TopicPartition, dict[BrokerId, ReplicaMark]] = {}
+
+    def put(self, name: str, data: bytes | None) -> None:
+        """A node was found, or written."""
+        self.names[name] = None
+        match parse_mark_name(name):
+            case broker_id, None:
+                self.unclean_stops[broker_id] = None
+            case broker_id, TopicPartition() as topic_partition:
+                self._replicas.setdefault(topic_partition, {})[broker_id] = decode_replica_mark(data)
+
+    def remove(self, name: str) -> None:
+        """A node is gone."""
+        self.names.pop(name, None)
+        match parse_mark_name(name):
+            case broker_id, None:
+                self.unclean_stops.pop(broker_id, None)
+            case broker_id, TopicPartition() as topic_partition:
+                marks = self._replicas.get(topic_partition, {})
+                marks.pop(broker_id, None)
+                if not marks:
+                    self._replicas.pop(topic_partition, None)
+
+    def of(self, topic_partition: TopicPartition, topic_id: TopicId) -> Mapping[BrokerId, ReplicaDamage]:
+        """The damaged replicas of a partition; marks of another topic of that name are left out."""
+        marks = self._replicas.get(topic_partition)
+        if not marks:
+            return {}
+        return {
+            broker_id: mark.damage
+            for broker_id, mark in marks.items()
+            if ZERO_TOPIC_ID in (mark.topic_id, topic_id) or mark.topic_id == topic_id
+        }
+
+    def partitions(self) -> Iterator[TopicPartition]:
+        """The partitions that have marks, of whatever topic id."""
+        return iter(list(self._replicas))
