@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from tidelog.broker.cluster.config_changes import KnownSettings
 from tidelog.broker.cluster.departures import Departures
 from tidelog.broker.cluster.metadata_cache import MetadataCache
+from tidelog.broker.cluster.replica_marks import ReplicaMarks
 from tidelog.broker.cluster.stored_settings import broker_resources, tell_what_cannot_be
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.handlers import load_handlers
@@ -163,6 +164,8 @@ class Node:
         """How fast throttled partitions are sent to followers and fetched from leaders."""
         self.fetchers = Fetchers(self)
         """What this broker follows, and the way from its leaders."""
+        self.marks = ReplicaMarks(broker_id, logs)
+        """Replicas here that have lost records, as the controller is told of them."""
         self.cleaning = Cleaning(self)
         """Compaction."""
         self.repairs = Repairs(self)

@@ -225,6 +225,7 @@ class Runtime:
             on_config_changed=self._settings_read,
             on_controller_changed=self._controller_changed,
             on_registered_anew=self._registered_anew,
+            write_marks=lambda store: self.node.marks.write(store),
             on_failure=lambda error: self._fail(f"the broker cannot take part in its cluster: {error}"),
         )
         self.config.on_change(self._config_changed)
@@ -247,6 +248,7 @@ class Runtime:
             controller=forwarding,
             settings=settings,
         )
+        self._node.marks.on_change = self._driver.marks_changed
         forwarding.attach(self._node)
         self._node.known_settings = self._driver.known_settings
         self._logs.upkeep.settings_gate = settings
@@ -259,6 +261,7 @@ class Runtime:
         starting = StartingDispatcher(self._node, self._node.handlers, forwarding)
         self._server.start(starting)
         await self._told_of(broker_id)
+        self._node.marks.elected_upon()
         self._node.tick()
         self._node.cleaning.start()
         self._server.dispatcher = self._dispatcher

@@ -96,6 +96,7 @@ class ControllerDriver:
         on_config_changed: ConfigListener = lambda resource, values: None,
         on_controller_changed: Callable[[int], None] = lambda controller_id: None,
         on_registered_anew: Callable[[BrokerEpoch], None] = lambda epoch: None,
+        write_marks: Callable[[StoreClient], Awaitable[None]] | None = None,
         on_failure: Callable[[Exception], None] = lambda error: None,
     ) -> None:
         """`store` is the first session, `connect_store` opens the next ones.
@@ -103,7 +104,8 @@ class ControllerDriver:
         `registration` is how this broker announces itself; its epoch and timestamp are filled in.
         `known_controller_epoch` is the highest that the broker has heard of, `known_topic_ids` are those of topics that
         it knows. `on_controller_changed` is told who controls the cluster, -1 for nobody, when that changed;
-        `on_registered_anew` the epoch of a later registration; `on_failure` when the driver cannot go on (the broker's
+        `on_registered_anew` the epoch of a later registration; `write_marks` writes what the controller is to know of
+        the broker's replicas, before each registration; `on_failure` when the driver cannot go on (the broker's
         id was taken meanwhile, an invariant is broken): the broker should stop.
         """
         self._store = store
@@ -118,6 +120,7 @@ class ControllerDriver:
         self._tell_config = on_config_changed
         self._on_controller_changed = on_controller_changed
         self._on_registered_anew = on_registered_anew
+        self._write_marks = write_marks
         self._on_failure = on_failure
         self.known_settings = KnownSettings()
         """What this broker has read of topics' and brokers' settings, in all its sessions."""
@@ -198,6 +201,10 @@ class ControllerDriver:
         return self.broker_epoch
 
     async def _register(self) -> BrokerEpoch:
+        write_marks, store = self._write_marks, self._store
+        if write_marks is not None:
+            # In the store before the broker is live: no controller elects what is damaged in between.
+            await patiently(lambda: write_marks(store))
         return await self._membership.register(replace(self._registration, timestamp_ms=self._clock.wall_ms()))
 
     def submit(self, request: Request[R], timeout_ms: int = REQUEST_TIMEOUT_MS) -> asyncio.Future[R]:
@@ -272,6 +279,19 @@ class ControllerDriver:
             except StoreError as error:
                 log.error("the controller was not told that a log directory failed: %s", error)
                 return
+
+    def marks_changed(self) -> None:
+        """What the controller is to know of this broker's replicas is written anew; at the next registration too."""
+        if self._registered and not self._closed:
+            self.spawn(self._keep_writing_marks())
+
+    async def _keep_writing_marks(self) -> None:
+        while not self._closed and self._write_marks is not None:
+            try:
+                await self._write_marks(self._store)
+                return
+            except (ConnectionLoss, SessionExpired, StoreClosed):
+                await asyncio.sleep(RETRY_DELAY_MS / 1000)
 
     def set_settings(self, settings: ControllerSettings) -> None:
         """Replaces what dynamic settings have changed."""

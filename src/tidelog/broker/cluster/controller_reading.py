@@ -7,7 +7,7 @@ the pure `Controller`. What cannot be read is told once, with its path, and read
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from tidelog.broker.cluster.store_results import results
 from tidelog.controller.controller import Controller
@@ -18,6 +18,7 @@ from tidelog.controller.events import (
     Event,
     IsrsChanged,
     LogDirectoryFailed,
+    MarksChanged,
     PreferredElectionRequested,
     ReassignmentsRequested,
     TopicNode,
@@ -25,6 +26,7 @@ from tidelog.controller.events import (
 )
 from tidelog.controller.state import NodeRead, Record
 from tidelog.metadata.image import BrokerChanged, BrokerRegistration, ConfigResource, ConfigResourceType
+from tidelog.metadata.replica_marks import MARKS, parse_mark_name
 from tidelog.metadata.znodes import (
     BROKER_IDS,
     CONFIG,
@@ -99,6 +101,8 @@ class StoreReading:
         """All that a new controller has to know, parents before children. StoreError."""
         self._watched_topics.clear()
         records: list[Record] = [BrokerChanged(registration) for registration in await self._read_brokers()]
+        # Behind the brokers, which write theirs before they register.
+        records += await self._read_nodes([f"{MARKS}/{name}" for name in await self._mark_names()])
         topics = await self._children(TOPICS)
         nodes = await self._read_nodes([topic_path(topic) for topic in topics], watched=True)
         self._watched_topics.update((node.path.removeprefix(f"{TOPICS}/"), node.czxid) for node in nodes)
@@ -202,7 +206,14 @@ class StoreReading:
         """What changed, as events."""
         events: list[Event] = []
         if any(path.startswith(BROKER_IDS) for path in stale):
-            events.append(BrokersChanged(await self._read_brokers()))
+            known = dict(self._brokers)
+            registrations = await self._read_brokers()
+            come = [each.id for each in registrations if each.id not in known or known[each.id].epoch != each.epoch]
+            # Before the brokers are taken in, which wrote their marks before they registered.
+            events += await self._read_marks(come)
+            events.append(BrokersChanged(registrations))
+        elif MARKS in stale:
+            events += await self._read_marks(())
         changed = {path.removeprefix(f"{TOPICS}/") for path in stale if path.startswith(f"{TOPICS}/")}
         if TOPICS in stale:
             names = await self._children(TOPICS)
@@ -244,6 +255,28 @@ class StoreReading:
             else:
                 events.append(ConfigsChanged(resource, values))
         return events
+
+    async def _mark_names(self) -> Sequence[str]:
+        """Of all marks. Their container is made with the first one."""
+        while True:
+            try:
+                return (await self._store.children(MARKS, self._changed))[0]
+            except NoNode:
+                if await self._store.exists(MARKS, self._changed) is None:
+                    return ()
+
+    async def _read_marks(self, come: Collection[BrokerId]) -> list[Event]:
+        """Marks that are new or gone; all those of brokers that have come, which may have written them again."""
+        names = await self._mark_names()
+        known = self._controller().state.marks.names
+        owners = {name: parsed[0] for name in names if (parsed := parse_mark_name(name)) is not None}
+        wanted = [name for name, owner in owners.items() if name not in known or owner in come]
+        gone = [name for name in known if name not in owners]
+        nodes = await self._read_nodes([f"{MARKS}/{name}" for name in wanted])
+        if not nodes and not gone:
+            return []
+        found = [(node.path.removeprefix(f"{MARKS}/"), node.data) for node in nodes]
+        return [MarksChanged(found, gone)]
 
     async def _read_directory_failures(self) -> list[Event]:
         """Brokers that said that a log directory of theirs failed, each with the nodes that say so."""

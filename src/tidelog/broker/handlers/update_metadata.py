@@ -47,6 +47,7 @@ def handle(
         node.topics_changed(new, [*gone, *(topic for topic in new if topic in known)])
         if request.type == FULL_UPDATE:
             node.leadership.put_aside_unassigned()
+        node.marks.metadata_changed(node.metadata.image, is_complete=request.type == FULL_UPDATE)
         return messages.UpdateMetadataResponse()
 
     return update(None) if confirmed is None else confirmed.then(update)

@@ -209,6 +209,7 @@ class Leadership:
                 "log of another topic put aside: partition=%s directory=%s", topic_partition, found.directory
             )
             logs.mark_stray(topic_partition)
+            self._node.marks.dropped(topic_partition)
         log = logs.create(topic_partition, None if topic_id == ZERO_TOPIC_ID else topic_id, config, is_new=is_new)
         if log.config != config:
             logs.set_config(topic_partition, config)
@@ -329,6 +330,7 @@ class Leadership:
                 node.resigned(log.topic_partition)
             try:
                 node.logs.mark_stray(log.topic_partition)
+                node.marks.dropped(log.topic_partition)
             except KafkaError as error:
                 logger.error("log not put aside: partition=%s error=%s", log.topic_partition, error)
         node.disk_work()
@@ -350,6 +352,7 @@ class Leadership:
         if delete and self._node.logs.get(topic_partition) is not None:
             try:
                 self._node.logs.delete(topic_partition)
+                self._node.marks.dropped(topic_partition)
                 self._node.disk_work()
             except KafkaError as error:
                 logger.error("log not deleted: partition=%s error=%s", topic_partition, error)

@@ -1,0 +1,217 @@
+"""What this broker tells of its own replicas in the metadata store: which have lost records, and how it stopped last.
+
+    recovery finds a loss ----+                        before each registration
+    a running broker does ----+--> ReplicaMarks ------ write --------------> /tidelog_marks/...
+    a replica is whole again -+                        and after each change
+
+The marks are in the store before the broker registers, so that no controller elects a replica that has lost records in
+between. They go when the replica is whole again: the controller removes a mark with the write that takes the replica
+back into the ISR, or makes it the leader for want of a better one. Controllers of versions that know no marks do not,
+so the broker looks at its own place in the metadata too (`metadata_changed`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.cluster.store_results import results
+from tidelog.metadata.replica_marks import (
+    MARKS,
+    ReplicaDamage,
+    ReplicaMark,
+    decode_replica_mark,
+    encode_replica_mark,
+    parse_mark_name,
+    replica_mark_path,
+    unclean_stop_path,
+)
+from tidelog.model.errors import KafkaError
+from tidelog.model.identifiers import NO_LEADER, ZERO_TOPIC_ID, BrokerId, TopicPartition
+from tidelog.store.errors import NodeExists, NoNode, NotEmpty
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidelog.metadata.image import ClusterImage
+    from tidelog.storage.log_manager import LogManager
+    from tidelog.store.client import StoreClient
+
+logger: Final = logging.getLogger(__name__)
+
+
+class ReplicaMarks:
+    """Of one broker. `report`, `repaired` and `dropped` may be called at any time, on the loop's thread."""
+
+    def __init__(self, broker_id: BrokerId, logs: LogManager) -> None:
+        self._broker_id = broker_id
+        self._logs = logs
+        self.stopped_uncleanly = logs.stopped_uncleanly
+        """Whether the last stop was unclean, of which elections among brokers that come back together take account."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when the store is to be written."""
+        self._damaged: dict[TopicPartition, ReplicaMark] = {}
+        self._written: dict[TopicPartition, ReplicaMark] = {}
+        """As they are in the store, by what this broker has written or found there."""
+        self._was_out_of_sync: set[TopicPartition] = set()
+        """Damaged replicas that were seen outside their ISR since: once inside again, they are whole."""
+        self._has_looked = False
+        self._writing = asyncio.Lock()
+        for log in logs.logs():
+            if log.damage is not None:
+                self._damaged[log.topic_partition] = ReplicaMark(log.topic_id or ZERO_TOPIC_ID, log.damage)
+
+    def elected_upon(self) -> None:
+        """The controller has taken this broker in: how it had stopped is of no more use."""
+        if self.stopped_uncleanly:
+            self.stopped_uncleanly = False
+            self.on_change()
+
+    @property
+    def damaged(self) -> dict[TopicPartition, ReplicaDamage]:
+        """The replicas here that have lost records, and what is known of it."""
+        return {topic_partition: mark.damage for topic_partition, mark in self._damaged.items()}
+
+    def report(self, topic_partition: TopicPartition, damage: ReplicaDamage) -> None:
+        """A replica has lost records: another one is to lead, and this one leaves the ISR as soon as one can.
+
+        With `damage.has_hole` it does not come back into the ISR before `repaired`; else it does when it has fetched
+        what its leader has, which repairs it.
+        """
+        log = self._logs.get(topic_partition)
+        topic_id = ZERO_TOPIC_ID if log is None or log.topic_id is None else log.topic_id
+        self._damaged[topic_partition] = ReplicaMark(topic_id, damage)
+        self._was_out_of_sync.discard(topic_partition)
+        logger.warning(
+            "replica damaged: partition=%s log_end=%d lost_end=%d has_hole=%s",
+            topic_partition,
+            damage.log_end,
+            damage.lost_end,
+            damage.has_hole,
+        )
+        self.on_change()
+
+    def repaired(self, topic_partition: TopicPartition) -> None:
+        """The replica has all records again, or leads: then its log is what the partition holds. Idempotent."""
+        if topic_partition not in self._damaged:
+            return
+        logger.info("replica whole again: partition=%s", topic_partition)
+        self._forget(topic_partition)
+        self.on_change()
+
+    def dropped(self, topic_partition: TopicPartition) -> None:
+        """The replica is not here any more: its log was deleted, or put aside. Idempotent."""
+        if self._damaged.pop(topic_partition, None) is not None:
+            self._was_out_of_sync.discard(topic_partition)
+            self.on_change()
+
+    def _forget(self, topic_partition: TopicPartition) -> None:
+        del self._damaged[topic_partition]
+        self._was_out_of_sync.discard(topic_partition)
+        log = self._logs.get(topic_partition)
+        if log is not None:
+            try:
+                log.is_whole()
+            except KafkaError as error:
+                # The directory is offline; the next start compares again.
+                logger.error("damage not forgotten: partition=%s error=%s", topic_partition, error)
+
+    def metadata_changed(self, image: ClusterImage, *, is_complete: bool) -> None:
+        """The controller has told who leads and who is in sync: damaged replicas may be whole again by that.
+
+        `is_complete` says that it has told all there is: a partition that is not there has been deleted or moved away.
+        """
+        for topic_partition, mark in list(self._damaged.items()):
+            partition = image.partition(topic_partition)
+            if is_complete and not self._is_ours(image, topic_partition, mark):
+                self.dropped(topic_partition)
+                continue
+            if partition is None or mark.damage.has_hole or partition.leader == NO_LEADER:
+                continue
+            if self._broker_id not in partition.isr:
+                self._was_out_of_sync.add(topic_partition)
+                continue
+            log = self._logs.get(topic_partition)
+            has_fetched = log is not None and log.log_end_offset >= mark.damage.lost_end
+            if partition.leader == self._broker_id or has_fetched or topic_partition in self._was_out_of_sync:
+                self.repaired(topic_partition)
+
+    def _is_ours(self, image: ClusterImage, topic_partition: TopicPartition, mark: ReplicaMark) -> bool:
+        topic = image.topics.get(topic_partition.topic)
+        partition = image.partition(topic_partition)
+        if topic is None or partition is None or self._broker_id not in partition.replicas:
+            return False
+        return ZERO_TOPIC_ID in (mark.topic_id, topic.topic_id) or mark.topic_id == topic.topic_id
+
+    # The store.
+
+    async def write(self, store: StoreClient) -> None:
+        """Brings this broker's nodes in line with what is known here. StoreError: another attempt does no harm."""
+        async with self._writing:
+            await self._write(store)
+
+    async def _write(self, store: StoreClient) -> None:
+        while True:
+            try:
+                await self._write_once(store)
+                return
+            except NoNode:
+                # Another broker has removed the container, which was empty.
+                continue
+
+    async def _write_once(self, store: StoreClient) -> None:
+        found, has_stop = await self._read(store)
+        if not self._has_looked:
+            self._adopt(found)
+            self._has_looked = True
+        for topic_partition in [each for each in self._written if each not in found]:
+            # The controller has removed it: the replica is in sync, or leads.
+            if self._damaged.get(topic_partition) == self._written.pop(topic_partition):
+                self._forget(topic_partition)
+        wanted = dict(self._damaged)
+        own = functools.partial(replica_mark_path, self._broker_id)
+        new = {own(each): encode_replica_mark(mark) for each, mark in wanted.items() if each not in found}
+        changed = {own(each): mark for each, mark in wanted.items() if found.get(each, mark) != mark}
+        if self.stopped_uncleanly and not has_stop:
+            new[unclean_stop_path(self._broker_id)] = b""
+        gone = [own(each) for each in found if each not in wanted]
+        if has_stop and not self.stopped_uncleanly:
+            gone.append(unclean_stop_path(self._broker_id))
+        if new:
+            await results([store.create(MARKS)], NodeExists)
+        await results([store.create(path, content) for path, content in new.items()], NodeExists)
+        await results([store.set(path, encode_replica_mark(mark)) for path, mark in changed.items()], NoNode)
+        await results([store.delete(path) for path in gone], NoNode)
+        self._written = wanted
+        if (found or has_stop) and not wanted and not self.stopped_uncleanly:
+            await results([store.delete(MARKS)], NoNode, NotEmpty)
+
+    async def _read(self, store: StoreClient) -> tuple[dict[TopicPartition, ReplicaMark], bool]:
+        """The marks of this broker's replicas, and whether there is one of an unclean stop."""
+        try:
+            names, _ = await store.children(MARKS)
+        except NoNode:
+            return {}, False
+        parsed = [each for each in map(parse_mark_name, names) if each is not None and each[0] == self._broker_id]
+        own = [topic_partition for _, topic_partition in parsed if topic_partition is not None]
+        nodes = await results([store.get(replica_mark_path(self._broker_id, each)) for each in own], NoNode)
+        marks = {
+            topic_partition: decode_replica_mark(node[0])
+            for topic_partition, node in zip(own, nodes, strict=True)
+            if node is not None
+        }
+        return marks, len(own) < len(parsed)
+
+    def _adopt(self, found: dict[TopicPartition, ReplicaMark]) -> None:
+        """Takes over what earlier lives of this broker have left.
+
+        A mark stays where the log is not here: its directory is lost or offline, and what is made in its place is
+        empty. It goes where the log is that of another topic of the same name.
+        """
+        for topic_partition, mark in found.items():
+            log = self._logs.get(topic_partition)
+            other_topic = log is not None and log.topic_id is not None and log.topic_id != mark.topic_id
+            if topic_partition not in self._damaged and not (other_topic and mark.topic_id != ZERO_TOPIC_ID):
+                self._damaged[topic_partition] = mark
