@@ -248,7 +248,7 @@ class Runtime:
             controller=forwarding,
             settings=settings,
         )
-        self._node.marks.on_change = self._driver.marks_changed
+        self._node.marks.on_change = self._marks_changed
         forwarding.attach(self._node)
         self._node.known_settings = self._driver.known_settings
         self._logs.upkeep.settings_gate = settings
@@ -411,6 +411,10 @@ class Runtime:
         )
 
     # The other brokers, and the controller.
+
+    def _marks_changed(self) -> None:
+        if self._driver is not None:
+            self._driver.marks_changed()
 
     def _brokers_changed(self) -> None:
         """The controller told who is alive: connections to all others end."""

@@ -76,6 +76,8 @@ class LogDirectory:
         self.properties: MetaProperties | None = None
         self.was_clean = False
         """Whether the last owner closed everything."""
+        self.is_new = False
+        """Whether it had no owner before."""
         self.written: dict[str, bytes] = {}
         """[checkpoint file] -> content last written, or about to be, to leave out writes that change nothing"""
         self._checkpoint_lock = threading.Lock()
@@ -211,6 +213,7 @@ class LogDirectory:
             found = decode_meta_properties(self._disk.read(file))
         except FileNotFoundError:
             found = MetaProperties(None, None, None)
+            self.is_new = True
         except CorruptFile as error:
             raise CorruptFile(
                 f"{file}: {error}; restore it, or remove it if the directory belongs to this broker"

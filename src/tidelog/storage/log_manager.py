@@ -144,6 +144,9 @@ class LogManager:
             checkpoint_task=self._checkpoint_task,
         )
         """Compacts the logs; its tasks are to be asked for, and run, one at a time."""
+        self.missing: dict[TopicPartition, int] = {}
+        """Partitions without a folder, with the high watermark by which a checkpoint still names them: deleted just
+        before a crash, or lost."""
         self.wanted_directories: dict[TopicPartition, str] = {}
         """Where logs are to be created that are not here yet (AlterReplicaLogDirs); in memory only, as in Kafka."""
 
@@ -166,6 +169,8 @@ class LogManager:
             reasons = "; ".join(f"{directory.path}: {directory.failure}" for directory in self.directories)
             raise NoLogDirectory(f"None of the log directories works: {reasons}")
         self.futures.settle(all_online=not self.offline_directories)
+        for topic_partition in self._logs:
+            self.missing.pop(topic_partition, None)
         self.upkeep.start()
 
     def _open_directory(self, directory: LogDirectory) -> None:
@@ -180,6 +185,9 @@ class LogManager:
             partitions, futures, deleted = directory.partition_folders()
             named = {*recovery_points, *start_offsets, *high_watermarks, *cleaned}
             directory.removed.update(named.difference(dict(partitions)))
+            self.missing.update(
+                {each: mark for each, mark in high_watermarks.items() if each in directory.removed and mark}
+            )
 
             def load(topic_partition: TopicPartition, path: str) -> Log:
                 log = load_log(
@@ -250,6 +258,11 @@ class LogManager:
     def stopped_uncleanly(self) -> bool:
         """Whether the last owner of the logs did not close them all."""
         return any(directory.logs and not directory.was_clean for directory in self.directories)
+
+    @property
+    def has_new_directory(self) -> bool:
+        """Whether a directory was used for the first time: it may stand in the place of one that was lost."""
+        return any(directory.is_new for directory in self.directories)
 
     @property
     def cluster_id(self) -> str | None:

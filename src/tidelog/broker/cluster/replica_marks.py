@@ -17,6 +17,7 @@ import functools
 import logging
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.cluster.lost_logs import lost_logs
 from tidelog.broker.cluster.store_results import results
 from tidelog.metadata.replica_marks import (
     MARKS,
@@ -33,7 +34,7 @@ from tidelog.model.identifiers import NO_LEADER, ZERO_TOPIC_ID, BrokerId, TopicP
 from tidelog.store.errors import NodeExists, NoNode, NotEmpty
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tidelog.metadata.image import ClusterImage
     from tidelog.storage.log_manager import LogManager
@@ -162,9 +163,13 @@ class ReplicaMarks:
                 continue
 
     async def _write_once(self, store: StoreClient) -> None:
-        found, has_stop = await self._read(store)
+        names = await self._names(store)
+        found = await self._read(store, names or ())
+        has_stop = str(self._broker_id) in (names or ())
         if not self._has_looked:
+            lost = await lost_logs(store, self._broker_id, self._logs)
             self._adopt(found)
+            self._damaged = {**lost, **self._damaged}
             self._has_looked = True
         for topic_partition in [each for each in self._written if each not in found]:
             # The controller has removed it: the replica is in sync, or leads.
@@ -185,24 +190,29 @@ class ReplicaMarks:
         await results([store.set(path, encode_replica_mark(mark)) for path, mark in changed.items()], NoNode)
         await results([store.delete(path) for path in gone], NoNode)
         self._written = wanted
-        if (found or has_stop) and not wanted and not self.stopped_uncleanly:
+        if names is not None and not wanted and not self.stopped_uncleanly:
             await results([store.delete(MARKS)], NoNode, NotEmpty)
 
-    async def _read(self, store: StoreClient) -> tuple[dict[TopicPartition, ReplicaMark], bool]:
-        """The marks of this broker's replicas, and whether there is one of an unclean stop."""
+    async def _names(self, store: StoreClient) -> Sequence[str] | None:
+        """Of all brokers' marks; None where there is no container for them."""
         try:
-            names, _ = await store.children(MARKS)
+            return (await store.children(MARKS))[0]
         except NoNode:
-            return {}, False
-        parsed = [each for each in map(parse_mark_name, names) if each is not None and each[0] == self._broker_id]
-        own = [topic_partition for _, topic_partition in parsed if topic_partition is not None]
+            return None
+
+    async def _read(self, store: StoreClient, names: Sequence[str]) -> dict[TopicPartition, ReplicaMark]:
+        """The marks of this broker's replicas."""
+        own = [
+            topic_partition
+            for broker_id, topic_partition in filter(None, map(parse_mark_name, names))
+            if broker_id == self._broker_id and topic_partition is not None
+        ]
         nodes = await results([store.get(replica_mark_path(self._broker_id, each)) for each in own], NoNode)
-        marks = {
+        return {
             topic_partition: decode_replica_mark(node[0])
             for topic_partition, node in zip(own, nodes, strict=True)
             if node is not None
         }
-        return marks, len(own) < len(parsed)
 
     def _adopt(self, found: dict[TopicPartition, ReplicaMark]) -> None:
         """Takes over what earlier lives of this broker have left.
