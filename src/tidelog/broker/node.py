@@ -181,6 +181,7 @@ class Node:
         self._groups: Groups | None = None
         self._transactions: Transactions | None = None
         self._producer_ids: ProducerIds | None = None
+        logs.producer_limit.on_crowded = self.disk_work
         self._disk_timer: Timer | None = None
         self._flush_timer: Timer | None = None
         self._flush_due_ms = 0
@@ -365,6 +366,8 @@ class Node:
         for truncation in self.logs.upkeep.truncation_tasks():
             # Flushes have waited for it.
             self.run_disk_task(truncation).on_complete(self._flush_if_wanted)
+        for task in self.logs.producer_upkeep.tasks(self.clock.monotonic_ms()):
+            self.run_disk_task(task)
         if self._flushing:
             return
         tasks = self.logs.upkeep.flush_tasks()

@@ -346,6 +346,7 @@ class Runtime:
                 high_watermark_checkpoint_interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
                 producer_expiration_ms=config.producer_id_expiration_ms,
                 producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
+                producers_max=config.producer_ids_max,
                 cleaner=cleaner_settings(config),
                 open_files_max=self._descriptors.log,
             ),

@@ -110,6 +110,7 @@ class BrokerConfig:
     offsets_topic_segment_bytes = _Setting[int]("offsets.topic.segment.bytes")
     producer_id_expiration_check_interval_ms = _Setting[int]("producer.id.expiration.check.interval.ms")
     producer_id_expiration_ms = _Setting[int]("producer.id.expiration.ms")
+    producer_ids_max = _Setting[int]("producer.ids.max")
     replica_fetch_backoff_ms = _Setting[int]("replica.fetch.backoff.ms")
     replica_fetch_max_bytes = _Setting[int]("replica.fetch.max.bytes")
     replica_fetch_min_bytes = _Setting[int]("replica.fetch.min.bytes")

@@ -38,7 +38,7 @@ from tidelog.storage.flushing import Durability
 from tidelog.storage.log_config import LONG_MAX, LogConfig
 from tidelog.storage.log_reader import ReadResult
 from tidelog.storage.offset_index import RELATIVE_OFFSET_MAX
-from tidelog.storage.producer_recovery import producers_at, take_snapshot
+from tidelog.storage.producer_recovery import producers_at, take_snapshot, take_snapshot_soon
 from tidelog.storage.producer_state import AppendOrigin, ProducerState, ProducerUpdate
 from tidelog.storage.readable_log import ReadableLog
 from tidelog.storage.retention import discard, expired_count
@@ -265,6 +265,8 @@ class Log(ReadableLog):
                     self.producers.check_verified(header, guard)
                 marker = end_of_transaction(data, position, header) if header.is_control else None
                 self.producers.prepare(update, header, origin, marker, transaction_version=transaction_version)
+        if update is not None and origin is AppendOrigin.CLIENT:
+            self._check_known(update)
         size = len(data)
         segment = self.segments[-1]
         try:
@@ -331,7 +333,27 @@ class Log(ReadableLog):
         except OSError as error:
             logger.warning("torn_write_left path=%s size=%d error=%s", segment.log_file.path, size, error)
 
+    def _check_known(self, update: ProducerUpdate) -> None:
+        """`KafkaError` KAFKA_STORAGE_ERROR for producers that are new where too many are known: they try again."""
+        limit = self.folder.environment.producer_limit
+        if limit.is_full and not update.entries.keys() <= self.producers.entries.keys():
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"this broker remembers {limit.count} producers, and can take no new one (producer.ids.max)",
+            )
+
+    def _note_producers(self, update: ProducerUpdate) -> None:
+        """They are heard of now; some may be new."""
+        limit, known = self.folder.environment.producer_limit, self.producers.entries
+        now_ms, new = limit.now_ms(), 0
+        for producer_id, entry in update.entries.items():
+            entry.seen_ms = now_ms
+            new += producer_id not in known
+        if new:
+            limit.added(new)
+
     def _commit_producers(self, update: ProducerUpdate, segment: Segment) -> None:
+        self._note_producers(update)
         for transaction, stable_offset in self.producers.commit(update):
             if transaction.is_aborted:
                 segment.transaction_index.append(
@@ -390,7 +412,9 @@ class Log(ReadableLog):
         self._positions = None
         self._jitter_ms = self._draw_jitter()
         self.producers.map_end_offset = base_offset
-        take_snapshot(self.folder, self.producers)
+        take_snapshot_soon(self.folder, self.producers, base_offset)
+        if self.producers.pending_snapshot is not None:
+            self.folder.environment.snapshots[self] = None
         self.mark_changed()
         self.folder.owner.flush_wanted(self.topic_partition)
         return new
@@ -405,6 +429,10 @@ class Log(ReadableLog):
         bound = min(self.config.segment_jitter_ms, self.config.segment_ms)
         random = self.folder.environment.random
         return random.below(bound) if random is not None and bound > 0 else 0
+
+    def holds_segment(self, base_offset: int) -> bool:
+        """Whether a segment begins at `base_offset`."""
+        return any(segment.base_offset == base_offset for segment in reversed(self.segments))
 
     # The two ends.
 

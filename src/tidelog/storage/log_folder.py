@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tidelog.ports.disk import Disk
     from tidelog.ports.random import Random
     from tidelog.storage.file_pool import FilePool
+    from tidelog.storage.log import Log
+    from tidelog.storage.producer_limit import ProducerLimit
 
 
 class LogOwner(Protocol):
@@ -76,6 +78,9 @@ class LogEnvironment:
     random: Random | None
     """Draws the jitter of `segment.jitter.ms`; None for none."""
     producer_expiration_ms: int
+    producer_limit: ProducerLimit
+    snapshots: dict[Log, None] = field(default_factory=dict)
+    """Logs whose producers are to be written down by a task."""
     findings: Findings = field(default_factory=Findings)
     """Rot that was found, for the broker to take up."""
 

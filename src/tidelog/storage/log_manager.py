@@ -39,6 +39,8 @@ from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_directory import LogDirectory
 from tidelog.storage.log_folder import LogEnvironment, LogFolder
 from tidelog.storage.log_loader import compare_with_high_watermark, load_log
+from tidelog.storage.producer_limit import PRODUCERS_MAX, ProducerLimit
+from tidelog.storage.producer_upkeep import ProducerUpkeep
 from tidelog.storage.segment import Segment
 from tidelog.storage.upkeep import Upkeep
 
@@ -69,6 +71,8 @@ class LogManagerSettings:
     producer_expiration_ms: int = 86_400_000
     """`producer.id.expiration.ms`"""
     producer_expiration_check_interval_ms: int = 600_000
+    producers_max: int = PRODUCERS_MAX
+    """`producer.ids.max`"""
     cleaner: CleanerSettings = field(default_factory=CleanerSettings)
     open_files_max: int = DEFAULT_CAPACITY
     """Descriptors of logs and indexes open at once."""
@@ -119,11 +123,17 @@ class LogManager:
         self.settings = LogManagerSettings() if settings is None else settings
         self.pool = FilePool(disk, self.settings.open_files_max)
         self._disk = disk = self.pool.disk
-        self.environment = LogEnvironment(disk, self.pool, clock, random, self.settings.producer_expiration_ms)
+        self.producer_limit = ProducerLimit(clock, self.settings.producers_max)
+        """How many producers all logs remember together."""
+        self.environment = LogEnvironment(
+            disk, self.pool, clock, random, self.settings.producer_expiration_ms, self.producer_limit
+        )
         self.directories = [LogDirectory(disk, path, on_failure=self._directory_failed) for path in log_dirs]
         self._logs: dict[TopicPartition, Log] = {}
         self._owners: dict[TopicPartition, LogDirectory] = {}
-        self.upkeep = Upkeep(disk, clock, self.directories, self._logs, self.settings)
+        self.producer_upkeep = ProducerUpkeep(self.environment, self._logs)
+        """Writes large snapshots of producers, and forgets producers; asked by `upkeep` too."""
+        self.upkeep = Upkeep(disk, clock, self.directories, self._logs, self.settings, self.producer_upkeep)
         """What is done to the logs from time to time, and after changes."""
         self._sequence = count()
         self.futures = FutureLogs(

@@ -16,6 +16,7 @@ from tidelog.storage.producer_state import (
     BATCHES_KEPT,
     AppendOrigin,
     ProducerBatch,
+    ProducerEntry,
     ProducerState,
     ProducerUpdate,
 )
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+SNAPSHOT_AT_ONCE_MAX: Final = 2_000
+"""Producers that a roll writes down at once: a millisecond."""
 RECALLED_ENTRIES: Final = 16
 """Index entries before a snapshot's offset from which on batches are recalled: so many batches at least, or 64 KiB."""
 
@@ -55,16 +58,56 @@ def take_snapshot(folder: LogFolder, producers: ProducerState) -> bool:
     """
     if producers.map_end_offset <= producers.snapshot_offset:
         return False
-    file = folder.disk.open(snapshot_path(folder, producers.map_end_offset), create=True)
+    _write_snapshot(folder, producers.map_end_offset, encode_snapshot(producers.entries.values()))
+    producers.snapshot_offset = producers.map_end_offset
+    return True
+
+
+class PendingSnapshot:
+    """The producers as of an offset, to be written later: encoding many thousands would hold the loop."""
+
+    __slots__ = ("_content", "_entries", "offset")
+
+    def __init__(self, entries: Sequence[ProducerEntry], offset: int) -> None:
+        self.offset = offset
+        self._entries = entries
+        self._content = b""
+
+    def encode(self) -> None:
+        """In any thread."""
+        self._content = encode_snapshot(self._entries)
+
+    def write(self, folder: LogFolder, producers: ProducerState) -> None:
+        """Writes what is encoded, unless there is a newer snapshot; nothing is synced. OSError."""
+        if self.offset > producers.snapshot_offset:
+            _write_snapshot(folder, self.offset, self._content)
+            producers.snapshot_offset = self.offset
+
+
+def take_snapshot_soon(folder: LogFolder, producers: ProducerState, offset: int) -> None:
+    """As `take_snapshot` as of `offset`, the log's end; of many producers by a task (`ProducerUpkeep`)."""
+    if len(producers.entries) <= SNAPSHOT_AT_ONCE_MAX:
+        take_snapshot(folder, producers)
+        return
+    producers.pending_snapshot = PendingSnapshot(tuple(producers.entries.values()), offset)
+
+
+def _write_snapshot(folder: LogFolder, offset: int, content: bytes) -> None:
+    file = folder.disk.open(snapshot_path(folder, offset), create=True)
     try:
-        content = encode_snapshot(producers.entries.values())
         file.pwrite(content, 0)
         if file.size() != len(content):
             file.truncate(len(content))
     finally:
         file.close()
-    producers.snapshot_offset = producers.map_end_offset
-    return True
+
+
+def _seen_now(folder: LogFolder, producers: ProducerState) -> ProducerState:
+    """Producers that were read from files count as heard of just now: their clients may be about to send again."""
+    now_ms = folder.environment.producer_limit.now_ms()
+    for entry in producers.entries.values():
+        entry.seen_ms = entry.seen_ms or now_ms
+    return producers
 
 
 def discard_snapshot(folder: LogFolder, offset: int, delay_ms: int) -> None:
@@ -157,6 +200,7 @@ def rebuild_producers(
             producers.map_end_offset = following
     producers.map_end_offset = log_end_offset
     take_snapshot(folder, producers)
+    folder.environment.producer_limit.added(len(_seen_now(folder, producers).entries))
 
 
 def producers_at(
@@ -189,7 +233,7 @@ def producers_at(
     producers.map_end_offset = log_end_offset
     if newest < log_end_offset:
         producers.snapshot_offset = max([log_start_offset, *(offset for offset in offsets if offset <= log_end_offset)])
-    return producers
+    return _seen_now(folder, producers)
 
 
 def load_producers_before(

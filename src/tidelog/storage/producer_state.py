@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from tidelog.model.identifiers import TopicPartition
     from tidelog.records.batch import BatchHeader
+    from tidelog.storage.producer_recovery import PendingSnapshot
 
 BATCHES_KEPT: Final = 5
 """As many as a client may have in flight on one connection (max.in.flight.requests.per.connection)."""
@@ -78,6 +79,8 @@ class ProducerEntry:
     """Where its open transaction began; -1 without one."""
     batches: tuple[ProducerBatch, ...] = ()
     """Its last batches of this epoch, oldest first, at most `BATCHES_KEPT`."""
+    seen_ms: int = 0
+    """When this broker last heard of it, monotonic, in whole seconds."""
 
     @property
     def last_sequence(self) -> int:
@@ -101,6 +104,7 @@ class ProducerEntry:
             self.last_timestamp,
             self.transaction_first_offset,
             self.batches,
+            self.seen_ms,
         )
 
 
@@ -136,6 +140,7 @@ class ProducerState:
         "is_behind",
         "last_marker_offset",
         "map_end_offset",
+        "pending_snapshot",
         "snapshot_offset",
         "topic_partition",
         "verifications",
@@ -152,6 +157,8 @@ class ProducerState:
         more."""
         self.snapshot_offset = 0
         """Offset of the newest snapshot file."""
+        self.pending_snapshot: PendingSnapshot | None = None
+        """A newer one that is being written."""
         self.last_marker_offset = -1
         """No marker of a transaction lies above: such a batch changes a producer and leaves no trace in its batches."""
         self.verifications: dict[int, VerificationGuard] = {}
@@ -380,10 +387,14 @@ class ProducerState:
         silent = [entry.producer_id for entry in self.entries.values() if is_expired(entry, now_ms, expiration_ms)]
         for producer_id in silent:
             del self.entries[producer_id]
+        self.expire_verifications(now_ms, expiration_ms)
+        return len(silent)
+
+    def expire_verifications(self, now_ms: int, expiration_ms: int) -> None:
+        """Forgets what was asked of coordinators so long ago."""
         asked = [id for id, guard in self.verifications.items() if now_ms - guard.asked_ms >= expiration_ms]
         for producer_id in asked:
             del self.verifications[producer_id]
-        return len(silent)
 
     # Rebuilding.
 
@@ -405,6 +416,7 @@ class ProducerState:
         self._open.clear()
         self._unreplicated.clear()
         self.first_unstable_offset = None
+        self.pending_snapshot = None
         self.map_end_offset = offset
         self.is_behind = False
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tidelog.storage.log_directory import LogDirectory
     from tidelog.storage.log_manager import LogManagerSettings
     from tidelog.storage.producer_state import ProducerState
+    from tidelog.storage.producer_upkeep import ProducerUpkeep
     from tidelog.storage.segment import Segment
     from tidelog.storage.settings_gate import SettingsGate
 
@@ -51,6 +52,7 @@ class Upkeep:
         directories: Sequence[LogDirectory],
         logs: Mapping[TopicPartition, Log],
         settings: LogManagerSettings,
+        producers: ProducerUpkeep,
     ) -> None:
         """`logs` are those of all directories, as they are at any time."""
         self._disk = disk
@@ -58,6 +60,7 @@ class Upkeep:
         self._directories = directories
         self._logs = logs
         self._settings = settings
+        self._producers = producers
         self._deletions: list[tuple[int, int, LogDirectory, Callable[[], None]]] = []
         """Heap of monotonic time, tie-breaker, directory, and what to run."""
         self._sequence = count()
@@ -111,7 +114,8 @@ class Upkeep:
             tasks += self.checkpoint_tasks(recovery=False)
         if now_ms >= self._next_expiration_ms:
             self._next_expiration_ms = now_ms + self._settings.producer_expiration_check_interval_ms
-            self.expire_producers()
+            tasks.append(self._producers.look_task(now_ms))
+        tasks += self._producers.tasks(now_ms)
         durability = self.durability_task()
         if durability is not None:
             tasks.append(durability)
@@ -128,6 +132,9 @@ class Upkeep:
             self._next_high_watermarks_ms,
             self._next_expiration_ms,
         ]
+        producers_ms = self._producers.next_due_ms()
+        if producers_ms is not None:
+            times.append(producers_ms)
         now = self._clock.monotonic_ms()
         if self._deletions:
             times.append(self._deletions[0][0])
@@ -348,10 +355,13 @@ class Upkeep:
         return SimpleTask("retention", run, finish)
 
     def expire_producers(self) -> int:
-        """Forgets producers that were silent for `producer.id.expiration.ms`; gives how many."""
-        now = self._clock.wall_ms()
-        expiration = self._settings.producer_expiration_ms
-        return sum(log.producers.expire(now, expiration) for log in self._logs.values() if log.producers.entries)
+        """Forgets producers that were silent for `producer.id.expiration.ms`, in this thread; gives how many."""
+        before = self._producers_count()
+        run_now(self._producers.look_task(self._clock.monotonic_ms()))
+        return before - self._producers_count()
+
+    def _producers_count(self) -> int:
+        return sum(len(log.producers.entries) for log in self._logs.values())
 
     def _collect_deletions(self, now_ms: int) -> None:
         for directory in self._directories:

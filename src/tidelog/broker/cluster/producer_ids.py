@@ -1,4 +1,9 @@
-"""Producer ids, handed out from blocks that the controller allocates (KIP-730)."""
+"""Producer ids, handed out from blocks that the controller allocates (KIP-730).
+
+As fast as they are asked for, until this broker's logs know so many producers that those in use would have to be
+forgotten (`storage/producer_limit`): then so slowly that none that was heard of in the last ten minutes need be. A
+client waits for its answer meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +13,15 @@ from tidelog.broker.deferred import Deferred
 from tidelog.controller.events import AllocateProducerIds, ProducerIdBlock
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ProducerId
+from tidelog.storage.producer_limit import RECENT_MS
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
 
 WAITING_MAX: Final = 10_000
 """Requests that may wait for the next block; more are told to come again."""
+DELAY_MS_MAX: Final = 20_000
+"""How long a request waits for its turn; with more before it, it is told to come again. Less than a client waits."""
 
 
 class ProducerIds:
@@ -24,6 +32,8 @@ class ProducerIds:
         self._next = 0
         self._end = 0
         self._waiting: list[Deferred[ProducerId]] = []
+        self._free_ms = 0.0
+        """When the next id may be given out where that is slowed down, monotonic."""
 
     def take(self) -> Deferred[ProducerId]:
         """A new id. Fails with KafkaError COORDINATOR_LOAD_IN_PROGRESS, upon which clients try again."""
@@ -37,6 +47,22 @@ class ProducerIds:
         self._waiting.append(taken)
         if len(self._waiting) == 1:
             self._allocate()
+        return taken
+
+    def take_in_turn(self, producers_max: int) -> Deferred[ProducerId]:
+        """As `take`, so slowly that `producers_max` ids take as long as the last of them is to be remembered."""
+        now_ms = self._node.clock.monotonic_ms()
+        turn_ms = max(self._free_ms, now_ms)
+        taken: Deferred[ProducerId] = Deferred()
+        if turn_ms - now_ms > DELAY_MS_MAX:
+            taken.fail(KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "Too many producers ask for a new id."))
+            return taken
+        self._free_ms = turn_ms + RECENT_MS / producers_max
+
+        def take() -> None:
+            self.take().on_complete(lambda outcome: _hand_over(outcome, taken))
+
+        self._node.shell.after(int(turn_ms - now_ms), take)
         return taken
 
     def _allocate(self) -> None:
@@ -62,3 +88,10 @@ class ProducerIds:
                 return
             self._next += 1
             taken.complete(ProducerId(self._next - 1))
+
+
+def _hand_over(outcome: Deferred[ProducerId], taken: Deferred[ProducerId]) -> None:
+    try:
+        taken.complete(outcome.result())
+    except KafkaError as error:
+        taken.fail(error)

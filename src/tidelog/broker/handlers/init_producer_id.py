@@ -2,7 +2,8 @@
 
 Versions 0-5. v3: the producer's present id and epoch (KIP-360). v4: knows PRODUCER_FENCED. v5: TRANSACTION_ABORTABLE.
 Without a transactional id the answer is always a new id with epoch 0, as in Kafka: the producer itself raises the epoch
-of an id that it keeps. A transactional id is asked of its coordinator.
+of an id that it keeps. Where this broker remembers too many producers, the answer takes its time. A transactional id is
+asked of its coordinator.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def handle(
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "A producer id and its epoch must be given together.")
     if transactional_id is None:
-        answer = node.producer_ids.take().then(_idempotent)
+        limit = node.logs.producer_limit
+        ids = node.producer_ids
+        answer = (ids.take_in_turn(limit.count_max) if limit.is_pressed else ids.take()).then(_idempotent)
         return answer.result() if answer.done else answer
     expected = None
     if request.producer_id != NO_PRODUCER_ID:

@@ -407,4 +407,14 @@ SETTINGS: Final = (
         valid=Range(1),
         importance=LOW,
     ),
+    Setting(
+        "producer.ids.max",
+        INT,
+        200_000,
+        "tidelog's own: how many producers a broker remembers, each once for every partition; about 350 bytes each. "
+        "Near it those silent longest are forgotten, ten minutes at least, and new producer ids are given out slowly; "
+        "at it those silent for three minutes. Never one with an open transaction.",
+        valid=Range(1_000),
+        importance=LOW,
+    ),
 )

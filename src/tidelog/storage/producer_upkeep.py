@@ -1,0 +1,101 @@
+"""What is done about logs' producers beside the loop: large snapshots written, and producers forgotten.
+
+An entry of `ProducerState` does not change once it is there: it is replaced. So a list of them is a state at one time,
+which a thread may encode or judge while the log goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tidelog.storage.producer_limit import LOOK_IN_VAIN_INTERVAL_MS, LOOK_INTERVAL_MS, Choice
+from tidelog.storage.producer_recovery import PendingSnapshot
+from tidelog.storage.tasks import DiskTask, SimpleTask
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidelog.model.identifiers import TopicPartition
+    from tidelog.storage.log import Log
+    from tidelog.storage.log_folder import LogEnvironment
+
+logger = logging.getLogger(__name__)
+
+
+class ProducerUpkeep:
+    """Of all logs of a broker. Owned by the thread that owns the logs."""
+
+    def __init__(self, environment: LogEnvironment, logs: Mapping[TopicPartition, Log]) -> None:
+        """`logs` are those of all directories, as they are at any time."""
+        self._environment = environment
+        self._limit = environment.producer_limit
+        self._logs = logs
+        self._is_looking = False
+        self._look_ms = 0
+        """Before which, monotonic, there need not be another look."""
+
+    def next_due_ms(self) -> int | None:
+        """Monotonic time at which `tasks` has something to do; None: when something has changed."""
+        if self._environment.snapshots:
+            return self._environment.clock.monotonic_ms()
+        return self._look_ms if self._limit.is_crowded and not self._is_looking else None
+
+    def tasks(self, now_ms: int) -> list[DiskTask]:
+        """Writes snapshots that wait, and forgets producers where there are too many, at most once a second."""
+        tasks = [self._snapshot_task(log) for log in self._take_snapshots()]
+        if self._limit.is_crowded and now_ms >= self._look_ms and not self._is_looking:
+            tasks.append(self.look_task(now_ms))
+        return tasks
+
+    # Snapshots.
+
+    def _take_snapshots(self) -> list[Log]:
+        waiting = list(self._environment.snapshots)
+        self._environment.snapshots.clear()
+        return waiting
+
+    def _snapshot_task(self, log: Log) -> DiskTask:
+        state, pending = log.producers, log.producers.pending_snapshot
+
+        def run() -> None:
+            if pending is not None:
+                pending.encode()
+
+        def finish(error: OSError | None) -> None:
+            # Truncations replace or clear the state, and what they cut off must not come back in a snapshot.
+            if pending is None or error is not None or log.producers is not state or log.is_offline:
+                return
+            if state.pending_snapshot is pending and log.holds_segment(pending.offset):
+                state.pending_snapshot = None
+                self._write(log, pending)
+
+        return SimpleTask(f"producers of {log.topic_partition}", run, finish)
+
+    def _write(self, log: Log, pending: PendingSnapshot) -> None:
+        try:
+            pending.write(log.folder, log.producers)
+        except OSError as error:
+            # The segments are all there: without it recovery reads more of them.
+            logger.warning("snapshot_not_written log=%s offset=%d error=%s", log.topic_partition, pending.offset, error)
+
+    # Producers that go.
+
+    def look_task(self, now_ms: int) -> DiskTask:
+        """Forgets producers that were silent for producer.id.expiration.ms, and others where there are too many."""
+        self._is_looking = True
+        environment = self._environment
+        states = [log.producers for log in self._logs.values() if log.producers.entries]
+        wall_ms, expiration_ms = environment.clock.wall_ms(), environment.producer_expiration_ms
+        choice = Choice(states, self._limit, now_ms, wall_ms, expiration_ms)
+
+        def finish(error: OSError | None) -> None:
+            self._is_looking = False
+            forgotten = choice.carry_out([log.producers for log in self._logs.values() if log.producers.entries])
+            wait_ms = LOOK_INTERVAL_MS if forgotten else LOOK_IN_VAIN_INTERVAL_MS
+            self._look_ms = environment.clock.monotonic_ms() + wait_ms
+            for log in self._logs.values():
+                if log.producers.verifications:
+                    log.producers.expire_verifications(wall_ms, expiration_ms)
+
+        return SimpleTask("forgetting producers", choice.run, finish)

@@ -1,0 +1,62 @@
+"""Producer ids are given out slowly while this broker's logs know too many producers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.broker.harness import Broker
+
+from tidelog.broker.cluster.producer_ids import DELAY_MS_MAX
+from tidelog.broker.deferred import Deferred
+from tidelog.controller.events import ProducerIdBlock
+from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import ProducerId
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+from tidelog.storage.producer_limit import RECENT_MS
+
+VERSION = 4
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    started = Broker(str(tmp_path))
+    started.controller.on_submit = lambda event: ProducerIdBlock(ProducerId(0), 1_000)
+    yield started
+    started.close()
+
+
+def ask(broker: Broker) -> Any:
+    """The answer to an idempotent producer's question for an id, or what will be it."""
+    request = messages.InitProducerIdRequest(
+        transactional_id=None, transaction_timeout_ms=1, producer_id=-1, producer_epoch=-1
+    )
+    return broker.send(ApiKey.INIT_PRODUCER_ID, VERSION, request)
+
+
+def decoded(broker: Broker, answer: Any) -> messages.InitProducerIdResponse:
+    return broker.decode_any(  # type: ignore[no-any-return]
+        ApiKey.INIT_PRODUCER_ID, VERSION, answer.result() if isinstance(answer, Deferred) else answer
+    )
+
+
+def test_under_pressure_each_waits_for_its_turn(broker: Broker) -> None:
+    """So many in ten minutes as may be known; whoever would wait too long is told to come again."""
+    limit = broker.logs.producer_limit
+    limit.count_max = 600
+    assert decoded(broker, ask(broker)).producer_id == 0
+    limit.is_pressed = True
+    gap_ms = RECENT_MS // limit.count_max
+    waiting = [ask(broker) for _ in range(5)]
+    for number, answer in enumerate(waiting):
+        broker.shell.advance(0 if number == 0 else gap_ms)
+        assert [each.done for each in waiting] == [index <= number for index in range(5)]
+        assert decoded(broker, answer).producer_id == number + 1
+    answers = [ask(broker) for _ in range(DELAY_MS_MAX // gap_ms + 1)]
+    refused = decoded(broker, answers[-1])
+    assert ErrorCode(refused.error_code) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    broker.shell.advance(DELAY_MS_MAX + gap_ms)
+    assert all(decoded(broker, answer).error_code == 0 for answer in answers[:-1])
+    limit.is_pressed = False
+    assert decoded(broker, ask(broker)).error_code == 0
