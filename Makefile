@@ -14,7 +14,7 @@ SAY_ABSENT = $(BIN)/python -c 'from tidelog.records import implementation as i; 
 they need a C compiler and the headers of Python (Debian, Ubuntu: apt install gcc python3-dev; then make clean venv). \
 It works without them: {i.PURE_COST}.")'
 
-.PHONY: help venv demo test lint unit vectors fuzz soak mutants chaos conformance bench endure reference dist dist-check clean
+.PHONY: help venv demo test lint unit vectors thorough fuzz soak nightly mutants chaos conformance bench endure reference dist dist-check clean
 
 help: ## List the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -45,7 +45,7 @@ venv: $(VENV)/.dev ## Install everything that development needs into .venv.
 demo: $(VENV)/.demo ## Run the main job on real data: clients -> tidelog -> Spark -> Delta -> a picture.
 	@exec $(BIN)/python -m tidelog.pipeline.demo
 
-test: venv lint unit vectors ## Lint, types, import contracts, all tests, the golden vectors.
+test: venv lint unit vectors ## Lint, types, import contracts, the tests, the golden vectors.
 
 lint: venv ## ruff, mypy --strict and the import contracts.
 	@ruff check src sim tests bench setup.py
@@ -53,17 +53,23 @@ lint: venv ## ruff, mypy --strict and the import contracts.
 	@mypy
 	@lint-imports --no-logo
 
-unit: venv ## The tests alone, in parallel; T='-k name' selects.
-	@python -m pytest -n 2 --dist loadgroup -q $(T)
+unit: venv ## The tests of `make test`, in parallel; T='-k name' selects.
+	@PYTHONHASHSEED=0 python -m pytest -n 2 --dist loadgroup -q -m 'not thorough' $(T)
+
+thorough: venv ## The tests that `make test` leaves out, and ten times the examples of each property.
+	@PYTHONHASHSEED=0 python -m pytest -n 2 --dist loadgroup -q -m 'thorough or hypothesis' --hypothesis-profile=thorough $(T)
 
 vectors: venv ## Kafka's golden vectors; TIDELOG_VECTORS=DIR judges those in DIR.
 	@python -m tests.vectors.run
 
-fuzz: venv ## Mutated bytes into every parser; SECONDS=n sets the time for each parser family.
-	@python -m tests.property.fuzz $(or $(SECONDS),60)
+fuzz: venv ## Mutated bytes into every parser; SECONDS=n for each parser family, ARGS='--seed 7'.
+	@python -m tests.property.fuzz $(or $(SECONDS),60) $(ARGS)
 
 soak: venv ## Simulated clusters under faults; SEEDS=n runs of 30 simulated seconds, ARGS='--seed 1000 --brokers 5'.
 	@python -m sim --seeds $(or $(SEEDS),200) --jobs 2 --keep-going $(ARGS)
+
+nightly: venv ## `make test` ten times, then chance for some hours: all tests, soak, fuzz, chaos; SEED=n repeats a night.
+	@.ci/nightly $(SEED)
 
 mutants: venv ## Bugs put into the protocol on purpose, each until the simulator finds it; prints a table.
 	@python -m sim.mutants $(ARGS)

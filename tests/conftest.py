@@ -1,7 +1,8 @@
 """What makes the tests the same every day: hypothesis's profiles, and the order.
 
 `make test` and a plain `pytest` draw the same examples and keep the same order each time; no database of examples
-remembers what another run met. For chance ask: `--hypothesis-profile=nightly --hypothesis-seed=N --randomly-seed=N`.
+remembers what another run met. The profile "thorough" draws more of them (tests/amount.py). For chance ask:
+`--hypothesis-profile=nightly --hypothesis-seed=N --randomly-seed=N`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ ORDER_SEED: Final = 12
 # Parallel workers on two busy cores make single examples slow now and then; the examples are what counts.
 _COMMON: Final = settings(deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("tidelog", _COMMON, derandomize=True)
+settings.register_profile("thorough", _COMMON, derandomize=True)
 settings.register_profile("nightly", _COMMON, derandomize=False, print_blob=True)
 settings.load_profile("tidelog")
 

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-DEADLINE_S: Final = 60.0
+DEADLINE_S: Final = 180.0
 LOOK_INTERVAL_S: Final = 0.02
 
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-DEADLINE_S: Final = 20.0
+DEADLINE_S: Final = 180.0
 """How long any single thing may take on a busy machine."""
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 START_MS: Final = 1_600_000_000_000

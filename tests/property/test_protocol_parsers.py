@@ -7,6 +7,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amount import examples
 from tests.property.fuzz_protocol import check_frames, check_message, fuzz, mutate
 from tests.property.protocol_samples import Sampler
 
@@ -32,7 +33,7 @@ def versions_of(family: str) -> st.SearchStrategy[tuple[str, int]]:
 def test_random_bytes_decode_or_are_refused(family: str) -> None:
     """No other exception comes out, and what decodes encodes to something that means the same."""
 
-    @settings(max_examples=2000, deadline=None)
+    @settings(max_examples=examples(2000), deadline=None)
     @given(versions_of(family), st.binary(max_size=200))
     def check(pair: tuple[str, int], data: bytes) -> None:
         check_message(getattr(messages, pair[0]), pair[1], data)
@@ -44,7 +45,7 @@ def test_random_bytes_decode_or_are_refused(family: str) -> None:
 def test_mutated_messages_decode_or_are_refused(family: str) -> None:
     """As above, with bytes that are almost right."""
 
-    @settings(max_examples=2000, deadline=None)
+    @settings(max_examples=examples(2000), deadline=None)
     @given(versions_of(family), st.integers(0, 2**32))
     def check(pair: tuple[str, int], seed: int) -> None:
         cls = getattr(messages, pair[0])
@@ -54,14 +55,14 @@ def test_mutated_messages_decode_or_are_refused(family: str) -> None:
     check()
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=examples(2000), deadline=None)
 @given(st.binary(max_size=100))
 def test_random_frames_are_read_or_refused(data: bytes) -> None:
     """Headers, responses and coordinators' records."""
     check_frames(data)
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=examples(2000), deadline=None)
 @given(st.sampled_from(list(FAMILIES)).flatmap(versions_of), st.integers(0, 2**32))
 def test_messages_survive_the_round_trip(pair: tuple[str, int], seed: int) -> None:
     """Any value of any field, at the edges of its range, with unknown tagged fields."""

@@ -7,6 +7,7 @@ import random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amount import examples
 
 from tidelog.records import varint
 from tidelog.records.batch import build_batch, iterate_headers, read_records, validate
@@ -15,7 +16,7 @@ from tidelog.records.errors import InvalidBatch
 from tidelog.records.legacy import read_messages
 from tidelog.records.record import Record
 
-EXAMPLES = settings(max_examples=2000, deadline=None)
+EXAMPLES = settings(max_examples=examples(2000), deadline=None)
 SAMPLES = [b"", b"some text, some text, some more text" * 20, random.Random(3).randbytes(500), bytes(3000)]
 PACKED = [(codec, compress(codec, sample)) for codec in Codec for sample in SAMPLES]
 SIZE_MAX = 100_000

@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amount import examples
 from tests.kernel import needs_kernel
 
 from tidelog.records import _pure, implementation
@@ -18,7 +19,7 @@ from tidelog.records.errors import CorruptData, InvalidBatch
 from tidelog.records.record import Header, Record, encode_records, wrap_int64
 
 pytestmark = needs_kernel
-EXAMPLES = settings(max_examples=2000, deadline=None)
+EXAMPLES = settings(max_examples=examples(2000), deadline=None)
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 CONTENT = st.none() | st.binary(max_size=12) | st.just(bytes(100))

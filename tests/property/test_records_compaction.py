@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amount import examples
 from tests.kernel import needs_kernel
 
 from tidelog.records import _pure_compaction, compaction
@@ -16,7 +17,7 @@ from tidelog.records.errors import InvalidBatch
 from tidelog.records.record import Header, Record, encode_records
 
 pytestmark = needs_kernel
-EXAMPLES = settings(max_examples=500, deadline=None)
+EXAMPLES = settings(max_examples=examples(500), deadline=None)
 SEED = bytes(range(16))
 KEYS = st.none() | st.sampled_from([b"", b"a", b"b", b"key-1", b"key-2", b"k" * 40])
 CONTENT = st.none() | st.binary(max_size=9) | st.just(bytes(200))

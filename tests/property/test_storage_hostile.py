@@ -7,6 +7,7 @@ import contextlib
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
+from tests.amount import examples
 from tests.unit.storage.support import NOW_MS, TP, MemoryDisk, batch, fill, marker, open_log, open_manager, read_all
 
 from tidelog.model.errors import KafkaError
@@ -19,7 +20,7 @@ from tidelog.storage.log_config import LogConfig
 from tidelog.storage.producer_snapshots import decode_snapshot
 from tidelog.storage.transaction_index import decode_transactions
 
-EXAMPLES = settings(max_examples=2000, deadline=None)
+EXAMPLES = settings(max_examples=examples(2000), deadline=None)
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=150, segment_index_bytes=1200)
 
 lines = st.lists(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amount import examples
 
 from tidelog.metadata.operations import ANY_VERSION, Check, Create, Delete, Operation, SetData
 from tidelog.store.client import WatchEvent
@@ -83,7 +84,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(steps=steps)
 def test_the_tree_does_what_the_model_does(steps: list[tuple[int, list[Operation] | None]]) -> None:
     """Transactions succeed or fail alike and leave the same nodes; what is made durable loads to an equal tree.
@@ -179,7 +180,7 @@ easy_operations = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(steps=st.lists(st.tuples(easy_operations, st.sampled_from(["stay", "lose", "return", "react"])), max_size=40))
 def test_a_follower_misses_nothing(steps: list[tuple[Operation, str]]) -> None:
     """One-shot watches, set again after each break with the last zxid seen, are enough to know the tree."""

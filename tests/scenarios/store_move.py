@@ -99,7 +99,7 @@ def store(*arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-P", "-m", "tidelog", "store", *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
 

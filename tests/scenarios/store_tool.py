@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 
 from tidelog.testing import Cluster
 
-DEADLINE_S: Final = 20.0
+DEADLINE_S: Final = 180.0
 LOOK_INTERVAL_S: Final = 0.01
 
 

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
+from tests.amount import thorough
 from tests.interop.support import DEADLINE_S, topic_name
 from tests.scenarios.observing import described, read, send
 from tests.scenarios.store_tool import tool
@@ -29,6 +30,7 @@ GARBAGE: Final = [
     pytest.param(
         b'{"version":1,"partitions":{"0":{"a":[]}},"config":{"retention.ms":7},"entity_path":{},"brokerid":"x"}',
         id="other types",
+        marks=thorough,
     ),
 ]
 

@@ -37,7 +37,7 @@ def broker(data: Path, limit: int) -> Iterator[tuple[subprocess.Popen[str], str]
         yield process, ready.removeprefix("ready: ").strip()
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=180)
 
 
 def read(bootstrap: str) -> list[bytes]:
@@ -75,7 +75,7 @@ def test_more_idle_connections_than_descriptors(tmp_path: Path) -> None:
         assert sorted(read(bootstrap)) == sorted(values)
         # Checkpoints are written, and folders synced, every few seconds, and last when it stops.
         process.send_signal(signal.SIGTERM)
-        log, _ = process.communicate(timeout=60)
+        log, _ = process.communicate(timeout=180)
         assert process.returncode == 0, log
         assert "offline" not in log
         assert log.count("connections_full: ") == 1, log
@@ -91,7 +91,7 @@ def test_a_limit_that_cannot_do_is_refused(tmp_path: Path) -> None:
         command,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32)),
     )

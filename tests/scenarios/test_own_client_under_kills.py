@@ -16,7 +16,7 @@ from tests.waiting import until
 
 from tidelog.testing import Cluster
 
-WAIT_S = 30
+WAIT_S = 180.0
 ROOT = Path(__file__).parents[2]
 IN_PARTITIONS = 4
 PORTION = 300

@@ -22,7 +22,7 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition as Partition
 from tidelog.testing import Cluster
 
-DEADLINE_S = 40
+DEADLINE_S = 180.0
 BROKERS = 4
 
 

@@ -13,7 +13,7 @@ from tidelog.client.admin import AlterOperation, ConfigChange, ConfigResource, R
 from tidelog.client.blocking import BlockingCluster
 from tidelog.testing import Cluster
 
-DEADLINE_S = 30
+DEADLINE_S = 180.0
 BATCHES = 20
 BROKER_2 = ConfigResource(ResourceType.BROKER, "2")
 ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")

@@ -10,7 +10,7 @@ import pytest
 
 from tidelog.testing import Cluster
 
-WAIT_S = 30
+WAIT_S = 180.0
 
 
 def refused(*arguments: str) -> str:

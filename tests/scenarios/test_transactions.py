@@ -17,7 +17,7 @@ from tidelog.client.blocking import BlockingConnection
 from tidelog.protocol import messages
 from tidelog.testing import Cluster
 
-WAIT_S = 30
+WAIT_S = 180.0
 PARTITIONS = 3
 
 

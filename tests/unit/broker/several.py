@@ -20,7 +20,7 @@ from tidelog.store.errors import ConnectionLoss, SessionExpired, StoreError
 from tidelog.store.local import LocalStore
 from tidelog.store.persistence import MemoryPersistence
 
-DEADLINE_S = 30
+DEADLINE_S = 180.0
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:

@@ -65,7 +65,7 @@ def run(scenario: Callable[[Breaking], Coroutine[Any, Any, None]]) -> None:
         session.happens, session.asked = [], []
         await session.create("/fence", b"1")
         await session.create("/n-", b"")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(180):
             await scenario(session)
         await store.close()
 

@@ -16,7 +16,7 @@ from tidelog.ports.real import SystemClock, SystemNetwork
 from tidelog.protocol import framing, messages
 from tidelog.protocol.apis import ApiKey
 
-DEADLINE_S = 10
+DEADLINE_S = 180.0
 
 
 class Broker:

@@ -5,13 +5,13 @@ import os
 import socket
 import struct
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from tests.waiting import until_equal
 
 from tidelog.broker.failure import BrokerFailed
 from tidelog.testing import Cluster, ProcessBroker
@@ -178,7 +178,7 @@ def test_hostile_connections_leave_the_broker_in_order(cluster: Cluster, caplog:
             with socket.create_connection((host, int(port))) as connection:
                 connection.sendall(attack)
                 connection.shutdown(socket.SHUT_WR)
-                connection.settimeout(10)
+                connection.settimeout(180)
                 while connection.recv(1 << 16):
                     pass
     create(cluster.bootstrap, "t")
@@ -197,14 +197,12 @@ def test_a_failed_directory_loses_its_leaderships(tmp_path: Path) -> None:
             directory.failed(OSError(5, "Input/output error"), "testing")
 
         def leaders() -> list[int]:
-            topic = admin.list_topics("t", timeout=10).topics["t"]
+            topic = admin.list_topics("t", timeout=180).topics["t"]
             return [topic.partitions[index].leader for index in sorted(topic.partitions)]
 
         assert leaders() == [0, 0]
         cluster.call(fail_directory_of, 1)
-        deadline = time.monotonic() + 10
-        while leaders() != [0, -1]:
-            assert time.monotonic() < deadline, leaders()
+        until_equal(leaders, [0, -1])
         assert send(cluster.bootstrap, "t", [b"goes on"]) == []
         cluster.restart()
         assert leaders() == [0, 0]

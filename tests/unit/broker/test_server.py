@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.amount import examples
 from tests.unit.broker.harness import Broker, ManualClock, ManualShell, make_batch, produce_request
 
 from tidelog.broker.connections import server as server_module
@@ -510,7 +511,7 @@ class TestWithTheRealDispatcher:
 
         return connect
 
-    @settings(max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(2000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     def test_garbage_never_raises(self, connect: Any, broker: Broker, data: st.DataObject) -> None:
         """Arbitrary bodies under every key and version: an answer or a closed connection, never an exception."""
@@ -525,7 +526,7 @@ class TestWithTheRealDispatcher:
         assert transport.closed or transport.written or connection._slots or key == PRODUCE
         connection.connection_lost(None)
 
-    @settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(500), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     def test_damaged_requests_never_raise(self, connect: Any, broker: Broker, data: st.DataObject) -> None:
         """Real requests with some bytes changed."""

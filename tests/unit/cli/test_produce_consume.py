@@ -217,7 +217,7 @@ def test_following_ends_when_told_and_commits(
     consumer = process("consume", topic, "--follow", "--group", topic, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert consumer.stdout.readline() == b"one\n"
     consumer.send_signal(number)
-    assert consumer.communicate(timeout=10) == (b"", b"")
+    assert consumer.communicate(timeout=180) == (b"", b"")
     assert consumer.returncode == 0
     tidelog("produce", topic, "-m", "two")
     assert tidelog("consume", topic, "--group", topic).lines == ["two"]
@@ -233,7 +233,7 @@ def test_following_in_the_background_ends_by_sigterm_alone(process: Process, tid
     tidelog("produce", topic, "-m", "two")
     assert consumer.stdout.readline() == b"two\n"
     consumer.send_signal(signal.SIGTERM)
-    assert consumer.communicate(timeout=10) == (b"", None)
+    assert consumer.communicate(timeout=180) == (b"", None)
     assert consumer.returncode == 0
 
 
@@ -281,5 +281,5 @@ def test_a_reader_that_left_ends_it_quietly(process: Process, tidelog: Tidelog, 
     os.close(writing)
     assert os.read(reading, 100)
     os.close(reading)
-    _, errors = consumer.communicate(timeout=10)
+    _, errors = consumer.communicate(timeout=180)
     assert (consumer.returncode, errors) == (0, b"")

@@ -20,7 +20,7 @@ def loaded_by(arguments: list[str]) -> set[str]:
         f"    cli.run({arguments!r})\n"
         "print(*sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=180)
     return set(done.stdout.split())
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amount import examples
 
 from tidelog.cli.consume import parse_start
 from tidelog.cli.consumption import Start
@@ -81,7 +82,7 @@ contents = st.none() | st.binary(max_size=20) | st.text(max_size=10).map(lambda 
 names = st.text(st.characters(codec="utf-8"), max_size=5)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(contents, contents, st.lists(st.tuples(names, contents)), st.booleans())
 def test_what_consume_prints_produce_takes(
     key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]], as_base64: bool
@@ -94,7 +95,7 @@ def test_what_consume_prints_produce_takes(
     assert parse(line) == RecordToSend(key, value, headers, 2, 1234)
 
 
-@settings(max_examples=2000)
+@settings(max_examples=examples(2000))
 @given(
     st.binary(max_size=60)
     | st.recursive(

@@ -74,7 +74,7 @@ def test_a_broker_from_its_properties_file(tmp_path: Path) -> None:
             assert os.read(process.stdout.fileno(), 100).startswith(b"ready: 127.0.0.1:")
         finally:
             process.send_signal(signal.SIGTERM)
-            _, log = process.communicate(timeout=30)
+            _, log = process.communicate(timeout=180)
         assert process.returncode == 0, log
     assert (tmp_path / "a" / "meta.properties").exists()
     assert (tmp_path / "b" / "meta.properties").exists()

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amount import examples
 
 from tidelog.client.addresses import Address, parse_bootstrap
 from tidelog.client.errors import InvalidAddress
@@ -34,7 +35,7 @@ def test_refuses_what_names_no_broker(text: str) -> None:
         parse_bootstrap(text)
 
 
-@settings(max_examples=2000)
+@settings(max_examples=examples(2000))
 @given(st.text(max_size=40))
 def test_any_text_is_addresses_or_invalid(text: str) -> None:
     """Whatever is typed, the outcome is addresses that print as they parse, or InvalidAddress."""

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amount import examples
 
 from tidelog.client.errors import InvalidResponse, UnsupportedByBroker
 from tidelog.client.exchange import FRAME_SIZE_MAX, ByVersion, Exchange
@@ -173,7 +174,7 @@ def test_sizes_that_no_frame_has_are_refused_with_a_guess(prefix: bytes, hint: s
         Exchange("test", "peer:1").frame_size(prefix)
 
 
-@settings(max_examples=2000)
+@settings(max_examples=examples(2000))
 @given(st.sampled_from([ApiKey.METADATA, ApiKey.FETCH, ApiKey.LIST_OFFSETS]), st.binary(max_size=200))
 def test_any_bytes_are_an_answer_or_invalid(key: ApiKey, garbage: bytes) -> None:
     """Whatever follows the right correlation id, nothing but InvalidResponse comes out."""
@@ -190,7 +191,7 @@ def test_any_bytes_are_an_answer_or_invalid(key: ApiKey, garbage: bytes) -> None
         return
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.binary(max_size=60))
 def test_any_greeting_is_settled_asked_again_or_invalid(garbage: bytes) -> None:
     """The answer to the first request may be anything too."""

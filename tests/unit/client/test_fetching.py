@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amount import examples
 
 from tidelog.client.addresses import Address
 from tidelog.client.errors import InvalidResponse
@@ -86,7 +87,7 @@ def test_old_formats_and_impossible_sizes_are_refused() -> None:
     assert corrupt.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
-@settings(max_examples=2000)
+@settings(max_examples=examples(2000))
 @given(st.binary(max_size=300), st.integers(min_value=-2, max_value=2**63 - 1) | st.none())
 def test_any_bytes_have_whole_batches_or_are_refused(data: bytes, end: int | None) -> None:
     """Sizes stay within the bytes; only KafkaError comes out."""

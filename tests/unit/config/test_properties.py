@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amount import examples
 
 from tidelog.config.properties import ConfigError, Entry, entries_of, parse
 
@@ -68,7 +69,7 @@ def test_settings_of_the_command_line_have_no_line() -> None:
     assert entries_of({"a": "b"}, "command line") == [Entry("a", "b", "command line", 0)]
 
 
-@settings(max_examples=2000)
+@settings(max_examples=examples(2000))
 @given(st.text(alphabet=st.sampled_from("ab=: \t\f\\\n\r#!u0é,"), max_size=60))
 def test_any_text_gives_entries_or_a_refusal(text: str) -> None:
     """No text makes the parser fail otherwise; lines are numbered upwards within the text."""

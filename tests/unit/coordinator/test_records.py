@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amount import examples
 
 from tidelog.coordinator.records import (
     NEVER,
@@ -123,7 +124,7 @@ def test_commits_come_back(key: tuple[str, str, int], value: CommittedOffset) ->
     assert body == encode_value(decode_value(messages.OffsetCommitValue, body)[0], 4)
 
 
-@settings(max_examples=2000)
+@settings(max_examples=examples(2000))
 @given(st.binary(max_size=40), st.none() | st.binary(max_size=40))
 def test_any_bytes_are_judged(key: bytes, value: bytes | None) -> None:
     """A record, somebody else's, or malformed: nothing else is raised."""
@@ -134,7 +135,7 @@ def test_any_bytes_are_judged(key: bytes, value: bytes | None) -> None:
             continue
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.binary(max_size=50), st.sampled_from([3, 4]))
 def test_the_quick_check_lets_nothing_pass_that_cannot_be_decoded(rest: bytes, version: int) -> None:
     """It looks at a few bytes of the values that brokers write."""

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-WAIT_S = 30.0
+WAIT_S = 180.0
 
 
 def ended(pid: int) -> bool:

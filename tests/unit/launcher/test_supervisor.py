@@ -31,7 +31,7 @@ from tidelog.launcher.supervisor import Supervisor
 
 def broker_ids(bootstrap: str) -> list[int]:
     """Whom the brokers at these addresses name."""
-    return sorted(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=20).brokers)
+    return sorted(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=180).brokers)
 
 
 def registered(store: str) -> list[str]:
@@ -110,7 +110,7 @@ def test_a_broker_that_dies_is_started_again_with_back_off(tmp_path: Path, caplo
             return False
 
     with caplog.at_level(logging.ERROR, "tidelog.launcher"):
-        uvloop.run(asyncio.wait_for(main(), 60))
+        uvloop.run(asyncio.wait_for(main(), 240))
     death = f"broker 1 was killed by SIGKILL; its log is {tmp_path}/broker-1.log"
     assert [record.getMessage() for record in caplog.records] == [
         f"{death}; it is started again in 0.1 s",
@@ -133,7 +133,7 @@ def test_a_broker_that_cannot_come_back_is_tried_again(tmp_path: Path, caplog: p
             await asyncio.to_thread(until, both, "it is back")
 
     with caplog.at_level(logging.ERROR, "tidelog.launcher"):
-        uvloop.run(asyncio.wait_for(main(), 60))
+        uvloop.run(asyncio.wait_for(main(), 240))
     told = [record.getMessage() for record in caplog.records]
     assert told[0] == "broker 1 was stopped; it is started again in 0.1 s"
     assert re.fullmatch(r"broker 1 ended with exit code 1: .*'nonsense'.*; it is started again in 0\.2 s", told[1])
@@ -167,7 +167,7 @@ def test_without_restart_the_dead_stay_dead(tmp_path: Path, caplog: pytest.LogCa
             await supervisor.start_broker(0)
             assert await asyncio.to_thread(registered, supervisor.store.address) == ["0", "1"]
 
-    uvloop.run(asyncio.wait_for(main(), 60))
+    uvloop.run(asyncio.wait_for(main(), 240))
     assert "broker 0 was killed by SIGKILL" in caplog.text
     assert "started again" not in caplog.text
 
@@ -205,7 +205,7 @@ def test_two_clusters_side_by_side(tmp_path: Path) -> None:
         bootstraps = [started.line("ready: ") for started in (first, second)]
         assert len(set(stores)) == 2
         assert len(set(",".join(bootstraps).split(","))) == 4
-        clusters = [AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=20) for bootstrap in bootstraps]
+        clusters = [AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=180) for bootstrap in bootstraps]
         assert len({cluster.cluster_id for cluster in clusters}) == 2
         assert [started.end() for started in (first, second)] == [(0, ""), (0, "")]
 
@@ -291,7 +291,7 @@ def test_a_store_that_does_not_answer_is_waited_for_and_named(tmp_path: Path) ->
             f"zookeeper.connect={store}\nzookeeper.connection.timeout.ms=300\n"
         )
         with tidelog("broker", str(properties)) as broker:
-            _, error = broker.process.communicate(timeout=60)
+            _, error = broker.process.communicate(timeout=180)
     assert broker.process.returncode == 1
     (line,) = [line for line in error.decode().splitlines() if line.startswith("tidelog: ")]
     assert f"no metadata store answers at {store} within 300 ms" in line
@@ -301,5 +301,5 @@ def test_a_store_that_does_not_answer_is_waited_for_and_named(tmp_path: Path) ->
 def test_the_supervisor_loads_no_broker() -> None:
     """It is small, and its brokers are started before their code would be loaded here."""
     code = "import sys, tidelog.launcher.supervisor; print('tidelog.broker.runtime' in sys.modules)"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=180, check=True)
     assert ended.stdout == "False\n"

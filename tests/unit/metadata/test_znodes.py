@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amount import examples
 
 from tidelog.metadata import znodes
 from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType, Endpoint
@@ -176,7 +177,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=2000)
+@settings(max_examples=examples(2000))
 @given(data=st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode()) | st.none())
 def test_broken_nodes_are_malformed_and_nothing_else(data: bytes | None) -> None:
     """Whatever stands in a node, a reader gets a value or MalformedZnode."""

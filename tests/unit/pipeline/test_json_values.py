@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amount import examples
 
 from tidelog.pipeline import json_values
 from tidelog.pipeline.errors import UnparsableRecord
@@ -36,7 +37,7 @@ MUTATIONS = st.sampled_from(
 VALUES = st.one_of(st.none(), OBJECTS.map(lambda value: json.dumps(value).encode()), MUTATIONS, st.binary(max_size=8))
 
 
-@settings(max_examples=2000)
+@settings(max_examples=examples(2000))
 @given(st.lists(VALUES, max_size=6))
 def test_a_value_means_the_same_alone_and_among_others(values: list[bytes | None]) -> None:
     """Each row is what its value gives by itself, whatever stands before and after it."""

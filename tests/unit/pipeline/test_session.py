@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amount import examples
 
 from tidelog.pipeline.errors import JavaMissing
 from tidelog.pipeline.session import check_java, java_version
@@ -55,7 +56,7 @@ def test_java_that_says_nothing(tmp_path: Path) -> None:
         check_java(fake_java(tmp_path, "echo hello"))
 
 
-@settings(max_examples=2000)
+@settings(max_examples=examples(2000))
 @given(st.text(max_size=40) | st.text(max_size=12).map(lambda text: f'version "{text}"'))
 def test_any_answer_is_a_version_or_none(text: str) -> None:
     """Whatever prints it."""

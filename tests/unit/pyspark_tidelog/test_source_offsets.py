@@ -5,6 +5,7 @@ import pickle
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amount import examples
 
 from pyspark_tidelog.offsets import (
     OffsetRange,
@@ -35,7 +36,7 @@ RANGES = st.lists(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(POSITIONS)
 def test_positions_survive_json(position: Position) -> None:
     """What Spark keeps in its checkpoint comes back equal, and equal positions are equal text."""
@@ -77,7 +78,7 @@ def test_recreated_topics_are_read_from_their_beginning() -> None:
     assert ranges_between(start, end) == [OffsetRange("a", 0, 0, 2, "new"), OffsetRange("b", 0, 4, 5, "b")]
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(OFFSETS, st.integers(1, 10**6))
 def test_a_limit_is_kept_and_used_up(backlog: dict[TopicPartition, int], limit: int) -> None:
     """A batch takes as many offsets as it may, or all there are; never one behind its start or past the end."""
@@ -95,7 +96,7 @@ def test_a_limit_starves_nobody() -> None:
     assert limited == {A0: 9, A1: 1}
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(RANGES, st.none() | st.integers(1, 40), st.none() | st.integers(1, 200))
 def test_splitting_loses_and_doubles_nothing(
     ranges: list[OffsetRange], partitions_min: int | None, records_max: int | None

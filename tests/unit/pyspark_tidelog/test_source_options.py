@@ -6,6 +6,7 @@ import string
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amount import examples
 
 from pyspark_tidelog.errors import OptionError
 from pyspark_tidelog.options import (
@@ -260,7 +261,7 @@ NAMES = st.sampled_from(
 )
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=examples(2000), deadline=None)
 @given(st.dictionaries(NAMES, VALUES, max_size=4), st.sampled_from([True, False, None]), st.booleans())
 def test_any_options_parse_or_are_refused_by_name(options: dict[str, str], streaming: bool | None, based: bool) -> None:
     """No value makes the parser fail in another way than by saying what is wrong."""
@@ -272,7 +273,7 @@ def test_any_options_parse_or_are_refused_by_name(options: dict[str, str], strea
     assert len(set(parsed.columns)) == len(parsed.columns)
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=examples(2000), deadline=None)
 @given(VALUES)
 def test_any_offsets_json_parses_or_is_refused(text: str) -> None:
     """Offsets that come out are whole numbers of named partitions."""

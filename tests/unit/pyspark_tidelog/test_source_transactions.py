@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.row("R38")]
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}
-TIMEOUT_S = 30
+TIMEOUT_S = 180.0
 
 
 def transactional(broker: Broker, name: str) -> Producer:

@@ -13,7 +13,7 @@ from tidelog.store.embedded import EmbeddedStore
 from tidelog.store.persistence import MemoryPersistence, Persistence
 from tidelog.store.server import StoreServer
 
-DEADLINE_S = 20.0
+DEADLINE_S = 180.0
 
 
 def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -20,7 +20,7 @@ def test_recipes(recipe: Callable[[str, str], None]) -> None:
 def test_words_for_operators() -> None:
     """kazoo asks for the server's version and mode by four-letter words."""
     with Served() as served:
-        client = KazooClient(served.hosts, timeout=4)
+        client = KazooClient(served.hosts, timeout=30)
         client.start(DEADLINE_S)
         assert client.server_version() == (3, 8, 0)
         assert client.command(b"ruok") == "imok"

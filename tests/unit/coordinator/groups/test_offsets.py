@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amount import examples
 
 from tidelog.coordinator.groups.coordinator import GroupCoordinator
 from tidelog.coordinator.groups.events import CLASSIC, DeleteGroups, GroupListing, ListedGroup, ListGroups
@@ -418,7 +419,7 @@ EVENTS = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(EVENTS, max_size=40), st.data())
 def test_a_loaded_state_equals_the_live_one(events: list[object], data: st.DataObject) -> None:
     """Whatever was asked: reading the log gives the state of who wrote it. A marker stands in the log before the

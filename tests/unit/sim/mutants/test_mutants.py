@@ -10,6 +10,7 @@ import pytest
 from sim.mutants.hunt import ALL, source_of
 from sim.mutants.mutant import Mutant
 from sim.mutants.protocol import MUTANTS
+from tests.amount import thorough
 
 ROOT = Path(__file__).parents[4]
 
@@ -30,6 +31,7 @@ def test_there_are_thirty_of_different_names() -> None:
     assert len(MUTANTS) == 30
 
 
+@thorough
 def test_a_mutant_is_found() -> None:
     """In a process of its own, through the import hook, while the tree stays as it is."""
     finished = subprocess.run(
@@ -38,6 +40,6 @@ def test_a_mutant_is_found() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=300,
+        timeout=600,
     )
     assert "1 of 1 found" in finished.stdout

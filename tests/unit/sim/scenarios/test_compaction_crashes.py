@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 from sim.scenarios.compaction import CompactionScenario
 from sim.scenarios.log import count_changes
+from tests.amount import daily
 
 SEED = 1
 CHANGES = count_changes(SEED, CompactionScenario)
@@ -21,8 +22,8 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("CRITICAL")
 
 
-@pytest.mark.parametrize("done", [0, WHOLE], ids=["before", "after"])
-@pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power cut"])
+@pytest.mark.parametrize("done", daily(1, [0, WHOLE]), ids=["before", "after"])
+@pytest.mark.parametrize("power_cut", daily(1, [True, False]), ids=["power cut", "kill"])
 def test_a_crash_at_any_change(power_cut: bool, done: int) -> None:
     """Killed before or after, with or without the power: the log shows before or after."""
     for number in range(1 + power_cut, CHANGES + 1, 6):
@@ -31,7 +32,7 @@ def test_a_crash_at_any_change(power_cut: bool, done: int) -> None:
         scenario.check_recovery(power_cut=power_cut)
 
 
-@pytest.mark.parametrize("seed", range(2, 8))
+@pytest.mark.parametrize("seed", daily(1, range(2, 8)))
 def test_power_cuts_of_many_seeds(seed: int) -> None:
     """Other records, transactions and tombstones, and other choices of what survives of the page cache."""
     for number in range(seed, count_changes(seed, CompactionScenario), 41):
@@ -40,7 +41,7 @@ def test_power_cuts_of_many_seeds(seed: int) -> None:
         scenario.check_recovery(power_cut=True)
 
 
-@pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power cut"])
+@pytest.mark.parametrize("power_cut", daily(1, [True, False]), ids=["power cut", "kill"])
 def test_a_crash_during_recovery(power_cut: bool) -> None:
     """A second crash, while the first one's replacement is being finished or undone, costs nothing more."""
     for first in range(100, CHANGES, 199):

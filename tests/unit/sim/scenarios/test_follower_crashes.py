@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from sim.scenarios.follower import FollowerScenario
 from sim.scenarios.log import count_changes
+from tests.amount import daily
 
 SEED = 1
 CHANGES = count_changes(SEED, FollowerScenario)
@@ -18,8 +19,8 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("CRITICAL")
 
 
-@pytest.mark.parametrize("done", [0, WHOLE], ids=["before", "after"])
-@pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power cut"])
+@pytest.mark.parametrize("done", daily(1, [0, WHOLE]), ids=["before", "after"])
+@pytest.mark.parametrize("power_cut", daily(1, [True, False]), ids=["power cut", "kill"])
 def test_a_crash_at_every_change(power_cut: bool, done: int) -> None:
     """What is left is a beginning of what the last leader, or the one whose end was not durable yet, has sent."""
     for number in range(1, CHANGES + 1):
@@ -28,7 +29,7 @@ def test_a_crash_at_every_change(power_cut: bool, done: int) -> None:
         scenario.check_recovery(power_cut=power_cut)
 
 
-@pytest.mark.parametrize("seed", range(2, 14))
+@pytest.mark.parametrize("seed", daily(2, range(2, 14)))
 def test_power_cuts_of_many_seeds(seed: int) -> None:
     """Other truncations, and other choices of what survives of the page cache."""
     for number in range(seed, count_changes(seed, FollowerScenario), 7):

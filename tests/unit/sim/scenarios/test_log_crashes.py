@@ -9,6 +9,7 @@ from sim.checks.log_checks import check_log
 from sim.scenarios.log import PARTITION, LogScenario, count_changes
 from sim.scenarios.transaction import FlushedTransactionScenario, TransactionScenario
 from sim.world.randomness import SeededRandom
+from tests.amount import daily
 
 from tidelog.records.batch import CRC_POSITION, BatchHeader, iterate_headers
 
@@ -25,8 +26,8 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("CRITICAL")
 
 
-@pytest.mark.parametrize("done", [0, WHOLE], ids=["before", "after"])
-@pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power cut"])
+@pytest.mark.parametrize("done", daily(1, [0, WHOLE]), ids=["before", "after"])
+@pytest.mark.parametrize("power_cut", daily(1, [True, False]), ids=["power cut", "kill"])
 def test_a_crash_at_every_change(power_cut: bool, done: int) -> None:
     """Killed before or after each write, sync, rename, ...; with a power cut, flushed records are still there."""
     for number in range(1, CHANGES + 1):
@@ -35,7 +36,7 @@ def test_a_crash_at_every_change(power_cut: bool, done: int) -> None:
         scenario.check_recovery(power_cut=power_cut)
 
 
-@pytest.mark.parametrize("seed", range(2, 12))
+@pytest.mark.parametrize("seed", daily(2, range(2, 12)))
 def test_power_cuts_of_many_seeds(seed: int) -> None:
     """Other appends, and other choices of what survives of the page cache."""
     for number in range(seed, CHANGES, 11):
@@ -44,7 +45,7 @@ def test_power_cuts_of_many_seeds(seed: int) -> None:
         scenario.check_recovery(power_cut=True)
 
 
-@pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power cut"])
+@pytest.mark.parametrize("power_cut", daily(1, [True, False]), ids=["power cut", "kill"])
 def test_a_crash_during_recovery(power_cut: bool) -> None:
     """A second crash, at each change that recovery makes, costs nothing more."""
     for first in range(20, CHANGES, 37):
@@ -58,7 +59,7 @@ def test_a_crash_during_recovery(power_cut: bool) -> None:
             scenario.check_recovery(power_cut=power_cut)
 
 
-@pytest.mark.parametrize("error_number", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
+@pytest.mark.parametrize("error_number", daily(1, [errno.EIO, errno.ENOSPC]), ids=["EIO", "ENOSPC"])
 def test_an_error_at_every_change(error_number: int) -> None:
     """The directory goes offline; nothing flushed before is lost, even if the power then fails."""
     for number in range(1, CHANGES + 1, 2):
@@ -67,7 +68,7 @@ def test_an_error_at_every_change(error_number: int) -> None:
         scenario.check_recovery(power_cut=True)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", daily(8, range(20)))
 def test_a_flipped_bit_is_never_served(seed: int) -> None:
     """After a crash, damage under the checksum of an unflushed batch cuts the log there; what is left is sound."""
     random = SeededRandom(seed)
@@ -95,8 +96,8 @@ def test_the_scenario_comes_to_its_end() -> None:
     assert CHANGES > 300
 
 
-@pytest.mark.parametrize("done", [0, WHOLE], ids=["before", "after"])
-@pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power cut"])
+@pytest.mark.parametrize("done", daily(1, [0, WHOLE]), ids=["before", "after"])
+@pytest.mark.parametrize("power_cut", daily(1, [True, False]), ids=["power cut", "kill"])
 def test_a_crash_at_every_change_with_transactions(power_cut: bool, done: int) -> None:
     """Open transactions and the index of aborted ones come back as a scan of the batches finds them."""
     for number in range(1 + done % 2, TRANSACTIONS_CHANGES + 1, 2):
@@ -105,7 +106,7 @@ def test_a_crash_at_every_change_with_transactions(power_cut: bool, done: int) -
         scenario.check_recovery(power_cut=power_cut)
 
 
-@pytest.mark.parametrize("seed", range(2, 10))
+@pytest.mark.parametrize("seed", daily(2, range(2, 10)))
 def test_crashes_with_transactions_of_many_seeds(seed: int) -> None:
     """Other transactions, other ends of them, another half of the page cache."""
     for number in range(seed, TRANSACTIONS_CHANGES, 11):
@@ -114,7 +115,7 @@ def test_crashes_with_transactions_of_many_seeds(seed: int) -> None:
             scenario.check_recovery(power_cut=True)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", daily(1, range(3)))
 def test_aborted_transactions_survive_where_each_batch_is_flushed(seed: int) -> None:
     """With flush.messages=1 a segment is closed when its batches are durable: its index of them must be, too."""
     scenario = FlushedTransactionScenario(seed)

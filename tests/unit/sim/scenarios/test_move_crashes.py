@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from sim.world.disk import Fault, Operation, ProcessDeath, SimulatedDisk
 from sim.world.randomness import SeededRandom
+from tests.amount import daily
 from tests.unit.broker.harness import Broker
 
 from tidelog.model.identifiers import TopicPartition
@@ -146,14 +147,14 @@ def test_the_story_comes_to_its_end() -> None:
     assert len(operations()) > 150
 
 
-@pytest.mark.parametrize("first", range(2))
-@pytest.mark.parametrize(("power_cut", "done"), [(False, 0), (False, 1 << 20), (True, 0), (True, 1 << 20)])
-def test_a_crash_at_any_change(power_cut: bool, done: int, first: int) -> None:
+@pytest.mark.parametrize("begin", daily(1, range(2)))
+@pytest.mark.parametrize(("power_cut", "done"), daily(1, [(True, 0), (False, 0), (False, 1 << 20), (True, 1 << 20)]))
+def test_a_crash_at_any_change(power_cut: bool, done: int, begin: int) -> None:
     """Nothing that was acknowledged is lost, and there is one log, whatever the disk had been told to keep.
 
     Some of the operations, before and after each: all of them take a minute.
     """
-    for number in operations()[first + power_cut * 2 :: STEP]:
+    for number in operations()[begin + power_cut * 2 :: STEP]:
         story = Story(number)
         assert story.run(number, done=done)
         if power_cut:
