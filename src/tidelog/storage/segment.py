@@ -494,10 +494,10 @@ class Segment(SegmentFiles):
                 last_entry = self._index(position, header, last_entry)
                 self.size = valid = position + header.size
                 yield FoundBatch(position, header), data
+            if before_cut is not None and valid != size:
+                before_cut(file, valid, size, next_offset, latest_epoch)
             self.size = valid
             if valid != size:
-                if before_cut is not None:
-                    before_cut(file, valid, size, next_offset, latest_epoch)
                 file.truncate(valid)
         self.bytes_since_index_entry = 0
         self._finish_indexes()
