@@ -20,6 +20,7 @@ INVARIANTS: Final = {
     15: "a partition has one owner in a generation; stale commits are refused; acknowledged ones survive",
     16: "the metadata store is linearizable, and a snapshot equals a replay",
     17: "a bounded time after the last fault all is whole, and everything has been acknowledged and seen",
+    18: "a bounded time after the last fault each log on each broker goes by the settings that the store has",
 }
 
 

@@ -12,6 +12,7 @@ from sim.checks.flushes import check_flushes
 from sim.checks.history import Guarantee, History
 from sim.checks.live_logs import LiveLogs
 from sim.checks.log_checks import Batch, check_log
+from sim.checks.settings import settings_that_differ
 from sim.cluster import Cluster
 from sim.faults import Trouble
 from sim.invariants import require
@@ -26,6 +27,7 @@ from sim.workloads.consumers import Consumer, Reader
 from sim.workloads.prober import Prober
 from sim.workloads.producers import Producer
 from sim.workloads.reassignments import Reassigner
+from sim.workloads.settings import SettingsAlterer
 from sim.workloads.spot_reads import SpotReader
 from sim.world.clock import LoopClock
 from sim.world.loop import VirtualLoop
@@ -138,6 +140,8 @@ class Simulation:
         own = random.stream("spot reads")
         self._spot_reader = SpotReader(sound, self._router("spot reader"), own, self.history, trace)
         self._reassigner = self._make_reassigner()
+        own, topics = random.stream("settings"), [topic.name for topic in plan.topics]
+        self._alterer = SettingsAlterer(self._router("alterer"), own, self.cluster, topics)
         own = random.stream("applications")
         self._applications = Applications(plan, loop, self._router, own, self.history, trace)
         self._live_logs = LiveLogs(self.cluster.brokers, self.cluster.checker, random.stream("live logs"))
@@ -147,6 +151,7 @@ class Simulation:
         states = self.cluster.states
         counts = {
             "admin": self._administrator.done,
+            "alterations": self._alterer.done,
             "starts": sum(machine.generation for machine in self.cluster.machines),
             "corrupt reads": self.history.corrupt_count,
             "spot reads": self._spot_reader.done,
@@ -264,7 +269,7 @@ class Simulation:
         producing = [asyncio.ensure_future(producer.run()) for producer in self._producers]
         consuming = [asyncio.ensure_future(consumer.run()) for consumer in self._consumers]
         administering = asyncio.ensure_future(self._administrator.run())
-        aside = [administering]
+        aside = [administering, asyncio.ensure_future(self._alterer.run())]
         if self._prober is not None:
             aside.append(asyncio.ensure_future(self._prober.run()))
         aside.append(asyncio.ensure_future(self._spot_reader.run()))
@@ -274,7 +279,7 @@ class Simulation:
         clients = [*producing, *consuming, *aside, *self._applications.tasks]
         limit = self.seconds + 3 * SETTLE_S_MAX
         await self._within(self._trouble.run(self.seconds), limit, "trouble has no end", [*always, *clients])
-        self._administrator.stopping = self._spot_reader.stopping = True
+        self._administrator.stopping = self._spot_reader.stopping = self._alterer.stopping = True
         if self._prober is not None:
             self._prober.stopping = True
         for producer in self._producers:
@@ -283,6 +288,12 @@ class Simulation:
             self._reassigner.stopping = True
         self._applications.calm()
         await self._until(lambda: not self._ailments(), lambda: "; ".join(self._ailments()[:4]), [*always, *clients])
+        await self._until(
+            lambda: not settings_that_differ(self.cluster),
+            lambda: "; ".join(settings_that_differ(self.cluster)[:4]),
+            [*always, *clients],
+            number=18,
+        )
         applications = self._applications
         await self._until(lambda: not applications.ailments, lambda: "; ".join(applications.ailments), clients)
         applications.stop()
@@ -339,14 +350,18 @@ class Simulation:
         task.result()
 
     async def _until(
-        self, holds: Callable[[], bool], complaint: Callable[[], str], others: Sequence[asyncio.Task[None]]
+        self,
+        holds: Callable[[], bool],
+        complaint: Callable[[], str],
+        others: Sequence[asyncio.Task[None]],
+        number: int = 17,
     ) -> None:
-        """Waits until something holds, for a bounded time after the last fault (invariant 17)."""
+        """Waits until something holds, for a bounded time after the last fault (invariants 17 and 18)."""
         deadline = self._loop.time() + SETTLE_S_MAX
         while not holds():
             _raise_failures(others)
             if self._loop.time() >= deadline:
-                require(17, False, complaint())
+                require(number, False, complaint())
             await asyncio.sleep(0.1)
         _raise_failures(others)
 

@@ -16,11 +16,12 @@ from sim.mutants.compaction import COMPACTION_MUTANTS
 from sim.mutants.coordination import COORDINATION_MUTANTS
 from sim.mutants.mutant import Edit, Mutant
 from sim.mutants.protocol import MUTANTS
+from sim.mutants.settings import SETTINGS_MUTANTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ALL: Final = (*MUTANTS, *COORDINATION_MUTANTS, *COMPACTION_MUTANTS)
+ALL: Final = (*MUTANTS, *COORDINATION_MUTANTS, *COMPACTION_MUTANTS, *SETTINGS_MUTANTS)
 """With those that came later than the thirty."""
 
 

@@ -1,0 +1,24 @@
+"""Bugs of how brokers keep up with altered settings, put in on purpose: see `sim.mutants`, whose list they lengthen."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sim.mutants.mutant import Mutant
+
+SETTINGS_MUTANTS: Final = (
+    Mutant(
+        "settings-missed-between-sessions",
+        "broker.cluster.config_changes",
+        "        if self._known.resources():\n            await self._compare_all()\n",
+        "",
+        "a broker that registers anew takes notifications that it has not read for history",
+    ),
+    Mutant(
+        "purged-notifications-missed",
+        "broker.cluster.config_changes",
+        " or len(new) != now.created - before.created:\n",
+        ":\n",
+        "notifications that were deleted before a broker read them are not missed by it",
+    ),
+)
