@@ -192,9 +192,9 @@ class Durability:
             segment.write_indexes()
         if epochs is not None:
             self._is_writing_epochs = True
-        task = Flush(self, dirty, segments[-1], target, content, epochs, settled)
+        since_ms = self.unflushed_since_ms
         self.unflushed_since_ms = None
-        return task
+        return Flush(self, dirty, segments[-1], target, content, epochs, settled, since_ms)
 
     def sync(self, segments: list[Segment], log_end_offset: int) -> None:
         """Makes durable what a clean stop has written, file by file, in this thread."""
@@ -237,6 +237,7 @@ class Flush:
         content: bytes | None,
         epochs: bytes | None,
         settled: Callable[[], None],
+        since_ms: int | None,
     ) -> None:
         self.target = target
         """Everything below it is durable afterwards."""
@@ -248,7 +249,8 @@ class Flush:
         self._epochs = epochs
         """The checkpoint's content to write; None where it is written, or another flush is at it."""
         self._settled = settled
-        self._since_ms = durability.unflushed_since_ms
+        self._since_ms = since_ms
+        """Monotonic time of the oldest append that it makes durable; None where none was noted."""
         self._snapshot = snapshot_path(durability.folder, active.base_offset) if len(dirty) > 1 else None
         """The one that the last roll has taken."""
         self._files = durability._files
