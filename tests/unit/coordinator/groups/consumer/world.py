@@ -71,6 +71,9 @@ class World:
         self.requests = 0
         self.ids = 0
         self.replies: dict[int, Any] = {}
+        self.put_out: set[str] = set()
+        """Ids of members that were removed; a classic one may be back by its id, and learns with its next assignment that
+        what it owned is not its own any more."""
         self.machine: GroupCoordinator
         self.move()
 
@@ -109,7 +112,9 @@ class World:
 
     def _handle(self, event: Any) -> None:
         self.machine.metadata = self.topics
+        before = self.member_ids
         self._carry_out(self.machine.handle(self.now_ms, event))
+        self.put_out |= before - self.member_ids
 
     def _carry_out(self, result: Result[Any, Any]) -> None:
         for record in result.writes:
@@ -184,10 +189,11 @@ class Consumer:
         """Says that it lives; `tell` what it owns, `full` all there is to say; the answer may be lost on the way."""
         joins = self.epoch == 0
         full = full or self.missed
+        world = self.world
         if joins:
             self.owned = {}
             self.told = {}
-        world = self.world
+            world.put_out.discard(self.member_id)
         reply = world.ask(
             lambda request_id: ConsumerHeartbeat(
                 request_id,
@@ -226,8 +232,12 @@ class Consumer:
         self.owned = {id: each for id, each in kept.items() if each}
 
     def reconcile(self) -> None:
-        """Has what it was told to have."""
-        self.owned = dict(self.told)
+        """Has what it was told to have; what is new only while its last word was answered: a coordinator that heard that
+        it does not own a partition may have given it to another member since."""
+        if self.missed:
+            self.revoke()
+        else:
+            self.owned = dict(self.told)
 
     def leave(self, epoch: int = -1) -> ErrorCode:
         world = self.world
@@ -387,6 +397,7 @@ class ClassicConsumer:
             self._fail(reply.error)
             return
         topics = self.world.topics.topics
+        self.world.put_out.discard(self.member_id)
         before = self.owned
         self.owned = {
             topics[name].topic_id: each for name, each in parse_assignment(reply.assignment).items() if name in topics
@@ -440,7 +451,7 @@ def check_clients(world: World, clients: list[Consumer | ClassicConsumer]) -> No
     members = world.member_ids
     seen: dict[tuple[TopicId, int], str] = {}
     for client in clients:
-        if not client.is_alive or client.member_id not in members:
+        if not client.is_alive or client.member_id not in members or client.member_id in world.put_out:
             continue
         if isinstance(group, ClassicGroup) and getattr(client, "generation", None) != group.generation:
             # Of a generation that has passed a member hears with its next heartbeat.
