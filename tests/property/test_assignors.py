@@ -31,7 +31,7 @@ partitions = st.builds(TopicPartition, st.sampled_from([*TOPICS, "gone"]), st.in
 @st.composite
 def layouts(draw: st.DrawFn) -> dict[str, TopicLayout]:
     found = {}
-    for name in draw(st.sets(st.sampled_from(TOPICS), min_size=1)):
+    for name in sorted(draw(st.sets(st.sampled_from(TOPICS), min_size=1))):
         count = draw(st.integers(0, 9))
         each = st.frozensets(st.sampled_from(RACKS), max_size=2)
         placed = draw(st.none() | st.tuples(*[each] * count))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any
 
 from tidelog.assignors.assignor import Assignment, Assignor, MemberId, Subscription, TopicLayout
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import TopicId, TopicPartition
 
 MORE_IS_BETTER = frozenset({"assigned", "min", "rack_matches"})
 
@@ -54,9 +55,15 @@ def read_topics(topics: dict[str, dict[str, Any]]) -> dict[str, TopicLayout]:
         name: TopicLayout(
             topic["partitions"],
             None if topic["replica_racks"] is None else tuple(frozenset(racks) for racks in topic["replica_racks"]),
+            _topic_id(topic["id"]) if "id" in topic else None,
         )
         for name, topic in topics.items()
     }
+
+
+def _topic_id(text: str) -> TopicId:
+    """Kafka writes ids in URL-safe base64 without its padding."""
+    return TopicId(base64.urlsafe_b64decode(text + "=="))
 
 
 def by_topic(outcome: Mapping[MemberId, Assignment]) -> dict[str, dict[str, list[int]]]:

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NewType, Protocol
 
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import TopicId, TopicPartition
 
 MemberId = NewType("MemberId", str)
 """The name that the coordinator gave a member; a member that restarts gets another one."""
@@ -45,10 +45,14 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class TopicLayout:
-    """A topic's partitions 0 .. `partitions` - 1, and the racks of each one's replicas; None where no rack is known."""
+    """A topic's partitions 0 .. `partitions` - 1, and the racks of each one's replicas; None where no rack is known.
+
+    `topic_id` decides among equals where the broker assigns (KIP-848); clients need not know it.
+    """
 
     partitions: int
     replica_racks: tuple[frozenset[str], ...] | None = None
+    topic_id: TopicId | None = None
 
     def racks_of(self, partition: int) -> frozenset[str]:
         """Racks that hold a replica of the partition, in sync or not."""

@@ -6,23 +6,17 @@ unowned fills the others; a member that has the larger share keeps it, so a bala
 
 With unequal ones each topic is dealt to its least loaded subscribers, those topics first that leave each of them most,
 and then topic after topic is levelled: from the most loaded subscriber to the least, until they are one apart.
+
+Among equals `hash_order` decides, so that the outcome is Kafka's.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tidelog.assignors.assignor import (
-    Assignment,
-    MemberId,
-    Subscription,
-    TopicLayout,
-    assignments,
-    by_text,
-    subscribed_topics,
-)
+from tidelog.assignors.assignor import Assignment, MemberId, Subscription, TopicLayout, assignments, subscribed_topics
+from tidelog.assignors.hash_order import numbers_in_order, strings_in_order, topic_rank, topics_in_order
 from tidelog.model.identifiers import TopicPartition
 
 ROUNDS_MAX: Final = 16
@@ -41,7 +35,7 @@ class UniformAssignor:
         known = subscribed_topics(members, topics)
         owned = {
             member: [each for each in members[member].owned if _wants(members[member], known, each)]
-            for member in sorted(members, key=by_text)
+            for member in strings_in_order(members)
         }
         if len({subscription.topics for subscription in members.values()}) == 1:
             return assignments(members, _equal_shares(owned, known))
@@ -56,27 +50,109 @@ def _wants(subscription: Subscription, topics: Mapping[str, TopicLayout], topic_
 def _equal_shares(
     owned: Mapping[MemberId, list[TopicPartition]], topics: Mapping[str, TopicLayout]
 ) -> dict[MemberId, list[TopicPartition]]:
+    """Of those that have more than the least share the first keep the larger one, and the last of the others get it."""
     least, extras = divmod(sum(layout.partitions for layout in topics.values()), len(owned))
     above = [member for member, partitions in owned.items() if len(partitions) > least]
     others = [member for member, partitions in owned.items() if len(partitions) <= least]
     larger = {*above[:extras], *others[len(others) - max(0, extras - len(above)) :]}
     quotas = {member: least + (member in larger) for member in owned}
-    given = {member: sorted(partitions)[: quotas[member]] for member, partitions in owned.items()}
-    taken = {each for partitions in given.values() for each in partitions}
-    every = (TopicPartition(name, p) for name, layout in topics.items() for p in range(layout.partitions))
-    unassigned = (each for each in every if each not in taken)
+    ids = {name: layout.topic_id for name, layout in topics.items() if layout.topic_id is not None}
+    order = topics_in_order(topics, ids)
+    held = {each for partitions in owned.values() for each in partitions}
+    every = (TopicPartition(name, p) for name in order for p in range(topics[name].partitions))
+    unassigned = [each for each in every if each not in held]
+    given: dict[MemberId, list[TopicPartition]] = {}
+    for member, partitions in owned.items():
+        if len(partitions) <= quotas[member]:
+            given[member] = list(partitions)
+            continue
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            by_topic.setdefault(topic, []).append(partition)
+        mine = [
+            TopicPartition(topic, partition)
+            for topic in topics_in_order(by_topic, ids)
+            for partition in numbers_in_order(by_topic[topic])
+        ]
+        given[member] = mine[: quotas[member]]
+        unassigned += mine[quotas[member] :]
+    rest = iter(unassigned)
     for member, partitions in given.items():
         for _ in range(quotas[member] - len(partitions)):
-            partitions.append(next(unassigned))
+            partitions.append(next(rest))
     return given
 
 
-class _Levelled:
-    """One assignment to members with unequal subscriptions.
+class _Levels:
+    """A topic's subscribers by load: whose turn it is to get a partition, and to give one up.
 
-    Members are numbers here. Of those that have nothing yet the ones that want fewer topics come first, and so get the
-    larger share of these: the others can make up for it elsewhere.
+    Those at the low end have all got as many as the next one has, or one more if it was their turn already; when all
+    had theirs, the level is one higher, and they are joined by those that had as many before. At the high end it is the
+    same, downwards, without those that have nothing left to give.
+
+        load   .       #
+               .     # #     the turn goes from left to right at the low end,
+               # # # # #     from right to left at the high one
     """
+
+    def __init__(self, subscribers: Sequence[int], loads: list[int]) -> None:
+        """`loads` [member] are the caller's, who changes them as partitions move."""
+        self._loads = loads
+        self._members = sorted(subscribers, key=lambda member: (loads[member], member))
+        self._low = loads[self._members[0]] - 1
+        self._low_end = 0
+        self._next_taker = 0
+        count = len(self._members)
+        self._high = loads[self._members[-1]] + 1
+        self._high_start = self._high_end = count
+        self._next_giver = count - 1
+
+    @property
+    def spread(self) -> int:
+        """By how many partitions the most and the least loaded differ, before any turn."""
+        return self._loads[self._members[-1]] - self._loads[self._members[0]]
+
+    def are_level(self) -> bool:
+        """Whether the two ends are one apart at most, after the last turn."""
+        return self._high - self._low <= 1
+
+    def taker(self) -> int:
+        """The next one to get a partition."""
+        members, loads = self._members, self._loads
+        if self._next_taker >= self._low_end:
+            self._low += 1
+            while self._low_end < len(members) and loads[members[self._low_end]] == self._low:
+                self._low_end += 1
+            self._next_taker = 0
+        self._next_taker += 1
+        return members[self._next_taker - 1]
+
+    def giver(self) -> int | None:
+        """The next one to give a partition up; None: nobody is left."""
+        members, loads = self._members, self._loads
+        if self._next_giver < self._high_start:
+            if self._high_end <= self._high_start and self._high_start > 0:
+                # All that were here have nothing to give.
+                self._high = loads[members[self._high_start - 1]]
+            else:
+                self._high -= 1
+            while self._high_start > 0 and loads[members[self._high_start - 1]] == self._high:
+                self._high_start -= 1
+            self._next_giver = self._high_end - 1
+        if self._next_giver < 0:
+            return None
+        self._next_giver -= 1
+        return members[self._next_giver + 1]
+
+    def exclude_giver(self) -> None:
+        """The last `giver` has nothing to give: the one at the high end takes its place."""
+        members, place = self._members, self._next_giver + 1
+        self._high_end -= 1
+        members[place], members[self._high_end] = members[self._high_end], members[place]
+
+
+class _Levelled:
+    """One assignment to members with unequal subscriptions; members are numbers here."""
 
     def __init__(
         self,
@@ -84,20 +160,20 @@ class _Levelled:
         topics: Mapping[str, TopicLayout],
         owned: Mapping[MemberId, list[TopicPartition]],
     ) -> None:
-        self._members = sorted(
-            owned, key=lambda member: (0 if owned[member] else len(members[member].topics), by_text(member))
-        )
-        self._loads = [len(owned[member]) for member in self._members]
+        self._members = list(owned)
+        self._topics = topics
+        self._loads = [len(partitions) for partitions in owned.values()]
         self._owners: dict[str, list[int | None]] = {
             name: [None] * layout.partitions for name, layout in topics.items()
         }
-        for number, member in enumerate(self._members):
-            for topic, partition in owned[member]:
+        for number, partitions in enumerate(owned.values()):
+            for topic, partition in partitions:
                 self._owners[topic][partition] = number
         self._subscribers = {
             name: [number for number, member in enumerate(self._members) if name in members[member].topics]
             for name in topics
         }
+        # `topics` are sorted by name, which decides where ids are not known.
         self._order = sorted(topics, key=self._precedence)
 
     def given(self) -> dict[MemberId, list[TopicPartition]]:
@@ -112,23 +188,18 @@ class _Levelled:
                 given[self._members[owner]].append(TopicPartition(topic, partition))
         return given
 
-    def _precedence(self, topic: str) -> tuple[float, int, bytes]:
+    def _precedence(self, topic: str) -> tuple[float, int, tuple[int, int]]:
         subscribers = len(self._subscribers[topic])
-        return -len(self._owners[topic]) / subscribers, subscribers, by_text(topic)
-
-    def _by_load(self, topic: str) -> list[int]:
-        return sorted(self._subscribers[topic], key=lambda member: (self._loads[member], member))
+        return -len(self._owners[topic]) / subscribers, subscribers, topic_rank(self._topics[topic].topic_id)
 
     def _deal(self, topic: str) -> None:
         """Gives the topic's partitions that nobody owns to its least loaded subscribers."""
-        least = [(self._loads[member], place, member) for place, member in enumerate(self._by_load(topic))]
+        levels = _Levels(self._subscribers[topic], self._loads)
         owners = self._owners[topic]
         for partition, owner in enumerate(owners):
             if owner is None:
-                load, place, member = least[0]
-                heapq.heapreplace(least, (load + 1, place, member))
-                owners[partition] = member
-                self._loads[member] += 1
+                owners[partition] = taker = levels.taker()
+                self._loads[taker] += 1
 
     def _level_all(self, topics: list[str]) -> None:
         """Levels one topic after the other until all are level, for levelling one may tilt another."""
@@ -140,28 +211,26 @@ class _Levelled:
 
     def _level(self, topic: str) -> int:
         """Moves partitions of the topic from most to least loaded subscribers; how many moved."""
-        by_load = self._by_load(topic)
-        if self._loads[by_load[-1]] - self._loads[by_load[0]] <= 1:
+        levels = _Levels(self._subscribers[topic], self._loads)
+        if levels.spread <= 1:
             return 0
         owners = self._owners[topic]
         to_give: dict[int, list[int]] = {}
         for partition, owner in enumerate(owners):
             if owner is not None:
                 to_give.setdefault(owner, []).append(partition)
-        least = [(self._loads[member], place, member) for place, member in enumerate(by_load)]
-        most = [(-self._loads[member], -place, member) for place, member in enumerate(by_load) if member in to_give]
-        heapq.heapify(most)
         moved = 0
-        while most and -most[0][0] - least[0][0] > 1:
-            load, place, giver = most[0]
-            partition = to_give[giver].pop()
-            if to_give[giver]:
-                heapq.heapreplace(most, (load + 1, place, giver))
-            else:
-                heapq.heappop(most)
-            taken, place, taker = least[0]
-            heapq.heapreplace(least, (taken + 1, place, taker))
-            owners[partition] = taker
+        while not levels.are_level():
+            giver = levels.giver()
+            while giver is not None and not to_give.get(giver):
+                levels.exclude_giver()
+                giver = levels.giver()
+            if giver is None:
+                break
+            taker = levels.taker()
+            if levels.are_level():
+                break
+            owners[to_give[giver].pop()] = taker
             self._loads[giver] -= 1
             self._loads[taker] += 1
             moved += 1

@@ -7,6 +7,7 @@ members and partitions; that is why it runs for a group at most once in group.co
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tidelog.assignors import BROKERS, assignor_named
 from tidelog.assignors.assignor import MemberId, Subscription
@@ -43,7 +44,11 @@ def compute_target(
             topics=names, owned=owned, instance_id=member.instance_id, rack=member.rack_id
         )
     wanted = frozenset[str]().union(*subscribed.values())
-    layouts = {name: topics.topics[name].layout for name in sorted(wanted) if name in topics.topics}
+    layouts = {
+        name: replace(topics.topics[name].layout, topic_id=topics.topics[name].topic_id)
+        for name in sorted(wanted)
+        if name in topics.topics
+    }
     given = assignor_named(assignor, among=BROKERS).assign(subscriptions, layouts)
     return {member_id: _by_id(given[MemberId(member_id)].partitions, topics) for member_id in members}
 

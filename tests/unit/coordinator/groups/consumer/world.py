@@ -72,8 +72,8 @@ class World:
         self.ids = 0
         self.replies: dict[int, Any] = {}
         self.put_out: set[str] = set()
-        """Ids of members that were removed; a classic one may be back by its id, and learns with its next assignment that
-        what it owned is not its own any more."""
+        """Ids of members that were removed; a classic one may be back by its id, and learns with its next assignment
+        that what it owned is not its own any more."""
         self.machine: GroupCoordinator
         self.move()
 
@@ -232,8 +232,8 @@ class Consumer:
         self.owned = {id: each for id, each in kept.items() if each}
 
     def reconcile(self) -> None:
-        """Has what it was told to have; what is new only while its last word was answered: a coordinator that heard that
-        it does not own a partition may have given it to another member since."""
+        """Has what it was told to have; what is new only while its last word was answered: a coordinator that heard
+        that it does not own a partition may have given it to another member since."""
         if self.missed:
             self.revoke()
         else:
