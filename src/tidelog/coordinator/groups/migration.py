@@ -18,7 +18,7 @@ from tidelog.coordinator.groups.classic.members import ClassicMember, Protocol
 from tidelog.coordinator.groups.classic.rebalance import fail_waiting, prepare
 from tidelog.coordinator.groups.consumer import records
 from tidelog.coordinator.groups.consumer.group import ConsumerGroup, target_of
-from tidelog.coordinator.groups.consumer.member import ClassicMembership, ConsumerMember, Partitions, held_at
+from tidelog.coordinator.groups.consumer.member import ClassicMembership, ConsumerMember, Partitions, held_at, plain
 from tidelog.coordinator.groups.consumer.turn import ConsumerTurn
 from tidelog.coordinator.groups.embedded_protocol import (
     by_id,
@@ -160,17 +160,23 @@ def downgrade(
 ) -> ClassicGroup:
     """Makes the group classic; `joining` takes the place of the one of `leaving` that has its instance id.
 
-    What members are assigned stays theirs. A rebalance follows where somebody left. Raises ProtocolError, and has done
-    nothing then, where what a member said is malformed, or all of it together fits no batch.
+    A group in which all have what they are to have keeps its assignment; in any other a member's is what it holds, and
+    a rebalance follows, as it does where a member left. Raises ProtocolError, and has done nothing then, where what a
+    member said is malformed, or all of it together fits no batch.
     """
     classic = ClassicGroup(group.group_id, turn.deadlines, turn.wall_ms)
     classic.generation = group.epoch
     members = [member for member_id, member in group.members.items() if member_id not in leaving]
+    settled = group.epoch == group.assignment_epoch and all(
+        member.is_reconciled_to(group.assignment_epoch) for member in members
+    )
     for member in (*members, *([] if joining is None else [joining])):
         assert member.classic is not None, "only members that speak the classic protocol are left"
         protocols = [Protocol(name, data) for name, data in member.classic.protocols]
-        target = target_of(group, member.member_id, member.instance_id)
-        assignment = encode_assignment(target, turn.topics, version_of(protocols[0].metadata))
+        # A target's partition may still be another member's, and if the group is upgraded again before its next
+        # generation, what stands here is taken for what members hold.
+        share = target_of(group, member.member_id, member.instance_id) if settled else _held(member)
+        assignment = encode_assignment(share, turn.topics, version_of(protocols[0].metadata))
         classic.add(
             ClassicMember(
                 member.member_id,
@@ -199,10 +205,14 @@ def downgrade(
     for classic_member in classic.members.values():
         as_classic.expect_member(classic, classic_member)
     logger.info("group becomes classic: group=%s members=%d", group.group_id, len(classic.members))
-    settled = group.epoch == group.assignment_epoch and all(
-        member.is_reconciled_to(group.assignment_epoch) for member in members
-    )
-    # Targets may be handed out only where nobody holds what is another one's by now.
     if joining is None or not settled:
         prepare(as_classic, classic, "the last member of the newer protocol left")
     return classic
+
+
+def _held(member: ConsumerMember) -> Partitions:
+    """What the member holds, whether it is to give it up or not."""
+    held = dict(plain(member.assigned))
+    for topic_id, partitions in plain(member.pending_revocation).items():
+        held[topic_id] = held.get(topic_id, frozenset()) | partitions
+    return held

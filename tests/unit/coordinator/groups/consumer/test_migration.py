@@ -180,3 +180,21 @@ def test_silent_classic_members_are_put_out() -> None:
     settle(world, first, new)
     assert second.member_id not in world.group.members
     assert [len(client.partitions) for client in (first, new)] == [3, 3]
+
+
+def test_what_members_hold_when_their_group_changes_its_kind_twice() -> None:
+    """Classic once more before anybody gave up what the target took away: nothing of that is free in the next group."""
+    world = World()
+    first, second = classic_group(world)
+    new = Consumer(world, "new")
+    new.heartbeat()
+    assert {len(world.group.target[client.member_id][A]) for client in (first, second)} == {2}
+    new.leave()
+    assert world.kind == "classic"
+    again = Consumer(world, "again")
+    again.step()
+    assert world.kind == "consumer"
+    assert len(first.partitions | second.partitions) == 6
+    check_clients(world, [first, second, again])
+    settle(world, first, second, again)
+    assert [len(client.partitions) for client in (first, second, again)] == [2, 2, 2]
