@@ -229,12 +229,14 @@ class Runtime:
             on_failure=lambda error: self._fail(f"the broker cannot take part in its cluster: {error}"),
         )
         self.config.on_change(self._config_changed)
+        known_settings = self._driver.known_settings
         settings = StoredSettings(self._driver, self._settings_read, self._clock)
         cluster_id = await self._with_session(lambda: self._read_store(broker_id, settings))
         # Recovery after a crash reads what was not flushed, which takes as long as it takes: off the loop, so that the
         # session with the store is kept meanwhile.
-        self._logs = self._log_manager(broker_id, cluster_id)
-        await _future(self.in_pool(self._logs.open))
+        logs = self._logs = self._log_manager(broker_id, cluster_id)
+        logs.upkeep.settings_gate = settings
+        await _future(self.in_pool(logs.open))
         forwarding = self._forwarding = Forwarding(_LocalController(self._driver))
         self._node = Node(
             broker_id=broker_id,
@@ -244,14 +246,13 @@ class Runtime:
             random=self._random,
             disk=self._disk,
             shell=self,
-            logs=self._logs,
+            logs=logs,
             controller=forwarding,
             settings=settings,
         )
         self._node.marks.on_change = self._marks_changed
         forwarding.attach(self._node)
-        self._node.known_settings = self._driver.known_settings
-        self._logs.upkeep.settings_gate = settings
+        self._node.known_settings = known_settings
         self._node.metadata.on_brokers_changed.append(self._brokers_changed)
         self._node.settings_loaded(self._stored)
         self._dispatcher = Dispatcher(self._node, self._node.handlers, forwarding)
