@@ -33,6 +33,7 @@ from tidelog.broker.replicas.purgatory import Purgatory
 from tidelog.broker.replicas.repairs import Repairs
 from tidelog.broker.replicas.replica_manager import ReplicaManager
 from tidelog.broker.replicas.replica_sessions import ReplicaSessions
+from tidelog.broker.replicas.scrubbing import Scrubbing
 from tidelog.broker.replicas.throttles import Throttles
 from tidelog.broker.replicas.topic_settings import log_config
 from tidelog.metadata.image import CLUSTER_DEFAULT, ConfigChanged, ConfigResource, ConfigResourceType
@@ -168,6 +169,8 @@ class Node:
         """Replicas here that have lost records, as the controller is told of them."""
         self.cleaning = Cleaning(self)
         """Compaction."""
+        self.scrubbing = Scrubbing(self)
+        """The look through all logs for rot."""
         self.repairs = Repairs(self)
         """Segments that were found rotten."""
         self.moves = Moves(self)
@@ -330,6 +333,11 @@ class Node:
 
     # Work for the disk.
 
+    @property
+    def is_flushing(self) -> bool:
+        """Whether a flush is under way that producers may wait for."""
+        return self._flushing > 0
+
     def run_disk_task(self, task: DiskTask) -> Deferred[None]:
         """Runs a task on an I/O thread and finishes it here; completes in any case, `finish` sees to errors."""
         done: Deferred[None] = Deferred()
@@ -460,6 +468,7 @@ class Node:
         self.cleaning.stop()
         self.moves.stop()
         self.repairs.stop()
+        self.scrubbing.stop()
         self.isr_updates.stop()
         self.departures.stop()
         for timer in (self._disk_timer, self._flush_timer):

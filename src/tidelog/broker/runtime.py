@@ -265,6 +265,7 @@ class Runtime:
         self._node.marks.elected_upon()
         self._node.tick()
         self._node.cleaning.start()
+        self._node.scrubbing.start()
         self._server.dispatcher = self._dispatcher
         starting.open(self._dispatcher)
 

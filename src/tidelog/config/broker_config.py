@@ -88,6 +88,8 @@ class BrokerConfig:
     log_flush_offset_checkpoint_interval_ms = _Setting[int]("log.flush.offset.checkpoint.interval.ms")
     log_initial_task_delay_ms = _Setting[int]("log.initial.task.delay.ms")
     log_retention_check_interval_ms = _Setting[int]("log.retention.check.interval.ms")
+    log_scrub_interval_ms = _Setting[int]("log.scrub.interval.ms")
+    log_scrub_max_bytes_per_second = _Setting[int]("log.scrub.max.bytes.per.second")
     max_connections = _Setting[int]("max.connections")
     max_connections_per_ip = _Setting[int]("max.connections.per.ip")
     max_incremental_fetch_session_cache_slots = _Setting[int]("max.incremental.fetch.session.cache.slots")

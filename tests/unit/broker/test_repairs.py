@@ -132,6 +132,20 @@ def test_a_follower_mends_what_its_readers_meet(tmp_path: Path) -> None:
     run(check())
 
 
+def test_the_scrub_mends_a_follower_that_nothing_reads(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A replica that may lead one day holds what was written; an operator is told what happened to it."""
+
+    async def check() -> None:
+        async with brokers_of(str(tmp_path), 2, log_initial_task_delay_ms=0, log_scrub_interval_ms=0) as brokers:
+            content = await replicated(brokers, 2)
+            flip(path_of(brokers, 1), positions(content)[1] + 20)
+            await eventually(lambda: content_of(brokers, 1) == content, "the follower's file as it was")
+            await eventually(lambda: "rot_repaired: partition=orders-0 segment=0" in caplog.text, "the log line")
+            assert f"position={positions(content)[1]} first_offset=1 last_offset=1" in caplog.text
+
+    run(check())
+
+
 def test_what_all_replicas_have_lost_is_said_and_nothing_is_cut(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

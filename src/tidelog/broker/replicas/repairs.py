@@ -92,13 +92,6 @@ class Repairs:
             return
         now_ms = self._node.clock.monotonic_ms()
         while (rot := findings.take()) is not None:
-            logger.warning(
-                "rot_found: partition=%s segment=%d offset=%d reason=%s",
-                rot.log.topic_partition,
-                rot.base_offset,
-                rot.offset,
-                rot.flaw,
-            )
             self._waiting.append(_Repair(rot, now_ms))
         self._go_on()
 
@@ -184,6 +177,17 @@ class Repairs:
     def _found(self, repair: _Repair, segment: Segment, damages: list[Damage]) -> None:
         """Begins a round: reads that want what lies behind a damage pass it by from now on."""
         segment.rotten = {damage.position: damage.end for damage in damages}
+        if damages and repair.segment is None:
+            rot = repair.rot
+            logger.warning(
+                "rot_found: partition=%s segment=%d position=%d offset=%d damages=%d reason=%s",
+                rot.log.topic_partition,
+                rot.base_offset,
+                damages[0].position,
+                damages[0].next_offset,
+                len(damages),
+                damages[0].flaw,
+            )
         repair.segment = segment
         repair.damages = deque(damages)
         repair.unmended = []

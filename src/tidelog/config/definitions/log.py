@@ -237,6 +237,23 @@ SETTINGS: Final = (
         mode=CLUSTER_WIDE,
     ),
     Setting(
+        "log.scrub.max.bytes.per.second",
+        LONG,
+        10_485_760,
+        "tidelog's own: how fast the scrub reads through all logs, looking for what is not as it was written; "
+        "0: not at all.",
+        valid=Range(0),
+        mode=CLUSTER_WIDE,
+    ),
+    Setting(
+        "log.scrub.interval.ms",
+        LONG,
+        86_400_000,
+        "tidelog's own: how long after the beginning of one pass of the scrub the next one begins.",
+        valid=Range(0),
+        mode=CLUSTER_WIDE,
+    ),
+    Setting(
         "log.flush.interval.messages",
         LONG,
         LONG_MAX,

@@ -1,0 +1,81 @@
+"""Has the logs scrubbed: a slice at a time on an I/O thread, with rests between them."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from tidelog.storage.scrub import Scrub, rest_ms
+
+if TYPE_CHECKING:
+    from tidelog.broker.deferred import Deferred
+    from tidelog.broker.node import Node
+    from tidelog.broker.shell import Timer
+    from tidelog.storage.tasks import DiskTask
+
+logger: Final = logging.getLogger(__name__)
+
+LOOK_MS: Final = 60_000
+"""Between two looks whether a pass is due, and whether the settings ask for one by now."""
+FLUSH_MS: Final = 50
+"""Until it is looked again whether a flush is over: producers may wait for that one."""
+
+
+class Scrubbing:
+    """On the loop's thread; what blocks runs on an I/O thread."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._scrub: Scrub | None = None
+        self._timer: Timer | None = None
+        self._is_stopped = False
+
+    def start(self) -> None:
+        """The broker serves: goes on where the last pass was, after a rest."""
+        logs = self._node.logs
+        self._scrub = Scrub(self._node.disk, self._node.clock, logs.directories)
+        self._scrub.load()
+        self._wait(logs.settings.initial_task_delay_ms)
+
+    def stop(self) -> None:
+        """Begins nothing more."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _wait(self, delay_ms: int) -> None:
+        self._timer = self._node.shell.after(max(delay_ms, 1), self._go_on)
+
+    def _go_on(self) -> None:
+        """Runs the next slice, or waits until one is due."""
+        scrub, config = self._scrub, self._node.config
+        if self._is_stopped or scrub is None:
+            return
+        if not config.log_scrub_max_bytes_per_second:
+            self._wait(LOOK_MS)
+            return
+        if self._node.is_flushing:
+            self._wait(FLUSH_MS)
+            return
+        task = scrub.next_task(config.log_scrub_interval_ms)
+        if task is None:
+            due_ms = scrub.due_ms(config.log_scrub_interval_ms) - self._node.clock.wall_ms()
+            self._wait(min(due_ms, LOOK_MS))
+            return
+        began_ms = self._node.clock.monotonic_ms()
+        self._node.shell.in_pool(task.run).on_complete(lambda ran: self._ran(scrub, task, began_ms, ran))
+
+    def _ran(self, scrub: Scrub, task: DiskTask, began_ms: int, ran: Deferred[None]) -> None:
+        error: OSError | None = None
+        try:
+            ran.result()
+        except OSError as caught:
+            error = caught
+        except Exception:
+            # Of one segment, and the others are to be read.
+            logger.exception("scrub_failed: task=%r", task)
+        task.finish(error)
+        self._node.repairs.look()
+        took_ms = self._node.clock.monotonic_ms() - began_ms
+        rate = self._node.config.log_scrub_max_bytes_per_second
+        self._wait(rest_ms(scrub.slice_bytes, took_ms, rate) if rate else LOOK_MS)
