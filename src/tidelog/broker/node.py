@@ -192,6 +192,8 @@ class Node:
         for directory in logs.directories:
             directory.on_flush_due = self._flush_by
         self._flush_scheduled = False
+        self._checking_ahead: set[Log] = set()
+        """Logs in which an I/O thread looks at what consumers will want."""
         self._flushing = 0
         """Flushes of the group that is under way."""
         self._awaiting_starts: list[Deferred[None]] = []
@@ -409,6 +411,22 @@ class Node:
         next_ms = self.logs.upkeep.next_flush_ms()
         if next_ms is not None:
             self._flush_by(next_ms)
+
+    def check_ahead(self, log: Log) -> None:
+        """Has an I/O thread check what a consumer will want next, while it is sent what it asked for."""
+        if log in self._checking_ahead or self._stopped:
+            return
+        self._checking_ahead.add(log)
+
+        def checked(done: Deferred[None]) -> None:
+            self._checking_ahead.discard(log)
+            try:
+                done.result()
+            except OSError as error:
+                # Whoever reads there meets it again, and judges the device.
+                logger.info("not checked ahead: partition=%s error=%s", log.topic_partition, error)
+
+        self.shell.in_pool(log.check_ahead).on_complete(checked)
 
     def starts_durable(self) -> Deferred[None]:
         """Completes when the first offsets of all logs, as they are now, are written down: no crash moves one back.

@@ -35,6 +35,8 @@ TRUSTED_MS: Final = 300_000
 """For how long a range that was checked is not checked again."""
 INLINE_BYTES_MAX: Final = 128 << 10
 """Bytes that are checked where they are asked for; more is for an I/O thread, which takes some tens of microseconds."""
+AHEAD_BYTES: Final = 4 << 20
+"""Bytes that are checked before a reader that goes through a segment asks for them."""
 _CHUNK: Final = 1 << 20
 """Bytes read at once."""
 _RANGES_MAX: Final = 4
@@ -116,7 +118,7 @@ class Findings:
 class SegmentCheck:
     """What is known of the log around one segment, for the batches in it to be judged by."""
 
-    __slots__ = ("_end_offset", "_epochs", "_now_ms", "_rotten", "_segment", "_size")
+    __slots__ = ("_end_offset", "_epochs", "_now_ms", "_rotten", "_segment", "_size", "ahead")
 
     def __init__(
         self,
@@ -137,6 +139,8 @@ class SegmentCheck:
         self._now_ms = now_ms
         self._size = size
         self._rotten = rotten
+        self.ahead: int | None = None
+        """From where it is worth while to check ahead, after `sound_end`: a reader goes through the segment."""
 
     def sound_end(
         self, position: int, end: int, *, offset: int, is_recent: bool, blocking: bool
@@ -151,6 +155,7 @@ class SegmentCheck:
             version = file.version()
             known = self._known(position, version)
             if known is not None and end <= known.end:
+                self.ahead = known.end if known.end - end < AHEAD_BYTES // 2 else None
                 return end, None
             if not blocking and end - (position if known is None else known.end) > INLINE_BYTES_MAX:
                 raise WouldBlock
@@ -163,7 +168,23 @@ class SegmentCheck:
             checked = self._walk(file, start, next_offset, must=position, end=end, blocking=blocking)
         if version is not None and checked.end > start:
             self._remember(known, start, checked, version)
+            self.ahead = None if known is None else checked.end
         return end if checked.flaw is None else min(checked.end, end), checked.flaw
+
+    def check_ahead(self, position: int) -> None:
+        """Checks what follows the range that is known to be sound up to `position`, so that its reader need not wait.
+
+        It also brings that into the page cache. OSError.
+        """
+        with self._segment.log_file as file:
+            version = file.version()
+            known = self._known(position, version)
+            if known is None or version is None or known.end - position >= AHEAD_BYTES:
+                return
+            end = min(known.end + AHEAD_BYTES, self._size)
+            checked = self._walk(file, known.end, known.next_offset, must=end - 1, end=end, blocking=True)
+        if checked.end > known.end:
+            self._remember(known, known.start, checked, version)
 
     @property
     def size(self) -> int:

@@ -23,6 +23,7 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import LeaderEpoch, Offset, TopicId
 from tidelog.records.batch import iterate_headers
 from tidelog.records.epochs import EpochCache
+from tidelog.records.errors import InvalidBatch
 from tidelog.storage import truncation
 from tidelog.storage.append import (
     AppendInfo,
@@ -35,6 +36,7 @@ from tidelog.storage.append import (
 )
 from tidelog.storage.damage import remove_damage
 from tidelog.storage.flushing import Durability
+from tidelog.storage.integrity import RottenBatch
 from tidelog.storage.log_config import LONG_MAX, LogConfig
 from tidelog.storage.log_reader import ReadResult
 from tidelog.storage.offset_index import RELATIVE_OFFSET_MAX
@@ -42,7 +44,7 @@ from tidelog.storage.producer_recovery import producers_at, take_snapshot, take_
 from tidelog.storage.producer_state import AppendOrigin, ProducerState, ProducerUpdate
 from tidelog.storage.readable_log import ReadableLog
 from tidelog.storage.retention import discard, expired_count
-from tidelog.storage.segment import Segment
+from tidelog.storage.segment import Segment, floor_index
 from tidelog.storage.transaction_index import AbortedTransaction
 from tidelog.storage.truncation import Truncation
 
@@ -541,6 +543,9 @@ class Log(ReadableLog):
             return True
         try:
             truncation.cut(self, offset)
+        except InvalidBatch as error:
+            base_offset = self.segments[floor_index(self.segments, offset)].base_offset
+            raise RottenBatch(self.found_rot(base_offset, offset, str(error)), offset) from error
         except OSError as error:
             raise self.folder.fail(error, "truncating") from error
         return True

@@ -45,6 +45,7 @@ class ReadableLog:
 
     __slots__ = (
         "_positions",
+        "ahead",
         "config",
         "epochs",
         "folder",
@@ -83,6 +84,8 @@ class ReadableLog:
         self.producers = ProducerState(folder.topic_partition)
         self._positions: dict[int, int] | None = None
         """[first offset] -> position in the active segment, of recent batches; None where there are none yet."""
+        self.ahead: tuple[Segment, int] | None = None
+        """The segment and the position from which a reader will want more, as `check_ahead` takes them."""
         self.rot: dict[int, Rot] = {}
         """[base offset of a segment] -> what was found wrong in it, until it is repaired."""
 
@@ -181,6 +184,8 @@ class ReadableLog:
         def check(segment: Segment, position: int, end: int, *, is_recent: bool, end_offset: int | None) -> int:
             known = self._segment_check(segment, end_offset, now_ms, segment.rotten)
             sound, flaw = known.sound_end(position, end, offset=offset, is_recent=is_recent, blocking=blocking)
+            if known.ahead is not None and known.ahead < known.size:
+                self.ahead = segment, known.ahead
             if sound <= position:
                 raise RottenBatch(self.found_rot(segment.base_offset, offset, flaw or "is cut short"), offset)
             return sound
@@ -205,6 +210,14 @@ class ReadableLog:
             return None
         end_offset = segments[index + 1].base_offset if index + 1 < len(segments) else None
         return self._segment_check(segment, end_offset, self.folder.environment.clock.monotonic_ms(), {})
+
+    def check_ahead(self) -> None:
+        """Checks what the last reader will want next; in any thread. OSError."""
+        wanted, self.ahead = self.ahead, None
+        if wanted is not None:
+            check = self.segment_check(wanted[0])
+            if check is not None:
+                check.check_ahead(wanted[1])
 
     def is_recent(self, offset: int) -> bool:
         """Whether a batch that begins with `offset` was appended just now."""

@@ -12,7 +12,7 @@ from tests.unit.storage.support import NOW_MS, StandingClock, batch, open_log
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.records.batch import iterate_headers
 from tidelog.storage.errors import WouldBlock
-from tidelog.storage.integrity import INLINE_BYTES_MAX, TRUSTED_MS, RottenBatch
+from tidelog.storage.integrity import AHEAD_BYTES, INLINE_BYTES_MAX, TRUSTED_MS, RottenBatch
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.repair import find_damages, fit, write
@@ -64,6 +64,12 @@ def read_or_fail(log: Log, offset: int, max_bytes: int, up_to: int) -> tuple[int
         return -1, b""
     assert data
     return position, data
+
+
+def wait_until_writes_show(path: str) -> None:
+    """Until another write to the file gets another time than the last one."""
+    while time.time_ns() - os.stat(path).st_ctime_ns < 60_000_000:
+        pass
 
 
 def whole_batches(data: bytes) -> bytes:
@@ -153,10 +159,7 @@ def test_a_range_is_checked_once_while_nothing_writes_to_the_file(tmp_path: Path
     """Bytes that were checked are not read again for a while; another process's write has them checked again."""
     clock = StandingClock()
     log, path, content = filled(tmp_path, clock=clock)
-    os.utime(path)
-    time_of_change = os.stat(path).st_ctime_ns
-    while time.time_ns() - time_of_change < 60_000_000:
-        pass
+    wait_until_writes_show(path)
     read(log, 0)
     (known,) = log.active.verified
     assert (known.start, known.end) == (0, len(content))
@@ -170,6 +173,32 @@ def test_a_range_is_checked_once_while_nothing_writes_to_the_file(tmp_path: Path
     assert len(read(log, 0)[1]) == starts(content)[3]
     with pytest.raises(RottenBatch):
         read(log, 6)
+
+
+def test_what_a_reader_will_want_is_checked_ahead(tmp_path: Path) -> None:
+    """One that goes through a segment finds the next range checked, without an I/O thread; up to what is rotten."""
+    log = open_log(tmp_path)[1]
+    for _ in range(40):
+        log.append(batch(b"." * (INLINE_BYTES_MAX - 500)), leader_epoch=0, now_ms=NOW_MS)
+    path, size = log.active.log_file.path, log.active.size // 40
+    flip(path, 39 * size + 80)
+    wait_until_writes_show(path)
+    log.read(0, 2 * size, up_to_offset=40)
+    assert log.ahead is None
+    log.read(2, 2 * size, up_to_offset=40)
+    assert log.ahead == (log.active, 4 * size)
+    log.check_ahead()
+    assert log.ahead is None
+    assert log.active.verified[0].end >= 4 * size + AHEAD_BYTES - size
+    assert log.read(4, 8 * size, up_to_offset=40, blocking=False).size == 8 * size
+    while (end := log.active.verified[0].end) < 39 * size:
+        log.ahead = log.active, end
+        log.check_ahead()
+    log.ahead = log.active, 39 * size
+    log.check_ahead()
+    assert (log.active.verified[0].end, log.rot) == (39 * size, {})
+    with pytest.raises(RottenBatch):
+        log.read(39, size, up_to_offset=40)
 
 
 def test_a_large_range_is_checked_by_an_io_thread(tmp_path: Path) -> None:

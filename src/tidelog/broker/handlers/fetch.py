@@ -70,7 +70,7 @@ def handle(
 class _Reading:
     """What was read for one partition."""
 
-    __slots__ = ("data", "replica", "size", "wanted")
+    __slots__ = ("ahead", "data", "replica", "size", "wanted")
 
     def __init__(self, wanted: FetchPartition, data: messages.FetchResponse.PartitionData) -> None:
         self.wanted = wanted
@@ -78,6 +78,8 @@ class _Reading:
         self.replica: Replica | None = None
         """Where more may come; None after an error."""
         self.size = 0
+        self.ahead: Log | None = None
+        """Whose next bytes are to be checked while these are sent."""
 
 
 class _Fetch:
@@ -251,6 +253,8 @@ class _Fetch:
         if result.size:
             data.records = list(result.ranges)
             reading.size = result.size
+        if log.ahead is not None:
+            reading.ahead = log
         data.aborted_transactions = aborted
         return reading
 
@@ -322,6 +326,8 @@ class _Fetch:
         by_id = self._context.api_version >= _TOPIC_IDS_SINCE
         leaders: set[int] = set()
         for reading in readings:
+            if reading.ahead is not None:
+                self._node.check_ahead(reading.ahead)
             wanted, data = reading.wanted, reading.data
             if not plan.has_news(wanted, data):
                 continue
