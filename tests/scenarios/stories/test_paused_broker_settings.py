@@ -50,7 +50,8 @@ def test_a_broker_that_was_paused_past_its_session_keeps_what_is_to_be_kept() ->
         assert not send(others, "kept", [b"value"] * RECORDS, acks="all")
         cluster.resume(victim)
         until(lambda: victim in state("kept").isrs and victim in state("gone").isrs, "it is back in sync")
-        admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, 0) for topic in ("kept", "gone")]).result(DEADLINE_S)
+        partitions = [TopicPartition(topic, 0) for topic in ("kept", "gone")]
+        admin.elect_leaders(ElectionType.PREFERRED, partitions).result(DEADLINE_S)
         until(lambda: {state("kept").leader, state("gone").leader} == {victim}, "it leads again")
         assert not send(cluster, "gone", [b"value"] * RECORDS, acks="all")
         until(lambda: watermarks(cluster, "gone")[0] == RECORDS, "retention has been at its logs")
