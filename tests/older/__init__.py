@@ -1,0 +1,1 @@
+"""What an older version left behind, and brokers of both versions side by side."""
