@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypedDict
 
 from sim.checks.partition_states import PartitionStates
 from sim.checks.replicas import ReplicaChecker, replicas_of
-from sim.machine import BrokerMachine, LoneMachine, Machine, StoreMachine, Surroundings
+from sim.machine import DATA, OTHER_DATA, BrokerMachine, LoneMachine, Machine, StoreMachine, Surroundings
 from sim.store.history import StoreHistory
 from sim.world.network import SimulatedNetwork
 from tidelog.metadata.znodes import CONTROLLER, broker_path, decode_controller
@@ -37,6 +37,7 @@ class Hardware(TypedDict):
     clock_rate: float
     disk_latency_s: tuple[float, float]
     store_servers: int
+    log_dirs: tuple[str, ...]
 
 
 class Cluster:
@@ -91,6 +92,7 @@ class Cluster:
             "clock_rate": 1.0 + self._random.between(-0.001, 0.001),
             "disk_latency_s": self.plan.disk_latency_s,
             "store_servers": self.plan.store_servers,
+            "log_dirs": (DATA, OTHER_DATA)[: self.plan.log_dirs],
         }
 
     @property

@@ -166,7 +166,7 @@ class DiskTrouble:
         return -1 if replica is None else min(replica.log.flushed_offset, replica.high_watermark)
 
     def _rot_one(self, machine: BrokerMachine, partition: TopicPartition, held: int) -> bool:
-        folder = f"{DATA}/{partition.topic}-{partition.partition}"
+        folder = machine.folder_of(partition)
         found: list[tuple[str, int, int]] = []
         for name, file in machine.disk.files(folder, LOG).items():
             content, position = bytes(file.content), 0

@@ -22,6 +22,7 @@ class Job(NamedTuple):
     brokers: int | None
     faults: tuple[FaultKind, ...] = ()
     """That it has in any case."""
+    log_dirs: int | None = None
     outcome: Outcome | None = None
     failure: str = ""
     took_s: float = 0.0
@@ -42,7 +43,14 @@ def make(job: Job, trace_file: TextIO | None = None) -> Job:
     """Makes one run."""
     start = time.monotonic()
     try:
-        outcome = run(job.seed, job.seconds, brokers=job.brokers, faults=job.faults, trace_file=trace_file)
+        outcome = run(
+            job.seed,
+            job.seconds,
+            brokers=job.brokers,
+            faults=job.faults,
+            log_dirs=job.log_dirs,
+            trace_file=trace_file,
+        )
     except RunFailedError as failure:
         return job._replace(failure=str(failure), took_s=time.monotonic() - start)
     return job._replace(outcome=outcome, took_s=time.monotonic() - start)

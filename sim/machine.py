@@ -27,6 +27,7 @@ from tidelog.broker.runtime import Runtime
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.records.batch import CRC_START, iterate_headers
 from tidelog.records.errors import InvalidBatch
+from tidelog.storage.file_names import FUTURE_FOLDER
 from tidelog.store.embedded import EmbeddedStore
 from tidelog.store.errors import StoreError
 from tidelog.store.local import LocalStore
@@ -38,18 +39,19 @@ if TYPE_CHECKING:
     from sim.world.randomness import SeededRandom
     from sim.world.trace import Trace
     from tidelog.broker.node import Node
+    from tidelog.model.identifiers import TopicPartition
     from tidelog.store.client import StoreClient
 
 PORT: Final = 9092
 STORE_HOST: Final = "store"
 DATA: Final = "/data"
+OTHER_DATA: Final = "/data2"
 STORE: Final = "/store"
 START_S_MAX: Final = 120.0
 """Simulated seconds that a process may take to be ready, or to fail."""
 SESSION_TIMEOUT_MS: Final = 3_000
 
 SETTINGS: Final[Mapping[str, object]] = {
-    "log.dirs": DATA,
     "log.index.size.max.bytes": 4096,
     "log.index.interval.bytes": 400,
     "log.segment.delete.delay.ms": 2000,
@@ -115,7 +117,7 @@ class Machine(ABC):
         self.lost_power_at = -math.inf
         """Seconds of the run, the last time."""
         mount = self.disk.mount()
-        for directory in (DATA, STORE):
+        for directory in (DATA, OTHER_DATA, STORE):
             mount.make_directories(directory)
         mount.sync_file_system("/")
         self.disk.kill()
@@ -367,14 +369,18 @@ class BrokerMachine(Machine):
         clock_rate: float = 1.0,
         disk_latency_s: tuple[float, float] = (0.0001, 0.008),
         store_servers: int = 0,
+        log_dirs: tuple[str, ...] = (DATA,),
     ) -> None:
         super().__init__(f"broker{broker_id}", surroundings, random, clock_rate=clock_rate)
+        self.log_dirs = log_dirs
+        """On one device."""
         self.broker_id = broker_id
         self._disk_latency_s = disk_latency_s
         self._store_hosts = store_hosts(store_servers)
         self.address = (self.name, PORT)
         self.settings: dict[str, object] = {
             **SETTINGS,
+            "log.dirs": ",".join(log_dirs),
             "broker.id": broker_id,
             "listeners": f"PLAINTEXT://{self.name}:{PORT}",
             **settings,
@@ -391,6 +397,20 @@ class BrokerMachine(Machine):
             return self.runtime.node
         except AssertionError:
             return None
+
+    def folder_of(self, partition: TopicPartition) -> str:
+        """Where a replica's log lies: as the broker has it, or as a start would find it; on its way, if need be."""
+        name = f"{partition.topic}-{partition.partition}"
+        if len(self.log_dirs) == 1:
+            return f"{self.log_dirs[0]}/{name}"
+        replica = None if self.node is None else self.node.replicas.get(partition)
+        known = [] if replica is None else [replica.log.directory]
+        known += [f"{directory}/{name}" for directory in self.log_dirs]
+        for directory in self.log_dirs:
+            for folder in self.disk.folders(directory):
+                if folder.startswith(f"{name}.") and folder.endswith(FUTURE_FOLDER):
+                    known.append(f"{directory}/{folder}")
+        return next((path for path in known if self.disk.exists(path)), known[0])
 
     async def start(self) -> bool:
         self.runtime = None

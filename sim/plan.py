@@ -58,6 +58,8 @@ DRAWN_LATER: Final = (FaultKind.CONTROLLER_MOVED, FaultKind.DEATH_IN_MOVE, Fault
 OF_DISKS: Final = (FaultKind.SHORTAGE, FaultKind.DISK_FULL, FaultKind.DISK_HANGS)
 AWAITED: Final = (FaultKind.SHORTAGE, FaultKind.DISK_FULL, FaultKind.ROT)
 """Those that brokers do not survive yet: a run has them only where it is asked for them (`--fault`)."""
+TWO_DIRECTORIES_CHANCE: Final = 0.0
+"""Awaited, too: a flush meets the renaming of its folder, and takes the directory offline (`--log-dirs 2`)."""
 OF_ENSEMBLES: Final = (FaultKind.QUORUM_LOST, FaultKind.SERVER_BEHIND, FaultKind.SERVER_DOWN)
 """Drawn from streams of their own, so that seeds of before they were there have the other faults that they had."""
 LONE: Final = (
@@ -120,6 +122,8 @@ class Plan:
     """The protocols of the transactional producers that there are: "before" or "since" KIP-890."""
     reassigns: bool
     """Whether partitions are moved, and old tools write into the store."""
+    log_dirs: int
+    """Of each broker, on one device; replicas move between two."""
     names_in_order: bool
     """Whether a power cut loses changes of names from the last one on, as with a journal, or any of them."""
     faults: tuple[FaultKind, ...]
@@ -135,8 +139,14 @@ class Plan:
         return [partition for topic in self.topics if topic.transactional for partition in topic.all_partitions]
 
 
-def draw(random: SeededRandom, *, brokers: int | None = None, wished: tuple[FaultKind, ...] = ()) -> Plan:
-    """A plan for a seed's run; `brokers` sets their number, `wished` are faults that it has in any case."""
+def draw(
+    random: SeededRandom,
+    *,
+    brokers: int | None = None,
+    wished: tuple[FaultKind, ...] = (),
+    log_dirs: int | None = None,
+) -> Plan:
+    """A plan for a seed's run; `brokers` and `log_dirs` set their numbers, `wished` are faults that it has anyway."""
     drawn = (1, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4, 5)[random.below(15)]
     count = drawn if brokers is None else brokers
     is_lone = count == 1 and random.chance(0.7)
@@ -188,6 +198,7 @@ def draw(random: SeededRandom, *, brokers: int | None = None, wished: tuple[Faul
         groups=groups,
         transactions=transactions,
         reassigns=reassigns,
+        log_dirs=log_dirs or 1 + random.stream("directories").chance(TWO_DIRECTORIES_CHANCE),
         names_in_order=random.stream("file systems").chance(0.5),
         faults=(*faults, *wished) or (FaultKind.RESET, FaultKind.KILL),
         fault_pause_s=(0.1, pause),

@@ -16,7 +16,7 @@ from sim.checks.settings import settings_that_differ
 from sim.cluster import Cluster
 from sim.faults import Trouble
 from sim.invariants import require
-from sim.machine import DATA, STORE
+from sim.machine import STORE
 from sim.plan import FaultKind, Plan, draw
 from sim.store.history import check_replay
 from sim.store.journal import JournalPersistence
@@ -24,6 +24,7 @@ from sim.workloads.admin import Administrator
 from sim.workloads.applications import Applications
 from sim.workloads.client import Router
 from sim.workloads.consumers import Consumer, Reader
+from sim.workloads.directory_moves import DirectoryMover
 from sim.workloads.prober import Prober
 from sim.workloads.producers import Producer
 from sim.workloads.reassignments import Reassigner
@@ -81,13 +82,14 @@ def run(
     *,
     brokers: int | None = None,
     faults: tuple[FaultKind, ...] = (),
+    log_dirs: int | None = None,
     trace_file: TextIO | None = None,
 ) -> Outcome:
     """Simulates `seconds` of load and faults, and the healing afterwards; `faults` are some that it has in any case."""
     loop = VirtualLoop(SeededRandom(seed, "loop"))
     trace = Trace(loop.time, trace_file)
     random = SeededRandom(seed, "run")
-    plan = draw(random.stream("plan"), brokers=brokers, wished=faults)
+    plan = draw(random.stream("plan"), brokers=brokers, wished=faults, log_dirs=log_dirs)
     simulation = Simulation(seed, seconds, plan, loop, random, trace)
     asyncio.set_event_loop(None)
     try:
@@ -101,6 +103,8 @@ def run(
         if brokers is not None:
             command += f" --brokers {brokers}"
         command += "".join(f" --fault {kind.name}" for kind in faults)
+        if log_dirs is not None:
+            command += f" --log-dirs {log_dirs}"
         raise RunFailedError(
             f"{last}\nplan: {simulation.plan}\n{type(error).__name__}: {error}\nreplay: {command}"
         ) from error
@@ -142,6 +146,7 @@ class Simulation:
         self._reassigner = self._make_reassigner()
         own, topics = random.stream("settings"), [topic.name for topic in plan.topics]
         self._alterer = SettingsAlterer(self._router("alterer"), own, self.cluster, topics)
+        self._directory_mover = self._make_directory_mover()
         own = random.stream("applications")
         self._applications = Applications(plan, loop, self._router, own, self.history, trace)
         self._live_logs = LiveLogs(self.cluster.brokers, self.cluster.checker, random.stream("live logs"))
@@ -170,6 +175,8 @@ class Simulation:
             counts["refused as stale"] = self._prober.refused.total()
         if self._reassigner is not None:
             counts["moves"] = self._reassigner.done
+        if self._directory_mover is not None:
+            counts["directory moves"] = self._directory_mover.done
         counts |= self._applications.counts
         return Outcome(
             self.seed,
@@ -258,6 +265,12 @@ class Simulation:
             replicas_min=max(2, self.plan.min_insync_replicas),
         )
 
+    def _make_directory_mover(self) -> DirectoryMover | None:
+        if self.plan.log_dirs == 1:
+            return None
+        random = self._random.stream("directory moves")
+        return DirectoryMover(self._router("directory mover"), random, self.cluster, self.plan.partitions)
+
     # The course of a run.
 
     async def main(self) -> None:
@@ -275,6 +288,8 @@ class Simulation:
         aside.append(asyncio.ensure_future(self._spot_reader.run()))
         if self._reassigner is not None:
             aside.append(asyncio.ensure_future(self._reassigner.run()))
+        if self._directory_mover is not None:
+            aside.append(asyncio.ensure_future(self._directory_mover.run()))
         await self._within(self._applications.start(), SETTLE_S_MAX, "topic ids are not told", always)
         clients = [*producing, *consuming, *aside, *self._applications.tasks]
         limit = self.seconds + 3 * SETTLE_S_MAX
@@ -286,6 +301,8 @@ class Simulation:
             producer.stopping = True
         if self._reassigner is not None:
             self._reassigner.stopping = True
+        if self._directory_mover is not None:
+            self._directory_mover.stopping = True
         self._applications.calm()
         await self._until(lambda: not self._ailments(), lambda: "; ".join(self._ailments()[:4]), [*always, *clients])
         await self._until(
@@ -326,7 +343,8 @@ class Simulation:
         self._check_disks()
 
     def _ailments(self) -> list[str]:
-        return self.cluster.ailments() + (self._reassigner.ailments() if self._reassigner is not None else [])
+        movers = [mover for mover in (self._reassigner, self._directory_mover) if mover is not None]
+        return self.cluster.ailments() + [text for mover in movers for text in mover.ailments()]
 
     async def _watch(self) -> None:
         """Looks into the machines, again and again."""
@@ -431,7 +449,7 @@ class Simulation:
             manager = LogManager(
                 disk=machine.disk.mount(),
                 clock=LoopClock(self._loop.time),
-                log_dirs=[DATA],
+                log_dirs=list(machine.log_dirs),
                 broker_id=machine.broker_id,
                 cluster_id=None,
             )

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from sim.checks.replicas import replicas_of
 from sim.invariants import require
-from sim.machine import DATA
 from tidelog.records.batch import read_header
 from tidelog.records.errors import InvalidBatch
 from tidelog.storage.checkpoints import decode_offsets
@@ -30,23 +29,24 @@ def check_flushes(machines: Sequence[BrokerMachine]) -> None:
     for machine in machines:
         if not machine.is_ready or machine.process is None:
             continue
-        points = _recovery_points(machine)
+        points = {directory: _recovery_points(machine, directory) for directory in machine.log_dirs}
         for replica in replicas_of(machine):
             if replica.log.is_offline:
                 continue
             partition = replica.topic_partition
             start = replica.log.log_start_offset
+            written = points.get(replica.log.directory.rpartition("/")[0], {})
             for offset, says in (
                 (replica.log.flushed_offset, "says that it has flushed"),
-                (points.get(partition, 0), "has the recovery point"),
+                (written.get(partition, 0), "has the recovery point"),
             ):
                 # An empty log may go on with a batch that begins before it: nobody reads what lies before the start.
                 if offset > start:
                     _check(machine, partition, offset, says)
 
 
-def _recovery_points(machine: BrokerMachine) -> Mapping[TopicPartition, int]:
-    path = f"{DATA}/{RECOVERY_POINT_CHECKPOINT}"
+def _recovery_points(machine: BrokerMachine, directory: str) -> Mapping[TopicPartition, int]:
+    path = f"{directory}/{RECOVERY_POINT_CHECKPOINT}"
     try:
         return decode_offsets(machine.disk.read(path)) if machine.disk.exists(path) else {}
     except CorruptFile:
@@ -55,7 +55,7 @@ def _recovery_points(machine: BrokerMachine) -> Mapping[TopicPartition, int]:
 
 def _check(machine: BrokerMachine, partition: TopicPartition, offset: int, says: str) -> None:
     """Whether all batches below `offset` are on the platter."""
-    for name, file in machine.disk.files(f"{DATA}/{partition.topic}-{partition.partition}", LOG).items():
+    for name, file in machine.disk.files(machine.folder_of(partition), LOG).items():
         parsed = parse_segment_file(name)
         if parsed is None or parsed[2] or parsed[0] >= offset or file.is_clean:
             continue

@@ -50,6 +50,16 @@ class PartitionHistory:
     """Greatest offset up to which somebody asked for deletion."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What brokers had shown of a partition when a request was sent: its answer may not fall behind that, while it may
+    come after answers to later requests.
+    """
+
+    log_starts: dict[int, int]
+    high_watermarks: dict[tuple[int, int], int]
+
+
 class History:
     """Of a whole run."""
 
@@ -127,6 +137,11 @@ class History:
         self.corrupt_count += 1
         require(11, self.reads_may_fail, found)
 
+    def shown(self, partition: TopicPartition) -> Shown:
+        """What brokers have shown of a partition so far."""
+        history = self.of(partition)
+        return Shown(dict(history.log_starts), dict(history.high_watermarks))
+
     def of(self, partition: TopicPartition) -> PartitionHistory:
         return self._partitions.setdefault(partition, PartitionHistory())
 
@@ -173,22 +188,30 @@ class History:
         batches: list[Batch],
         *,
         stable_only: bool = False,
+        shown: Shown | None = None,
     ) -> int:
-        """A fetch was answered by `broker`; gives the next offset to ask for. `stable_only`: of committed records."""
+        """A fetch was answered by `broker`; gives the next offset to ask for. `stable_only`: of committed records.
+
+        `shown` is what was known when it was sent; None: all that is known now.
+        """
         history = self.of(partition)
         where = f"{partition} fetched at {asked} from broker {broker}"
-        known_start = history.log_starts.get(broker, 0)
+        shown = shown or Shown(history.log_starts, history.high_watermarks)
+        # A restart, or a replica that is one no more, has set back what is known.
+        latest_start = history.log_starts.get(broker, 0)
+        known_start = min(shown.log_starts.get(broker, 0), latest_start)
         require(6, log_start >= known_start, f"{where}: log start {log_start}, it was {known_start}")
-        history.log_starts[broker] = log_start
+        history.log_starts[broker] = max(log_start, latest_start)
         require(6, log_start <= stable <= high_watermark, f"{where}: {log_start}, {stable}, {high_watermark}")
         life = (broker, self.generations[broker])
-        known = history.high_watermarks.get(life, 0)
+        latest = history.high_watermarks.get(life, 0)
+        known = min(shown.high_watermarks.get(life, 0), latest)
         require(
             6,
             high_watermark >= known or partition.topic in self.lossy,
             f"{where}: high watermark {high_watermark}, it was {known}",
         )
-        history.high_watermarks[life] = max(high_watermark, known)
+        history.high_watermarks[life] = max(high_watermark, latest)
         following = asked
         previous = -1
         limit = stable if stable_only else high_watermark

@@ -42,7 +42,7 @@ class LogView:
 
     def __init__(self, disk: SimulatedDisk, folder: str) -> None:
         self._disk = disk
-        self._folder = folder
+        self.folder = folder
         self._segments: dict[int, _Segment] = {}
         """By base offset, ascending."""
         self.by_offset: dict[int, BatchId] = {}
@@ -51,7 +51,7 @@ class LogView:
     @property
     def topic_id(self) -> str:
         """As partition.metadata has it; empty where there is none yet."""
-        path = f"{self._folder}/{PARTITION_METADATA}"
+        path = f"{self.folder}/{PARTITION_METADATA}"
         return self._disk.read(path).decode(errors="replace").rpartition(" ")[2] if self._disk.exists(path) else ""
 
     @property
@@ -79,7 +79,7 @@ class LogView:
 
     def refresh(self) -> list[tuple[BatchId | None, BatchId]]:
         """Reads what is new: each new batch with the one before it, None for the log's first."""
-        files = self._disk.files(self._folder, LOG)
+        files = self._disk.files(self.folder, LOG)
         found: list[tuple[BatchId | None, BatchId]] = []
         segments: dict[int, _Segment] = {}
         previous: BatchId | None = None

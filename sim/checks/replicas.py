@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sim.checks.log_view import BatchId, LogView
 from sim.invariants import require
-from sim.machine import DATA
 from tidelog.model.identifiers import BrokerId, TopicPartition, format_topic_id
 from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from tidelog.storage.errors import InvalidLogFolder
@@ -80,10 +79,11 @@ class ReplicaChecker:
         """Raises InvariantBrokenError."""
         presumed: dict[TopicPartition, list[Presumption]] = {}
         for machine in self._machines:
-            for folder in machine.disk.folders(DATA):
-                partition = partition_of(folder)
-                if partition is not None:
-                    self._refresh(machine, partition)
+            for directory in machine.log_dirs:
+                for folder in machine.disk.folders(directory):
+                    partition = partition_of(folder)
+                    if partition is not None:
+                        self._refresh(machine, partition)
             self._check_controller(machine)
             for replica in replicas_of(machine):
                 _check_bounds(machine, replica)
@@ -135,8 +135,9 @@ class ReplicaChecker:
     def _refresh(self, machine: BrokerMachine, partition: TopicPartition) -> LogView:
         place = (machine.name, partition)
         view = self._views.get(place)
-        if view is None:
-            view = self._views[place] = LogView(machine.disk, f"{DATA}/{partition.topic}-{partition.partition}")
+        folder = machine.folder_of(partition)
+        if view is None or view.folder != folder:
+            view = self._views[place] = LogView(machine.disk, folder)
         new = view.refresh()
         if new:
             known = self._partition(view.topic_id, partition)

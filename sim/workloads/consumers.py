@@ -19,7 +19,7 @@ from tidelog.records.errors import InvalidBatch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sim.checks.history import History
+    from sim.checks.history import History, Shown
     from sim.workloads.client import Router
     from sim.world.randomness import SeededRandom
     from sim.world.trace import Trace
@@ -51,6 +51,8 @@ class Reader:
         """The follower that the leader has sent it to; -1: the leader itself."""
         self.values: dict[int, bytes] = {}
         """[offset] -> value of everything read."""
+        self._shown: Shown | None = None
+        """Of the partition, when it was last asked for."""
         self.records: list[Record] = []
         """What the last answer gave."""
 
@@ -79,6 +81,7 @@ class Reader:
 
     def wanted(self) -> messages.FetchRequest.FetchPartition:
         leader = self._router.leader(self.partition)
+        self._shown = self._history.shown(self.partition)
         return messages.FetchRequest.FetchPartition(
             partition=self.partition.partition,
             current_leader_epoch=-1 if leader is None else leader.epoch,
@@ -119,6 +122,7 @@ class Reader:
             result.last_stable_offset,
             result.log_start_offset,
             batches,
+            shown=self._shown,
         )
         self.high_watermark, self.log_start = result.high_watermark, result.log_start_offset
         self.records = [record for batch in batches for record in batch.records if record.offset >= asked]

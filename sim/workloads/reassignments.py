@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sim.checks.replicas import partition_of
 from sim.invariants import require
-from sim.machine import DATA, SESSION_TIMEOUT_MS
+from sim.machine import SESSION_TIMEOUT_MS
 from sim.store.client import SimulatedStore
 from tidelog.metadata.znodes import (
     DELETE_TOPICS,
@@ -379,7 +379,8 @@ class Reassigner:
         return [
             f"{machine.name} has a folder of {partition}, which is on {replicas}"
             for machine in self._cluster.brokers
-            if machine.broker_id not in replicas and partition in map(partition_of, machine.disk.folders(DATA))
+            for directory in machine.log_dirs
+            if machine.broker_id not in replicas and partition in map(partition_of, machine.disk.folders(directory))
         ]
 
     async def check_final(self, router: Router) -> None:
