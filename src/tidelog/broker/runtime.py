@@ -237,7 +237,8 @@ class Runtime:
         logs = self._logs = self._log_manager(broker_id, cluster_id)
         logs.upkeep.settings_gate = settings
         await _future(self.in_pool(logs.open))
-        forwarding = self._forwarding = Forwarding(_LocalController(self._driver))
+        driver = self._driver_of_start()
+        forwarding = self._forwarding = Forwarding(_LocalController(driver))
         self._node = Node(
             broker_id=broker_id,
             cluster_id=cluster_id,
@@ -269,14 +270,15 @@ class Runtime:
         self._server.dispatcher = self._dispatcher
         starting.open(self._dispatcher)
 
-    async def _with_session(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Does `work`, which may be done twice, anew with another session where the one with the store has ended.
-
-        BrokerFailed where the broker was stopped meanwhile: that takes the driver away.
-        """
-        driver = self._driver
-        if driver is None:
+    def _driver_of_start(self) -> ControllerDriver:
+        """What takes part in the cluster; BrokerFailed where a stop has taken it away in the middle of the start."""
+        if self._driver is None:
             raise BrokerFailed("stopped while it was starting")
+        return self._driver
+
+    async def _with_session(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Does `work`, which may be done twice, anew with another session where the one with the store has ended."""
+        driver = self._driver_of_start()
         while True:
             try:
                 return await work()
@@ -285,19 +287,14 @@ class Runtime:
 
     async def _read_store(self, broker_id: BrokerId, settings: StoredSettings) -> str:
         """Follows the cluster's settings, reads those that concern this broker, and returns the cluster's id."""
-        # A stop meanwhile takes the driver away; then the next question to the store fails.
-        driver = self._driver
-        if driver is None:
-            raise BrokerFailed("stopped while it was starting")
+        driver = self._driver_of_start()
         cluster_id = await driver.open()
         topics = await patiently(driver.stored_topics)
         await settings.read([*broker_resources(broker_id), *topics])
         return cluster_id
 
     async def _register(self, broker_id: BrokerId, settings: StoredSettings) -> BrokerEpoch:
-        driver = self._driver
-        if driver is None:
-            raise BrokerFailed("stopped while it was starting")
+        driver = self._driver_of_start()
         if not driver.is_open:
             # Another session than the one that read the settings, and followed them.
             await self._read_store(broker_id, settings)
