@@ -238,15 +238,18 @@ class StoreConnection(asyncio.Protocol):
     def _begin(self, session: int, opcode: int, reader: Reader) -> tuple[asyncio.Future[Any], Answer]:
         """Carries a request out; its future, and what makes an answer of its result. StoreError: refused."""
         store = self._store
+        # A client takes its answers in the order in which it asked.
+        in_order = self._outstanding > 0
         match opcode:
             case OpCode.GET_DATA:
-                return store.get(session, reader.path(), self._watch(reader)), _data
+                return store.get(session, reader.path(), self._watch(reader), in_order=in_order), _data
             case OpCode.EXISTS:
-                return store.exists(session, reader.path(), self._watch(reader)), _existing
+                return store.exists(session, reader.path(), self._watch(reader), in_order=in_order), _existing
             case OpCode.GET_CHILDREN:
-                return store.children(session, reader.path(), self._watch(reader)), _names
+                return store.children(session, reader.path(), self._watch(reader), in_order=in_order), _names
             case OpCode.GET_CHILDREN2:
-                return store.children(session, reader.path(), self._watch(reader)), _names_and_stat
+                found = store.children(session, reader.path(), self._watch(reader), in_order=in_order)
+                return found, _names_and_stat
             case OpCode.CREATE | OpCode.CREATE2 | OpCode.CREATE_CONTAINER | OpCode.CREATE_TTL:
                 operation = jute.read_create(reader, opcode)
                 return store.transact_one(session, operation), _path if opcode == OpCode.CREATE else _created
@@ -258,11 +261,12 @@ class StoreConnection(asyncio.Protocol):
                 path = reader.path()
                 return store.sync(), lambda _: jute.string(path)
             case OpCode.GET_ACL:
-                return store.get(session, reader.path(), None), lambda found: jute.acl() + jute.stat(found[1])
+                read = store.get(session, reader.path(), None, in_order=in_order)
+                return read, lambda found: jute.acl() + jute.stat(found[1])
             case OpCode.SET_ACL:
                 path = reader.path()
                 jute.require_open_acl(path, jute.read_acl(reader))
-                return store.get(session, path, None), lambda found: jute.stat(found[1])
+                return store.get(session, path, None, in_order=in_order), lambda found: jute.stat(found[1])
             case OpCode.SET_WATCHES | OpCode.SET_WATCHES2:
                 return store.rearm(session, self._tell, jute.read_set_watches(reader)), _no_body
             case OpCode.REMOVE_WATCHES | OpCode.CHECK_WATCHES:

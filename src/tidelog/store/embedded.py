@@ -10,12 +10,17 @@ behind the commit of what they show. So a crash can forget only what nobody was 
 
 A commit that fails is not retried: the tree is ahead of the disk, so the store fails as a whole, and whoever waits gets
 ConnectionLoss, as from a server that vanished.
+
+A commit that finds no room is tried again until there is some, as if the disk were slow. Meanwhile writes wait, pings
+are answered and sessions live, so that brokers serve what they lead; nodes that no waiting write touches are read; new
+sessions are refused. A store that has not committed anything yet fails instead: then its start says why.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,13 +31,17 @@ from tidelog.ports.clock import Clock
 from tidelog.ports.random import Random
 from tidelog.store.client import OperationResult, Stat, Watch, WatchEvent
 from tidelog.store.errors import ConnectionLoss, NoWatcher, SessionExpired, StoreClosed, StoreError
-from tidelog.store.persistence import Persistence, PersistenceFailed
+from tidelog.store.persistence import NoRoom, Persistence, PersistenceFailed
 from tidelog.store.tree import NO_SESSION, Applied, Changes, LostWatches, SessionRecord, Tree, merge
+
+logger: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 PASSWORD_SIZE: Final = 16
 """Bytes of a session's password."""
+RETRY_S: Final = 1.0
+"""Between two attempts to commit where there is no room."""
 TURNS_TO_READ: Final = 4
 """Of the event loop, in which it reads what has arrived."""
 
@@ -68,6 +77,10 @@ class EmbeddedStore:
         self._session_listeners: list[Callable[[int], None]] = []
         self._followed: dict[str, Callable[[], None]] = {}
         self._started = False
+        self._has_committed = False
+        self._no_room: set[str] | None = None
+        """Nodes that writes have changed which wait for room on the disk; None while there is room."""
+        self._closing = asyncio.Event()
 
     def start(self) -> None:
         """Loads the tree; may block. Sessions of this process's last life end, with their ephemeral nodes.
@@ -111,6 +124,8 @@ class EmbeddedStore:
         """Begins a session: its id and record. A `local` one lives in this process and never times out."""
         if self._closed is not None:
             return self._refuse(self._closed)
+        if self._no_room is not None:
+            return self._refuse(ConnectionLoss(message="the store's disk is full"))
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._tree.sessions:
             # 56 bits: positive as a Java long.
@@ -179,7 +194,11 @@ class EmbeddedStore:
 
         return self._attempt(transact)
 
-    def get(self, session_id: int, path: str, watch: Watch | None) -> asyncio.Future[tuple[bytes | None, Stat]]:
+    def get(
+        self, session_id: int, path: str, watch: Watch | None, *, in_order: bool = False
+    ) -> asyncio.Future[tuple[bytes | None, Stat]]:
+        """`in_order`, here and below: behind everything asked before, where there is no room on the disk, too."""
+
         def get() -> tuple[bytes | None, Stat]:
             self._require(session_id)
             found = self._tree.get(path)
@@ -187,18 +206,22 @@ class EmbeddedStore:
                 self._tree.watch_data(path, Watcher(session_id, watch))
             return found
 
-        return self._attempt(get)
+        return self._read(path, get, in_order=in_order)
 
-    def exists(self, session_id: int, path: str, watch: Watch | None) -> asyncio.Future[Stat | None]:
+    def exists(
+        self, session_id: int, path: str, watch: Watch | None, *, in_order: bool = False
+    ) -> asyncio.Future[Stat | None]:
         def exists() -> Stat | None:
             self._require(session_id)
             if watch is not None:
                 self._tree.watch_data(path, Watcher(session_id, watch))
             return self._tree.exists(path)
 
-        return self._attempt(exists)
+        return self._read(path, exists, in_order=in_order)
 
-    def children(self, session_id: int, path: str, watch: Watch | None) -> asyncio.Future[tuple[list[str], Stat]]:
+    def children(
+        self, session_id: int, path: str, watch: Watch | None, *, in_order: bool = False
+    ) -> asyncio.Future[tuple[list[str], Stat]]:
         def children() -> tuple[list[str], Stat]:
             self._require(session_id)
             found = self._tree.children(path)
@@ -206,7 +229,7 @@ class EmbeddedStore:
                 self._tree.watch_children(path, Watcher(session_id, watch))
             return found
 
-        return self._attempt(children)
+        return self._read(path, children, in_order=in_order)
 
     def rearm(self, session_id: int, watch: Watch, lost: LostWatches) -> asyncio.Future[None]:
         """Sets watches again; what has happened since they were lost is told at once."""
@@ -242,6 +265,7 @@ class EmbeddedStore:
             for session_id in [id for id, session in self._tree.sessions.items() if session.local]:
                 self.close_session(session_id)
             self._closed = StoreClosed(message="the store is closed")
+        self._closing.set()
         if self._committer is not None:
             await self._committer
         await self._persistence.close()
@@ -259,6 +283,17 @@ class EmbeddedStore:
         except StoreError as error:
             return self._answer(error=error)
 
+    def _read(self, path: str, action: Callable[[], T], *, in_order: bool) -> asyncio.Future[T]:
+        """As `_attempt`; at once where there is no room, and what waits for it has not changed the node."""
+        if self._closed is not None or self._no_room is None or path in self._no_room or in_order:
+            return self._attempt(action)
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        try:
+            future.set_result(action())
+        except StoreError as error:
+            future.set_exception(error)
+        return future
+
     def _adopt(self, applied: Applied) -> None:
         self._gather(applied.changes)
         for watcher, event in applied.events:
@@ -269,6 +304,8 @@ class EmbeddedStore:
 
     def _gather(self, changes: Changes) -> None:
         self._gathered.append(changes)
+        if self._no_room is not None:
+            self._no_room.update(changes.nodes)
         if self._committer is None:
             self._committer = asyncio.get_running_loop().create_task(self._commit())
 
@@ -294,7 +331,7 @@ class EmbeddedStore:
         while self._gathered:
             group, self._gathered = merge(self._gathered), []
             try:
-                await self._persistence.commit(group)
+                group = await self._commit_when_there_is_room(group)
             except PersistenceFailed as failure:
                 self._fail(failure)
                 return
@@ -309,12 +346,38 @@ class EmbeddedStore:
                 self._waiting.popleft().deliver()
         self._committer = None
 
+    async def _commit_when_there_is_room(self, group: Changes) -> Changes:
+        """Commits `group` and what gathers while there is no room; what was committed. PersistenceFailed."""
+        attempts = 0
+        while True:
+            try:
+                await self._persistence.commit(group)
+            except NoRoom as error:
+                if not self._has_committed or self._closing.is_set():
+                    raise PersistenceFailed(str(error)) from error
+                attempts += 1
+                if self._no_room is None:
+                    logger.error("store_full: writes wait until there is room; brokers serve on. error=%s", error)
+                    self._no_room = set(group.nodes)
+                    for changes in self._gathered:
+                        self._no_room.update(changes.nodes)
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._closing.wait(), RETRY_S)
+                gathered, self._gathered = self._gathered, []
+                group = merge([group, *gathered])
+            else:
+                self._has_committed = True
+                if self._no_room is not None:
+                    logger.warning("store_has_room: attempts=%d zxid=%d", attempts, group.zxid)
+                    self._no_room = None
+                return group
+
     def _fail(self, failure: PersistenceFailed) -> None:
         self._closed = ConnectionLoss(message=str(failure))
         self._gathered.clear()
         while self._waiting:
             self._waiting.popleft().abandon(self._closed)
-        if self._on_failure is not None:
+        if self._on_failure is not None and not (self._closing.is_set() and self._no_room is not None):
             self._on_failure(failure)
 
 

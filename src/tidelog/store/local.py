@@ -6,9 +6,10 @@ process, or with the store.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from tidelog.metadata.operations import Operation
 from tidelog.store.client import OperationResult, SessionState, Stat, Watch
@@ -16,6 +17,8 @@ from tidelog.store.embedded import EmbeddedStore
 from tidelog.store.errors import StoreError
 from tidelog.store.session import StoreSession
 
+CLOSE_S_MAX: Final = 5.0
+"""How long the end of a session waits to be durable."""
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
 """zookeeper.session.timeout.ms."""
 
@@ -49,9 +52,10 @@ class LocalStore(StoreSession):
         if self._state is SessionState.CLOSED:
             return
         self._state = SessionState.CLOSED
-        # It is over already when the store was closed first, or failed.
-        with contextlib.suppress(StoreError):
-            await self._store.close_session(self._session_id)
+        # It is over already when the store was closed first, or failed. While there is no room on the disk it ends with
+        # the process.
+        with contextlib.suppress(StoreError, asyncio.TimeoutError):
+            await asyncio.wait_for(self._store.close_session(self._session_id), CLOSE_S_MAX)
         self._enter(SessionState.CLOSED)
 
     def _write(self, operation: Operation) -> Awaitable[Any]:

@@ -16,6 +16,10 @@ class PersistenceFailed(Exception):
     """A commit failed: what is on disk is what was committed before. The store must be loaded anew; never retry."""
 
 
+class NoRoom(Exception):
+    """A commit found no room on the disk, or no descriptor or memory: nothing of it is there; it may be tried again."""
+
+
 class Persistence(Protocol):
     """Has one user at a time: one load, then commits one after the other, then one close."""
 
@@ -24,7 +28,10 @@ class Persistence(Protocol):
         ...
 
     async def commit(self, changes: Changes) -> None:
-        """Makes the changes durable, whole or not at all. Must not block the loop. Raises PersistenceFailed."""
+        """Makes the changes durable, whole or not at all. Must not block the loop.
+
+        Raises PersistenceFailed, or NoRoom, after which the same changes may be committed, alone or with further ones.
+        """
         ...
 
     async def close(self) -> None:

@@ -19,7 +19,7 @@ from typing import Final
 
 from tidelog.ports.disk import Disk, Lock
 from tidelog.store.errors import StoreCorrupt, StoreLocked
-from tidelog.store.persistence import PersistenceFailed
+from tidelog.store.persistence import NoRoom, PersistenceFailed
 from tidelog.store.tree import Changes, NodeRecord, SessionRecord, Snapshot
 
 FILE_NAME: Final = "store.db"
@@ -39,6 +39,11 @@ _REFUSALS: Final = {
     sqlite3.SQLITE_IOERR: errno.EIO,
 }
 """What the disk, and not the content of the file, makes SQLite say, as the system's errors."""
+_MAY_PASS: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM})
+"""Refusals of a commit that leave nothing on the disk, and may end: no room, no descriptor, no memory. A failed write
+or fsync (SQLITE_IOERR) is none: what the disk holds then is not known."""
+_MAY_PASS_EXTENDED: Final = frozenset({sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_NOMEM})
+"""The same, of those whose primary code says less: the index of the write-ahead log could not grow."""
 _PRIMARY: Final = 0xFF
 """Mask of the primary code in one of SQLite's extended codes."""
 
@@ -95,7 +100,11 @@ class SqlitePersistence:
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, _write, self._connection, changes)
         except sqlite3.Error as error:
-            raise PersistenceFailed(f"{self._path} could not be written: {error}") from error
+            said = f"{self._path} could not be written: {error}"
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+            if code in _MAY_PASS_EXTENDED or code & _PRIMARY in _MAY_PASS:
+                raise NoRoom(said) from error
+            raise PersistenceFailed(said) from error
 
     async def close(self) -> None:
         if self._thread is not None and self._connection is not None:

@@ -19,8 +19,9 @@ from tests.unit.launcher.processes import ended, free, runs
 from tests.waiting import until
 
 from tidelog.broker.failure import BrokerFailed
-from tidelog.store.persistence import PersistenceFailed
+from tidelog.store.persistence import NoRoom, PersistenceFailed
 from tidelog.store.sqlite import SqlitePersistence
+from tidelog.store.tree import Changes
 from tidelog.testing import Cluster
 
 BROKERS = 3
@@ -275,6 +276,34 @@ def test_a_broker_that_fails_leaves_the_others(caplog: pytest.LogCaptureFixture)
     until(lambda: not alone.is_running, "the cluster has ended")
     with pytest.raises(BrokerFailed, match="every log directory has failed"):
         alone.stop()
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_a_store_without_room_is_waited_for(processes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers serve what they lead; what needs the store waits, and happens when there is room; so does a stop."""
+    full = threading.Event()
+    commit = SqlitePersistence.commit
+
+    async def commit_if_there_is_room(self: SqlitePersistence, changes: Changes) -> None:
+        if full.is_set():
+            raise NoRoom("database or disk is full")
+        await commit(self, changes)
+
+    monkeypatch.setattr(SqlitePersistence, "commit", commit_if_there_is_room)
+    with Cluster({"zookeeper.session.timeout.ms": 2000}, brokers=2, processes=processes) as cluster:
+        create(cluster, "t", 2, 2)
+        full.set()
+        client = admin(cluster)
+        waiting = client.create_topics([NewTopic("late", 1, 2)], operation_timeout=30, request_timeout=60)["late"]
+        for partition in range(2):
+            send(cluster, "t", partition, [b"meanwhile"])
+            assert read(cluster, "t", partition, 1) == [b"meanwhile"]
+        assert not waiting.done()
+        assert sorted(leaders(cluster, "t")) == [0, 1]
+        full.clear()
+        waiting.result(30)
+        send(cluster, "late", 0, [b"then"])
+        assert cluster.is_running
 
 
 @pytest.mark.parametrize("processes", [False, True])

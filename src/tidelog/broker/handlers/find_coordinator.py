@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
+from tidelog.broker.handlers._creation import soon
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import NO_LEADER
 from tidelog.protocol import messages
@@ -58,7 +59,7 @@ def handle(
         may_answer = node.departures.before_naming(lambda: _names_doubted(node, coordinators, keys))
         may_answer.on_complete(lambda _: answer.complete(_response(node, context, request.key_type, keys, failure)))
 
-    coordinators.ensure_topic().on_complete(created)
+    soon(node, coordinators.ensure_topic()).on_complete(created)
     return answer.result() if answer.done else answer
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
+from tidelog.broker.handlers._creation import soon
 from tidelog.controller.events import CreateTopics, NewTopic
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import NO_LEADER, ZERO_TOPIC_ID, TopicId
@@ -56,7 +57,7 @@ def handle(
     answer: Deferred[messages.MetadataResponse] = Deferred()
     # If it could not be created (there is no controller, say), it is simply not there yet: the client asks again.
     creation = node.controller.submit(CreateTopics([NewTopic(name) for name in missing]))
-    creation.on_complete(lambda _: answer.complete(_answer(node, context, request)))
+    soon(node, creation).on_complete(lambda _: answer.complete(_answer(node, context, request)))
     return answer
 
 
