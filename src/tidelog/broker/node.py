@@ -39,6 +39,8 @@ from tidelog.broker.replicas.topic_settings import log_config
 from tidelog.metadata.image import CLUSTER_DEFAULT, ConfigChanged, ConfigResource, ConfigResourceType
 from tidelog.model.identifiers import BrokerEpoch
 from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from tidelog.storage.disk_errors import as_os_error
+from tidelog.storage.tasks import log_unexpected
 
 if TYPE_CHECKING:
     from tidelog.broker.cluster.producer_ids import ProducerIds
@@ -341,19 +343,22 @@ class Node:
         return self._flushing > 0
 
     def run_disk_task(self, task: DiskTask) -> Deferred[None]:
-        """Runs a task on an I/O thread and finishes it here; completes in any case, `finish` sees to errors."""
+        """Runs a task on an I/O thread and finishes it here; completes in any case, `finish` sees to errors.
+
+        One that a disk refused for a lack of descriptors or memory is due again with the next `tick`.
+        """
         done: Deferred[None] = Deferred()
 
         def finish(running: Deferred[None]) -> None:
-            error: OSError | None = None
+            error = outcome_of(task, running)
             try:
-                running.result()
-            except OSError as caught:
-                error = caught
-            task.finish(error)
+                task.finish(error)
+            except Exception:
+                # What waits for the task goes on; the directory too, as far as `finish` came.
+                logger.exception("disk_task_not_finished task=%s", task)
             self.replicas.flushed()
             self.fetchers.flushed()
-            if self.logs.upkeep.has_truncations:
+            if error is None and self.logs.upkeep.has_truncations:
                 # The checkpoint files may have been in use when that was asked for.
                 self.disk_work()
             done.complete(None)
@@ -492,3 +497,13 @@ class Node:
         for timer in (self._disk_timer, self._flush_timer):
             if timer is not None:
                 timer.cancel()
+
+
+def outcome_of(task: DiskTask, running: Deferred[None]) -> OSError | None:
+    """What `task.finish` is to be told once `task.run` has ended; anything that no disk raises is logged."""
+    try:
+        running.result()
+    except Exception as error:
+        log_unexpected(task, error)
+        return as_os_error(error)
+    return None

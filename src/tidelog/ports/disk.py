@@ -195,19 +195,34 @@ def chunks_size(chunks: Sequence[Chunk]) -> int:
     return sum(map(len, chunks))
 
 
+class SyncFailed(OSError):
+    """An fsync failed: what the device holds is unknown, and the kernel may have dropped what it could not write.
+
+    A second fsync would succeed without the pages, so it is never retried.
+    """
+
+
+def sync_file(file: File) -> None:
+    """Makes an open file durable; `SyncFailed`."""
+    try:
+        file.fsync()
+    except OSError as error:
+        raise SyncFailed(error.errno, error.strerror or str(error), file.path) from error
+
+
 def replace_file(disk: Disk, path: str, content: bytes) -> None:
     """Replaces a file so that a crash leaves the old content or the new, never a mixture.
 
-    Temporary file, fsync, rename, fsync of the directory.
+    Temporary file, fsync, rename, fsync of the directory. After an OSError either content may be there, and it may be
+    tried again unless it is `SyncFailed`.
     """
     temporary = f"{path}.tmp"
     file = disk.open(temporary, create=True)
     try:
         file.truncate(0)
         file.pwrite(content, 0)
-        file.fsync()
+        sync_file(file)
     finally:
         file.close()
     disk.rename(temporary, path)
-    directory = path.rpartition("/")[0] or "."
-    disk.fsync_directory(directory)
+    disk.fsync_directory(path.rpartition("/")[0] or ".")

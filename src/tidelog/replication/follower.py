@@ -226,9 +226,12 @@ class PartitionFollower:
         return effects
 
     def _failed(self, error: ErrorCode) -> list[FollowerEffect]:
-        """As Kafka's AbstractFetcherThread: a fenced epoch and the own broken disk end the followership, else rest."""
-        own_disk = error is ErrorCode.KAFKA_STORAGE_ERROR and self.phase in (Phase.APPENDING, Phase.TRUNCATING)
-        if error is ErrorCode.FENCED_LEADER_EPOCH or own_disk:
+        """As Kafka's AbstractFetcherThread: a fenced epoch ends the followership, else rest.
+
+        The own disk may have refused one operation for a lack of descriptors or memory: that is tried again. A broken
+        one takes its directory offline, which ends the followership by another way.
+        """
+        if error is ErrorCode.FENCED_LEADER_EPOCH:
             self.phase = Phase.STOPPED
             return [Stopped(error)]
         delay_ms = self.rest_ms_max

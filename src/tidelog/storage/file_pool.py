@@ -10,23 +10,32 @@ opened is tried once more: by `SparingDisk`, through which all files and folders
 
 Closing forgets nothing: the kernel keeps unsynced pages and, since Linux 4.16, also reports a failed write-back
 to whoever opens and syncs the file next.
+
+**Two locks.** `lock` guards the bookkeeping, and no system call happens while it is held: a disk that hangs must not
+keep the files of other directories closed. `names` is held by the thread that renames files and folders, from before
+the rename until the paths in memory say so. A thread that opens a file takes it only when there was no such file:
+either the name has changed by then, and the file is opened under the new one, or it really is not there
+(`at_current_path`).
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidelog.storage.sparing_disk import SparingDisk
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from tidelog.ports.disk import Disk, File
 
 DEFAULT_CAPACITY: Final = 512
 """Open files; half of the usual soft limit of 1,024, the rest is for connections."""
+
+Outcome = TypeVar("Outcome")
 
 
 class PooledFile:
@@ -44,15 +53,36 @@ class PooledFile:
         self._close_when_free = False
 
     def __enter__(self) -> File:
-        with self._pool.lock:
+        pool = self._pool
+        with pool.lock:
+            file = self._file
+            if file is not None:
+                self._take()
+                return file
+            unused = pool.make_room(self)
+        close_all(unused)
+        try:
+            opened = pool.open(self)
+        except BaseException:
+            with pool.lock:
+                if self._file is None:
+                    pool.forget(self)
+            raise
+        with pool.lock:
             file = self._file
             if file is None:
-                file = self._file = self._pool.open(self)
-            self._references += 1
-            if self._references == 1:
-                self._pool.held_count += 1
-            self._recently_used = True
-            return file
+                file = self._file = opened
+                pool.opened(self)
+            self._take()
+        if file is not opened:
+            opened.close()  # Another thread was quicker.
+        return file
+
+    def _take(self) -> None:
+        self._references += 1
+        if self._references == 1:
+            self._pool.held_count += 1
+        self._recently_used = True
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -73,24 +103,31 @@ class PooledFile:
         """Gives back what `retain` or entering the block took."""
         with self._pool.lock:
             self._references -= 1
+            unused = None
             if self._references == 0:
                 self._pool.held_count -= 1
                 if self._close_when_free:
-                    self._pool.close_file(self)
+                    unused = self._pool.take_file(self)
+        if unused is not None:
+            unused.close()
 
     def adopt(self, file: File) -> None:
         """Takes over a descriptor that was just opened (of a file just created)."""
         with self._pool.lock:
-            self._pool.make_room(self)
+            unused = self._pool.make_room(self)
             self._file = file
+        close_all(unused)
 
     def close(self) -> None:
         """Closes the descriptor, at once or when its last user is done; it opens again when needed."""
         with self._pool.lock:
             if self._references:
                 self._close_when_free = True
+                unused = None
             else:
-                self._pool.close_file(self)
+                unused = self._pool.take_file(self)
+        if unused is not None:
+            unused.close()
 
 
 class FilePool:
@@ -100,7 +137,9 @@ class FilePool:
         self.disk: Disk = SparingDisk(disk, self)
         self.capacity = capacity
         self.lock = threading.RLock()
-        """Guards every file's references and this pool; held for no longer than one open or close."""
+        """Guards every file's references and this pool; nothing that may block happens while it is held."""
+        self.names = threading.RLock()
+        """Held while files or folders are renamed, until their paths in memory are the new ones."""
         self.held_count = 0
         """Files in use, which cannot be closed."""
         self._open: OrderedDict[PooledFile, None] = OrderedDict()
@@ -119,44 +158,67 @@ class FilePool:
         """A handle; nothing is opened yet."""
         return PooledFile(self, path)
 
-    def open(self, pooled: PooledFile) -> File:
-        """Opens a handle's file; called with the lock held."""
-        self.make_room(pooled)
-        try:
-            return self.disk.open(pooled.path)
-        except OSError:
-            del self._open[pooled]
-            raise
+    def at_current_path(self, path_of: Callable[[], str], operation: Callable[[str], Outcome]) -> Outcome:
+        """`operation` on the path that `path_of` gives, again where that was renamed meanwhile; in any thread.
 
-    def make_room(self, pooled: PooledFile) -> None:
-        """Counts `pooled` as open, after closing others if need be; called with the lock held."""
-        if len(self._open) >= self.capacity:
-            self._evict(len(self._open) - self.capacity + 1)
+        FileNotFoundError when there is no file by the name that it has now.
+        """
+        while True:
+            path = path_of()
+            try:
+                return operation(path)
+            except FileNotFoundError:
+                with self.names:  # A rename under way ends first.
+                    if path_of() == path:
+                        raise
+
+    def open(self, pooled: PooledFile) -> File:
+        """Opens a handle's file."""
+
+        def path_of() -> str:
+            return pooled.path
+
+        return self.at_current_path(path_of, self.disk.open)
+
+    def make_room(self, pooled: PooledFile) -> list[File]:
+        """Counts `pooled` as open; gives what is to be closed for it. Called with the lock held."""
+        unused = self._evict(len(self._open) - self.capacity + 1) if len(self._open) >= self.capacity else []
+        self._open[pooled] = None
+        return unused
+
+    def opened(self, pooled: PooledFile) -> None:
+        """Counts a file that is open now, also where another thread could not open it; called with the lock held."""
         self._open[pooled] = None
 
-    def close_file(self, pooled: PooledFile) -> None:
-        """Closes a handle's descriptor; called with the lock held and nobody using it."""
+    def forget(self, pooled: PooledFile) -> None:
+        """A file that was counted could not be opened; called with the lock held."""
+        self._open.pop(pooled, None)
+
+    def take_file(self, pooled: PooledFile) -> File | None:
+        """Takes the file out of a handle, to be closed; called with the lock held and nobody using it."""
         pooled._close_when_free = False
         file, pooled._file = pooled._file, None
         if file is not None:
             self._open.pop(pooled, None)
-            file.close()
+        return file
 
     def give_way(self) -> int:
         """Closes every file that is not in use, since the system has no descriptor left; gives how many."""
         with self.lock:
-            before = len(self._open)
-            self._evict(before)
-            return before - len(self._open)
+            unused = self._evict(len(self._open))
+        close_all(unused)
+        return len(unused)
 
     def close(self) -> None:
         """Closes all; what is in use closes with its last release."""
         with self.lock:
-            for pooled in list(self._open):
-                pooled.close()
+            handles = list(self._open)
+        for pooled in handles:
+            pooled.close()
 
-    def _evict(self, count: int) -> None:
-        """Closes up to `count` files that were not used since the hand last passed them."""
+    def _evict(self, count: int) -> list[File]:
+        """Takes up to `count` files that were not used since the hand last passed them."""
+        unused: list[File] = []
         tries = 2 * len(self._open)
         while count > 0 and tries > 0 and self._open:
             tries -= 1
@@ -165,8 +227,17 @@ class FilePool:
                 pooled._recently_used = False
                 self._open[pooled] = None
             else:
-                self.close_file(pooled)
+                pooled._close_when_free = False
+                unused.append(pooled._file)
+                pooled._file = None
                 count -= 1
+        return unused
+
+
+def close_all(files: list[File]) -> None:
+    """Closes files that were taken out of their handles."""
+    for file in files:
+        file.close()
 
 
 class UnheldFile:

@@ -11,12 +11,11 @@ log forgets it even after a clean stop, as in Kafka.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidelog.model.identifiers import Offset
 from tidelog.ports.disk import replace_file
-from tidelog.storage.file_names import LEADER_EPOCH_CHECKPOINT
-from tidelog.storage.producer_recovery import snapshot_path
+from tidelog.storage.file_names import LEADER_EPOCH_CHECKPOINT, SNAPSHOT, segment_file
 from tidelog.storage.segment import Segment, floor_index
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ class Durability:
         content = self._epochs_content()
         if content is None or content == self._epochs_written:
             return False
-        file = self.folder.disk.open(_prepared_path(self.folder), create=True)
+        file = self.folder.disk.open(self.folder.path_of(_PREPARED), create=True)
         try:
             file.truncate(0)
             file.pwrite(content, 0)
@@ -168,7 +167,7 @@ class Durability:
         """
         if self._prepared_epochs is None:
             return False
-        self.folder.disk.rename(_prepared_path(self.folder), _epochs_path(self.folder))
+        self.folder.disk.rename(self.folder.path_of(_PREPARED), self.folder.path_of(LEADER_EPOCH_CHECKPOINT))
         self._epochs_written, self._prepared_epochs = self._prepared_epochs, None
         return True
 
@@ -202,9 +201,9 @@ class Durability:
         for segment in segments[floor_index(segments, min(unsynced, self.flushed_offset)) :]:
             segment.fsync(indexes=True)
             segment.release_files()
-        self.folder.sync_file(snapshot_path(self.folder, log_end_offset))
+        self.folder.sync_file(segment_file(log_end_offset, SNAPSHOT))
         if self._prepared_epochs is not None:
-            self.folder.sync_file(_prepared_path(self.folder))
+            self.folder.sync_file(_PREPARED)
             self.install_epochs()
         self.folder.disk.fsync_directory(self.folder.path)
 
@@ -251,12 +250,16 @@ class Flush:
         self._settled = settled
         self._since_ms = since_ms
         """Monotonic time of the oldest append that it makes durable; None where none was noted."""
-        self._snapshot = snapshot_path(durability.folder, active.base_offset) if len(dirty) > 1 else None
+        self._snapshot = segment_file(active.base_offset, SNAPSHOT) if len(dirty) > 1 else None
         """The one that the last roll has taken."""
         self._files = durability._files
         self._syncs_names = durability._files != durability._files_synced
         self._truncations = durability.truncations
         self._rolls = durability.rolls
+
+    @property
+    def log_dir(self) -> str:
+        return self._durability.folder.owner.path
 
     def __repr__(self) -> str:
         return f"Flush({self._durability.folder.topic_partition} to {self.target})"
@@ -271,7 +274,7 @@ class Flush:
             if segment.base_offset < self.target:
                 segment.fsync(indexes=segment is not self._active)
         if self._syncs_names:
-            folder.disk.fsync_directory(folder.path)
+            folder.at_current_path(folder.disk.fsync_directory)
 
     def finish(self, error: OSError | None) -> None:
         durability = self._durability
@@ -297,14 +300,9 @@ class Flush:
         self._settled()
 
 
-def _epochs_path(folder: LogFolder) -> str:
-    return f"{folder.path}/{LEADER_EPOCH_CHECKPOINT}"
-
-
-def _prepared_path(folder: LogFolder) -> str:
-    """The name that `replace_file` uses, too: a start meets no other remains after a crash."""
-    return f"{_epochs_path(folder)}.tmp"
+_PREPARED: Final = f"{LEADER_EPOCH_CHECKPOINT}.tmp"
+"""The name that `replace_file` uses, too: a start meets no other remains after a crash."""
 
 
 def _replace_epochs(folder: LogFolder, content: bytes) -> None:
-    replace_file(folder.disk, _epochs_path(folder), content)
+    folder.at_current_path(lambda path: replace_file(folder.disk, f"{path}/{LEADER_EPOCH_CHECKPOINT}", content))

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.storage.checkpoints import encode_partition_metadata
+from tidelog.storage.disk_errors import fails_alone
 from tidelog.storage.errors import DirectoryOffline
 from tidelog.storage.file_names import DELETE_FOLDER, FUTURE_FOLDER, PARTITION_METADATA, marked_folder
 from tidelog.storage.log import Log
@@ -132,8 +133,8 @@ class FutureLogs:
             now_ms = self._environment.clock.wall_ms()
             segment = Segment.create(self._environment.pool, path, start, config, now_ms=now_ms)
         except OSError as error:
-            directory.failed(error, f"creating a copy of {topic_partition}")
-            raise DirectoryOffline(directory.path, str(error)) from error
+            directory.undo_folder(path)
+            raise directory.refused(error, f"creating a copy of {topic_partition}") from error
         folder = LogFolder(topic_partition, path, directory, self._environment)
         log = Log(folder, current.topic_id, config, segments=[segment], log_start_offset=start)
         log.log_end_offset = start
@@ -150,50 +151,69 @@ class FutureLogs:
         if log is None:
             return False
         directory = self._directories[topic_partition]
-        self._forget(topic_partition)
         if directory.failure is None:
             self._discard(log, directory)
+        self._forget(topic_partition)
         return True
 
     def _discard(self, log: Log, directory: LogDirectory) -> None:
-        target = self._rename(log, directory, marked_folder(log.topic_partition, self._token(), DELETE_FOLDER))
-        log.deleted(target)
+        name = marked_folder(log.topic_partition, self._token(), DELETE_FOLDER)
+        target = self._rename(log, directory, name, log.deleted)
         directory.needs_sync = True
         self._delete_later(directory, target, 0)
 
     def replace(self, topic_partition: TopicPartition) -> Log:
         """The copy takes the place of its log, which it must equal, and be as durable as; gives it.
 
-        Syncs both directories in this thread: nothing may be appended before. KafkaError KAFKA_STORAGE_ERROR: a
-        directory went offline; then a start finds what is to be done.
+        Syncs both directories in this thread: nothing may be appended before. KafkaError KAFKA_STORAGE_ERROR: nothing
+        was replaced, or a directory went offline; then a start finds what is to be done.
         """
         old, directory = self._logs[topic_partition], self._owners[topic_partition]
         new = self._futures[topic_partition]
         old.folder.check_online()
         new.folder.check_online()
         try:
+            old.folder.finish_steps()
+            new.folder.finish_steps()
             self._directories[topic_partition].sync_folders([new.directory])
         except OSError as error:
             raise new.folder.fail(error, "moving") from error
-        target = self._rename(old, directory, marked_folder(topic_partition, self._token(), DELETE_FOLDER))
-        self._sync(directory)
+        path = old.directory
+        target = self._rename(
+            old, directory, marked_folder(topic_partition, self._token(), DELETE_FOLDER), old.replaced
+        )
+        try:
+            self._sync(directory)
+        except OSError as error:
+            self._rename_back(old, directory, path)
+            raise old.folder.fail(error, "moving") from error
         del self._logs[topic_partition], self._owners[topic_partition], directory.logs[topic_partition]
         for waiting in (directory.flush_requests, directory.changes, directory.truncations):
             waiting.pop(topic_partition, None)
         directory.removed.add(topic_partition)
         new.cleaned_offset = old.cleaned_offset  # Nothing was cleaned while it was copied.
-        old.replaced(target)
         self._delete_later(directory, target, old.config.file_delete_delay_ms)
         self._promote(topic_partition)
         return new
 
     def _promote(self, topic_partition: TopicPartition) -> None:
+        """The copy has its log's place; its folder gets the name now, or as soon as the disk allows it."""
         log, directory = self._futures.pop(topic_partition), self._directories.pop(topic_partition)
         # Also where the directory fails now: the log is there, and offline.
         self._logs[topic_partition] = log
         self._owners[topic_partition] = directory
-        log.moved(self._rename(log, directory, str(topic_partition)))
-        self._sync(directory)
+
+        def rename() -> None:
+            target = f"{directory.path}/{topic_partition}"
+            with self._environment.pool.names:
+                self._disk.rename(log.directory, target)
+                log.moved(target)
+            self._sync_or_later(directory)
+
+        try:
+            log.folder.finish(rename)
+        except OSError as error:
+            raise log.folder.fail(error, "moving") from error
 
     # Folders.
 
@@ -210,18 +230,40 @@ class FutureLogs:
             waiting.pop(topic_partition, None)
         directory.removed.add(topic_partition)
 
-    def _rename(self, log: Log, directory: LogDirectory, name: str) -> str:
+    def _rename(self, log: Log, directory: LogDirectory, name: str, renamed: Callable[[str], None]) -> str:
+        """Renames a log's folder, and tells it by `renamed`. KAFKA_STORAGE_ERROR, and then nothing has changed."""
         target = f"{directory.path}/{name}"
         try:
-            self._disk.rename(log.directory, target)
+            with self._environment.pool.names:
+                self._disk.rename(log.directory, target)
+                renamed(target)
         except OSError as error:
             raise log.folder.fail(error, "moving") from error
         return target
 
+    def _rename_back(self, log: Log, directory: LogDirectory, path: str) -> None:
+        """The folder gets back the name that it had; otherwise the directory goes offline, since no log has it."""
+        try:
+            with self._environment.pool.names:
+                self._disk.rename(log.directory, path)
+                log.reinstated(path)
+        except OSError as error:
+            directory.failed(error, "moving a log")
+
     def _sync(self, directory: LogDirectory) -> None:
-        """Makes a rename durable; whatever goes wrong, the directory is not to be believed any more."""
+        """Makes a rename durable. OSError that fails alone; `DirectoryOffline` after any other."""
         try:
             self._disk.fsync_directory(directory.path)
         except OSError as error:
+            if fails_alone(error):
+                raise
             directory.failed(error, "moving a log")
             raise DirectoryOffline(directory.path, str(error)) from error
+
+    def _sync_or_later(self, directory: LogDirectory) -> None:
+        """As `_sync`; where it has to be tried again the next task for new folders does so."""
+        try:
+            self._sync(directory)
+        except OSError as error:
+            logger.debug("sync postponed: directory=%s error=%s", directory.path, error)
+            directory.needs_sync = True

@@ -9,7 +9,7 @@ turns an OSError into the end of its log directory. How the parts do their work 
     append              checks what a producer or the leader sent     readable_log  what may be asked of a log
     producer_state      idempotent and transactional producers        retention     which segments may go
     producer_recovery   their snapshots, and the way back from them   flushing      what survives a power cut
-    truncation          cutting at the end, in three steps
+    truncation          cutting at the end, in three steps            disk_errors   which errors end the directory
 
 All of this happens in one thread, which owns the log. What may be asked beside it, in another thread, is `ReadableLog`.
 """
@@ -35,6 +35,7 @@ from tidelog.storage.append import (
     writable,
 )
 from tidelog.storage.damage import remove_damage
+from tidelog.storage.file_names import SEGMENT_SUFFIXES, segment_file
 from tidelog.storage.flushing import Durability
 from tidelog.storage.integrity import RottenBatch
 from tidelog.storage.log_config import LONG_MAX, LogConfig
@@ -45,7 +46,6 @@ from tidelog.storage.producer_state import AppendOrigin, ProducerState, Producer
 from tidelog.storage.readable_log import ReadableLog
 from tidelog.storage.retention import discard, expired_count
 from tidelog.storage.segment import Segment, floor_index
-from tidelog.storage.transaction_index import AbortedTransaction
 from tidelog.storage.truncation import Truncation
 
 if TYPE_CHECKING:
@@ -278,22 +278,19 @@ class Log(ReadableLog):
                 # files would look like what a power cut leaves.
                 is_far = last_offset - self.log_end_offset > RELATIVE_OFFSET_MAX
                 segment = self._roll(first_offset if is_far else self.log_end_offset, now_ms)
-            latest: int = self.epochs.latest
-            for _, header in batches:
-                if header.partition_leader_epoch != latest:
-                    self._assign_epoch(header.partition_leader_epoch, header.base_offset)
-                    latest = header.partition_leader_epoch
             start = segment.size
-            try:
-                segment.append(data, batches)
-            except OSError:
-                self._cut_torn(segment, start)
-                raise
-            self.log_end_offset = Offset(last_offset + 1)
-            if update is not None:
-                self._commit_producers(update, segment)
+            self._write_batches(segment, data, batches, update)
         except OSError as error:
             raise self.folder.fail(error, "appending to") from error
+        latest: int = self.epochs.latest
+        for _, header in batches:
+            if header.partition_leader_epoch != latest:
+                self._assign_epoch(header.partition_leader_epoch, header.base_offset)
+                latest = header.partition_leader_epoch
+        self.log_end_offset = Offset(last_offset + 1)
+        if update is not None:
+            self._note_producers(update)
+            self.producers.commit(update)
         self._remember_position(first_offset, start)
         durability = self.durability
         if durability.unflushed_since_ms is None:
@@ -326,14 +323,31 @@ class Log(ReadableLog):
         """Batches went: what is appended from now on lies elsewhere."""
         self._positions = None
 
-    def _cut_torn(self, segment: Segment, size: int) -> None:
-        """Takes back a write that failed half-way, best effort: recovery would cut it as well."""
+    def _write_batches(
+        self,
+        segment: Segment,
+        data: bytes | bytearray | memoryview,
+        batches: list[tuple[int, BatchHeader]],
+        update: ProducerUpdate | None,
+    ) -> None:
+        """Writes batches and the entries of the transactions that they abort, all or nothing. OSError: nothing."""
+        aborted = [] if update is None or not update.completed else self.producers.aborted_by(update)
+        if not aborted:
+            segment.append(data, batches)
+            return
+        # First: without its entry, a marker would show readers of committed records what it has aborted.
+        index = segment.transaction_index
+        size: int | None = None
         try:
-            with segment.log_file as file:
-                if file.size() > size and not self.config.preallocate:
-                    file.truncate(size)
-        except OSError as error:
-            logger.warning("torn_write_left path=%s size=%d error=%s", segment.log_file.path, size, error)
+            for entry in aborted:
+                before = index.append(entry)
+                size = before if size is None else size
+            segment.append(data, batches)
+        except OSError:
+            if size is not None:
+                index.end_at(size)
+            self.folder.finish(index.cut)
+            raise
 
     def _check_known(self, update: ProducerUpdate) -> None:
         """`KafkaError` KAFKA_STORAGE_ERROR for producers that are new where too many are known: they try again."""
@@ -353,16 +367,6 @@ class Log(ReadableLog):
             new += producer_id not in known
         if new:
             limit.added(new)
-
-    def _commit_producers(self, update: ProducerUpdate, segment: Segment) -> None:
-        self._note_producers(update)
-        for transaction, stable_offset in self.producers.commit(update):
-            if transaction.is_aborted:
-                segment.transaction_index.append(
-                    AbortedTransaction(
-                        transaction.producer_id, transaction.first_offset, transaction.last_offset, stable_offset
-                    )
-                )
 
     def assign_epoch(self, epoch: int) -> None:
         """Notes that a leader of `epoch` starts at the log's end; made durable with the next flush or checkpoint."""
@@ -401,20 +405,22 @@ class Log(ReadableLog):
 
     def _roll(self, first_offset: int, now_ms: int) -> Segment:
         self.catch_up_producers(now_ms)
+        self.folder.finish_steps()
         old = self.active
         base_offset = max(first_offset, self.log_end_offset)
         if base_offset == old.base_offset:
             # The active segment is empty, yet its index is full: the setting leaves no room for a single entry.
             old.rebuild_indexes()
             return old
+        # Neither finished indexes nor a snapshot do harm to a log that goes on in its old segment.
         old.become_inactive()
-        self.durability.rolled(old)
+        take_snapshot_soon(self.folder, self.producers, base_offset)
         new = self.create_segment(base_offset, now_ms)
+        self.durability.rolled(old)
         self.segments = [*self.segments, new]
         self._positions = None
         self._jitter_ms = self._draw_jitter()
         self.producers.map_end_offset = base_offset
-        take_snapshot_soon(self.folder, self.producers, base_offset)
         if self.producers.pending_snapshot is not None:
             self.folder.environment.snapshots[self] = None
         self.mark_changed()
@@ -422,8 +428,14 @@ class Log(ReadableLog):
         return new
 
     def create_segment(self, base_offset: int, now_ms: int) -> Segment:
+        """A new segment's files, all of them. OSError: none of them."""
         folder = self.folder
-        segment = Segment.create(folder.environment.pool, folder.path, base_offset, self.config, now_ms=now_ms)
+        try:
+            segment = Segment.create(folder.environment.pool, folder.path, base_offset, self.config, now_ms=now_ms)
+        except OSError:
+            for suffix in SEGMENT_SUFFIXES:
+                folder.undo(segment_file(base_offset, suffix))
+            raise
         self.durability.file_created()
         return segment
 
@@ -435,6 +447,14 @@ class Log(ReadableLog):
     def holds_segment(self, base_offset: int) -> bool:
         """Whether a segment begins at `base_offset`."""
         return any(segment.base_offset == base_offset for segment in reversed(self.segments))
+
+    def finish_steps(self) -> None:
+        """Does what earlier steps have left to do to files. `KafkaError` KAFKA_STORAGE_ERROR: it still has to be."""
+        self.folder.check_online()
+        try:
+            self.folder.finish_steps()
+        except OSError as error:
+            raise self.folder.fail(error, "finishing a step of") from error
 
     # The two ends.
 
@@ -514,12 +534,15 @@ class Log(ReadableLog):
                 return 0
             if count == len(self.segments):
                 self._roll(self.log_end_offset, now_ms)
-            removed, self.segments = self.segments[:count], self.segments[count:]
-            discard(self.folder, removed, self.config.file_delete_delay_ms)
+            self.folder.finish_steps()
+            for segment in self.segments[:count]:
+                # The oldest first, each for itself: the log is whole between any two.
+                discard(self.folder, segment, self.config.file_delete_delay_ms)
+                self.segments = self.segments[1:]
+                if self.segments[0].base_offset > self.log_start_offset:
+                    self._set_start(self.segments[0].base_offset)
         except OSError as error:
             raise self.folder.fail(error, "deleting old segments of") from error
-        if self.segments[0].base_offset > self.log_start_offset:
-            self._set_start(self.segments[0].base_offset)
         return count
 
     def announce_truncation(self, offset: int) -> None:
@@ -607,8 +630,8 @@ class Log(ReadableLog):
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing waits to be flushed."""
-        return self.flushed_offset >= self.log_end_offset and not self.epochs_dirty
+        """Whether nothing waits to be flushed, or to be done to files."""
+        return self.flushed_offset >= self.log_end_offset and not self.epochs_dirty and not self.folder.unfinished
 
     @property
     def epochs_dirty(self) -> bool:
@@ -684,9 +707,10 @@ class Log(ReadableLog):
         OSError if the disk refuses.
         """
         self.catch_up_producers(self.folder.environment.clock.wall_ms())
+        changed = bool(self.folder.unfinished) or self.recovery_point < self.log_end_offset
+        self.folder.finish_steps()
         self.producers.map_end_offset = self.log_end_offset
-        changed = self.recovery_point < self.log_end_offset
-        changed = take_snapshot(self.folder, self.producers) or changed
+        changed = take_snapshot(self.folder, self.producers, self.log_end_offset) or changed
         changed = self.durability.prepare_epochs() or changed
         for segment in self.segments:
             changed = segment.close() or changed
@@ -710,9 +734,13 @@ class Log(ReadableLog):
             segment.release_files()
 
     def deleted(self, path: str) -> None:
-        """Its folder was renamed to `path`, to be removed or put aside: the log serves no more."""
+        """Its folder was renamed to `path`, to be removed or put aside: the log serves no more.
+
+        The caller has held `FilePool.names` since before the renaming, as for `moved` and `replaced`.
+        """
         self.folder.path = path
         self.folder.is_deleted = True
+        self.folder.unfinished.clear()
         for segment in self.segments:
             segment.moved(path)
         self.release_files()
@@ -722,6 +750,11 @@ class Log(ReadableLog):
         self.folder.path = path
         for segment in self.segments:
             segment.moved(path)
+
+    def reinstated(self, path: str) -> None:
+        """What `replaced` said has been taken back: its folder has its name again."""
+        self.folder.is_deleted = self.folder.is_replaced = False
+        self.moved(path)
 
     def replaced(self, path: str) -> None:
         """As `deleted`, of a log whose copy in another directory takes its place: who reads it is to ask again."""

@@ -7,8 +7,9 @@
     cleaner-offset-checkpoint
     <topic>-<partition>/                     the logs
 
-The first operation that fails takes the directory offline for good: what its files hold is then unknown, and only a
-restart, with its recovery, may trust it again.
+The first operation that fails because the disk is broken (`disk_errors`) takes the directory offline for good: what its
+files hold is then unknown, and only a restart, with its recovery, may trust it again. One that fails for a lack of
+descriptors or memory fails alone: what was to be done for the whole directory is then done a moment later.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Final
 
-from tidelog.model.errors import KafkaError
+from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition, format_topic_id
-from tidelog.ports.disk import replace_file
+from tidelog.ports.disk import replace_file, sync_file
 from tidelog.storage.checkpoints import (
     CleanShutdown,
     MetaProperties,
@@ -29,7 +30,8 @@ from tidelog.storage.checkpoints import (
     encode_meta_properties,
     encode_offsets,
 )
-from tidelog.storage.errors import CorruptFile, LogDirectoryLocked, WrongLogDirectory
+from tidelog.storage.disk_errors import advice, fails_alone
+from tidelog.storage.errors import CorruptFile, DirectoryOffline, LogDirectoryLocked, WrongLogDirectory
 from tidelog.storage.file_names import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
@@ -109,6 +111,8 @@ class LogDirectory:
         """Partition folders made since the last sync."""
         self.needs_sync = False
         """Whether folders were created, renamed or removed since the last sync."""
+        self.half_made: set[str] = set()
+        """Folders of partitions whose creation has failed, and which could not be removed then."""
 
     def __repr__(self) -> str:
         return f"LogDirectory({self._path!r}, {len(self.logs)} logs{', offline' if self._failure else ''})"
@@ -125,12 +129,12 @@ class LogDirectory:
         return self._failure
 
     def failed(self, error: OSError, what: str) -> None:
-        """Takes the directory offline, once."""
+        """Takes the directory offline, once; in any thread."""
         if self._failure is not None:
             return
         self._failure = f"{what}: {error}"
         logger.error("log_directory_offline path=%s while=%r error=%s", self._path, what, error)
-        for log in self.logs.values():
+        for log in list(self.logs.values()):
             log.release_files()
         self.flush_requests.clear()
         self.flush_retries.clear()
@@ -138,6 +142,34 @@ class LogDirectory:
         self.changes.clear()
         self.pending_deletions.clear()
         self._on_failure(self)
+
+    def task_failed(self, error: OSError, what: str) -> bool:
+        """Work for the whole directory has failed: takes it offline, or gives true: the work is to be done again."""
+        if self._failure is None and fails_alone(error):
+            logger.warning("disk_task_postponed path=%s while=%r error=%s", self._path, what, advice(error))
+            return True
+        self.failed(error, what)
+        return False
+
+    def refused(self, error: OSError, what: str) -> KafkaError:
+        """What to raise where a step that concerns no log yet has failed; takes the directory offline if it must."""
+        if fails_alone(error):
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {advice(error)}")
+        self.failed(error, what)
+        return DirectoryOffline(self._path, str(error))
+
+    def undo_folder(self, path: str) -> None:
+        """Removes the folder of a log that could not be made; before the next attempt, if the disk refuses it now."""
+        self.half_made.add(path)
+        try:
+            self.remove_half_made(path)
+        except OSError as error:
+            logger.warning("folder_left path=%s error=%s", path, error)
+
+    def remove_half_made(self, path: str) -> None:
+        """Removes what `undo_folder` has left. OSError."""
+        remove_folder(self._disk, path)
+        self.half_made.discard(path)
 
     def flush_wanted(self, topic_partition: TopicPartition) -> None:
         self.flush_requests[topic_partition] = None
@@ -311,12 +343,24 @@ class LogDirectory:
         """
         if topic_partition not in self.removed:
             return
-        self.removed.clear()
         if self.is_checkpointing:
             # What the task under way is to write is not there yet, and may be older than the removal: all is written
             # here, and the task leaves out what has become old.
             self.written.clear()
-        self.write_checkpoints(self.checkpoint_writes())
+        writes = self.checkpoint_writes()
+        try:
+            self.write_checkpoints(writes)
+        except OSError:
+            self.not_written(writes)
+            raise
+        self.removed.clear()
+
+    def not_written(self, writes: list[tuple[str, bytes]]) -> None:
+        """These checkpoints were to be written and perhaps were not: they are to be written again."""
+        for path, content in writes:
+            name = path.rpartition("/")[2]
+            if self.written.get(name) == content:
+                del self.written[name]
 
     def write_checkpoints(self, writes: list[tuple[str, bytes]]) -> None:
         """Replaces the files, but for those of which something newer has been written since; in any thread. OSError."""
@@ -338,16 +382,23 @@ class LogDirectory:
             self._disk.sync_file_system(self._path)
             return
         for folder in created:
-            metadata = f"{folder}/{PARTITION_METADATA}"
-            if self._disk.exists(metadata):
-                file = self._disk.open(metadata)
-                try:
-                    file.fsync()
-                finally:
-                    file.close()
-            if self._disk.exists(folder):
-                self._disk.fsync_directory(folder)
+            try:
+                self._sync_folder(folder)
+            except FileNotFoundError:
+                if self._disk.exists(folder):
+                    raise
+                # Its log was deleted meanwhile, or has moved.
         self._disk.fsync_directory(self._path)
+
+    def _sync_folder(self, folder: str) -> None:
+        metadata = f"{folder}/{PARTITION_METADATA}"
+        if self._disk.exists(metadata):
+            file = self._disk.open(metadata)
+            try:
+                sync_file(file)
+            finally:
+                file.close()
+        self._disk.fsync_directory(folder)
 
     def close(self, broker_epoch: int) -> None:
         """Closes the logs, syncs, writes the checkpoints, and says that the stop was clean; releases the lock.
@@ -391,3 +442,16 @@ class LogDirectory:
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()
+
+
+def remove_folder(disk: Disk, path: str) -> None:
+    """Removes a partition's folder and the files in it; may be called again where it came half-way."""
+    if not disk.exists(path):
+        return
+    for name in disk.list(path):
+        file = f"{path}/{name}"
+        if disk.stat(file).is_directory:
+            remove_folder(disk, file)
+        else:
+            disk.unlink(file)
+    disk.remove_directory(path)

@@ -1,17 +1,24 @@
 """A partition's folder, and what a log needs of the broker around it.
 
 Everything that a log consists of stands on this: where its files are, through which disk they are reached, and what
-becomes of an I/O error. An OSError takes the whole log directory offline, by way of its owner; from then on every call
-raises KAFKA_STORAGE_ERROR.
+becomes of an I/O error. An OSError that says that the disk is broken (`disk_errors`) takes the whole log directory
+offline, by way of its owner; from then on every call raises KAFKA_STORAGE_ERROR.
+
+**A step over several files is all or nothing.** Each has one change that decides whether it has happened: before it
+everything can be left as it was, after it the state in memory is the new one, whatever else fails. What is then still
+to be done to files is `unfinished`, and the next step over several files begins with it.
 """
 
 from __future__ import annotations
 
-import errno
+import logging
+from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.ports.disk import sync_file
+from tidelog.storage.disk_errors import advice, fails_alone
 from tidelog.storage.errors import DirectoryOffline
 from tidelog.storage.file_names import DELETED
 from tidelog.storage.integrity import Findings
@@ -26,6 +33,10 @@ if TYPE_CHECKING:
     from tidelog.storage.file_pool import FilePool
     from tidelog.storage.log import Log
     from tidelog.storage.producer_limit import ProducerLimit
+
+
+logger = logging.getLogger(__name__)
+Outcome = TypeVar("Outcome")
 
 
 class LogOwner(Protocol):
@@ -88,7 +99,7 @@ class LogEnvironment:
 class LogFolder:
     """One partition's folder."""
 
-    __slots__ = ("environment", "is_deleted", "is_replaced", "owner", "path", "topic_partition")
+    __slots__ = ("environment", "is_deleted", "is_replaced", "owner", "path", "topic_partition", "unfinished")
 
     def __init__(
         self, topic_partition: TopicPartition, path: str, owner: LogOwner, environment: LogEnvironment
@@ -102,6 +113,8 @@ class LogFolder:
         """Whether it has been renamed, to be removed: the log serves no more."""
         self.is_replaced = False
         """Whether that is because another log directory has the log now."""
+        self.unfinished: deque[Callable[[], None]] = deque()
+        """What steps that have happened have still to do to files, in this order; each may be tried again."""
 
     @property
     def disk(self) -> Disk:
@@ -119,27 +132,85 @@ class LogFolder:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.topic_partition} has been deleted")
 
     def fail(self, error: OSError, doing: str) -> KafkaError:
-        """Takes the directory offline, unless the error is not the disk's; gives what to raise.
+        """What to raise for an error of the disk; takes the directory offline if that is what it means.
 
-        `doing` is what failed, as in "appending to".
+        `doing` is what failed, as in "appending to". In any thread.
         """
         what = f"{doing} {self.topic_partition}"
-        if isinstance(error, FileNotFoundError) and str(error.filename).endswith(DELETED):
-            # Retention or compaction took the segment while it was in use; who asks again finds what is there now.
-            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: its segment has been replaced or deleted")
-        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
-            return KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error.strerror}; raise the limit on open files (ulimit -n)"
-            )
+        if isinstance(error, FileNotFoundError):
+            gone = self._gone(error, what)
+            if gone is not None:
+                return gone
+        if fails_alone(error):
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {advice(error)}")
         self.owner.failed(error, what)
         return DirectoryOffline(self.owner.path, f"{what}: {error}")
 
-    def sync_file(self, path: str) -> None:
-        """Makes a file durable, if it is there."""
-        disk = self.environment.disk
-        if disk.exists(path):
-            file = disk.open(path)
+    def _gone(self, error: FileNotFoundError, what: str) -> KafkaError | None:
+        """What to raise where the file was removed by us; None for one that the log should have."""
+        with self.environment.pool.names:  # A removal under way ends first.
+            is_gone = self.is_deleted
+        if is_gone:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER if self.is_replaced else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return KafkaError(code, f"{what}: its folder has been {'replaced' if self.is_replaced else 'deleted'}")
+        if str(error.filename).endswith(DELETED):
+            # Retention, compaction or a truncation took the segment while it was in use; a client that asks again
+            # finds what is there now.
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: its segment has been replaced or deleted")
+        return None
+
+    # Steps over several files.
+
+    def finish_steps(self) -> None:
+        """Does what earlier steps have left to do. OSError: it is still to be done."""
+        while self.unfinished:
+            self.unfinished[0]()
+            self.unfinished.popleft()
+
+    def finish(self, rest: Callable[[], None]) -> None:
+        """Does the rest of a step that has happened, now or, where the disk refuses it, before the next step.
+
+        OSError only where that takes the directory offline.
+        """
+        if not self.unfinished:
             try:
-                file.fsync()
-            finally:
-                file.close()
+                rest()
+            except OSError as error:
+                if not fails_alone(error):
+                    raise
+                logger.warning("step_unfinished log=%s error=%s", self.topic_partition, error)
+            else:
+                return
+        self.unfinished.append(rest)
+        self.owner.changed(self.topic_partition)
+
+    def undo(self, name: str) -> None:
+        """Removes a file that a step has made which did not happen; in any case before the next step."""
+
+        def unlink() -> None:
+            try:
+                self.disk.unlink(self.path_of(name))
+            except FileNotFoundError:
+                return
+
+        self.finish(unlink)
+
+    # Files by their names, which may change at any time.
+
+    def path_of(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+    def at_current_path(self, operation: Callable[[str], Outcome]) -> Outcome:
+        """`operation` on the folder's path, again where the folder was renamed meanwhile; in any thread."""
+        return self.environment.pool.at_current_path(lambda: self.path, operation)
+
+    def sync_file(self, name: str) -> None:
+        """Makes a file in the folder durable, if it is there; in any thread."""
+        try:
+            file = self.at_current_path(lambda path: self.disk.open(f"{path}/{name}"))
+        except FileNotFoundError:
+            return
+        try:
+            sync_file(file)
+        finally:
+            file.close()

@@ -5,10 +5,13 @@
                     written anew, producers' state brought up from the last snapshot before
 
 What lies below the recovery point was durable before, and is trusted, but for an index that is missing or has an
-impossible size.
+impossible size. An aborted transaction that lacks its index entry is found where a segment is scanned, nowhere else.
 
 Where recovery has to cut a log although valid batches follow, the records in between are lost here: the log is damaged
 (`damage`), which the controller is told before the broker registers, so that another replica leads.
+
+An empty segment that begins below the end of the one before it is no part of the log: a roll that failed half-way has
+left it, in former versions, and what was appended afterwards lies in the segment before. It goes, whatever follows it.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.metadata.replica_marks import ReplicaDamage
 from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import NO_LEADER_EPOCH, LeaderEpoch, Offset
+from tidelog.records.batch import HEADER_SIZE
 from tidelog.records.epochs import CheckpointError, EpochCache
 from tidelog.storage.checkpoints import decode_partition_metadata
 from tidelog.storage.damage import (
@@ -57,6 +61,7 @@ from tidelog.storage.producer_recovery import (
 from tidelog.storage.retention import discard
 from tidelog.storage.segment import Segment
 from tidelog.storage.transaction_index import ENTRY_SIZE as TRANSACTION_ENTRY_SIZE
+from tidelog.storage.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
     from tidelog.model.identifiers import TopicId
@@ -245,32 +250,65 @@ def _recover(
 
     `durable` is up to where no power cut can have taken anything, where that is above `recovery_point`.
     """
-    segments = log.segments
     previous: Segment | None = None
-    for index, segment in enumerate(segments):
+    index = 0
+    while index < len(log.segments):
+        segments = log.segments
+        segment = segments[index]
         is_last = index + 1 == len(segments)
         unflushed = not clean and (is_last or segments[index + 1].base_offset > recovery_point)
-        if not unflushed and segment not in damaged:
-            if epochs_lost:
-                for found in segment.headers(0):
-                    _note_epoch(log.epochs, found.header)
-            continue
-        latest_epoch: int = NO_LEADER_EPOCH
-        if previous is not None and previous is segments[index - 1]:
-            latest_epoch = _last_epoch(previous)
-        else:
-            load_producers_before(
-                log.folder, log.producers, segments, index, log_start_offset=log.log_start_offset, now_ms=now_ms
-            )
-        cut = recover_segment(log, segment, note_epochs=unflushed or epochs_lost, latest_epoch=latest_epoch)
-        previous = segment
-        if not is_last and (cut or (unflushed and _does_not_follow(log, segment, segments[index + 1], durable))):
+        cut = 0
+        if unflushed or segment in damaged:
+            latest_epoch: int = NO_LEADER_EPOCH
+            if previous is not None and previous is segments[index - 1]:
+                latest_epoch = _last_epoch(previous)
+            else:
+                load_producers_before(
+                    log.folder, log.producers, segments, index, log_start_offset=log.log_start_offset, now_ms=now_ms
+                )
+            cut = recover_segment(log, segment, note_epochs=unflushed or epochs_lost, latest_epoch=latest_epoch)
+            previous = segment
+        elif epochs_lost:
+            for found in segment.headers(0):
+                _note_epoch(log.epochs, found.header)
+        _remove_strays(log, index, damaged)
+        if index + 1 < len(log.segments) and (
+            cut or (unflushed and _does_not_follow(log, segment, log.segments[index + 1], durable))
+        ):
             logger.warning(
                 "segments_removed log=%s after=%d cut_bytes=%d", log.topic_partition, segment.base_offset, cut
             )
-            log.segments = segments[: index + 1]
-            _remove_segments(log, segment, segments[index + 1 :], recovery_point)
+            removed, log.segments = log.segments[index + 1 :], log.segments[: index + 1]
+            _remove_segments(log, segment, removed, recovery_point)
             break
+        index += 1
+
+
+def _remove_strays(log: Log, index: int, damaged: set[Segment]) -> None:
+    """Removes the empty segments behind that of `index` that begin below its end."""
+    segment = log.segments[index]
+    while index + 1 < len(log.segments):
+        stray = log.segments[index + 1]
+        may_be_empty = stray.size == 0 or stray in damaged or log.config.preallocate
+        if not may_be_empty or not _is_empty(stray) or segment.next_offset() <= stray.base_offset:
+            return
+        logger.warning(
+            "stray_segment_removed log=%s base_offset=%d end_before=%d",
+            log.topic_partition,
+            stray.base_offset,
+            segment.next_offset(),
+        )
+        # The snapshot of that offset stays true: it may be all that tells of producers.
+        stray.unlink()
+        log.segments = [*log.segments[: index + 1], *log.segments[index + 2 :]]
+
+
+def _is_empty(segment: Segment) -> bool:
+    """Whether there is nothing in the .log file, or only what preallocation has put there."""
+    if segment.size < HEADER_SIZE:
+        return True
+    with segment.log_file as file:
+        return not any(file.pread(HEADER_SIZE, 0))
 
 
 def _remove_segments(log: Log, last: Segment, removed: list[Segment], recovery_point: int) -> None:
@@ -287,7 +325,8 @@ def _remove_segments(log: Log, last: Segment, removed: list[Segment], recovery_p
             for segment in removed:
                 discard_snapshot(log.folder, segment.base_offset, log.config.file_delete_delay_ms)
             removed = keep_segments_aside(log.folder, removed)
-    discard(log.folder, removed, log.config.file_delete_delay_ms)
+    for segment in removed[::-1]:
+        discard(log.folder, segment, log.config.file_delete_delay_ms)
 
 
 def _continuation(last: Segment, removed: list[Segment]) -> Offset | None:
@@ -365,6 +404,7 @@ def recover_segment(log: Log, segment: Segment, *, note_epochs: bool, latest_epo
     a truncation has removed it, and a power cut has brought it back.
     """
     size = segment.size
+    aborted: list[AbortedTransaction] = []
 
     def before_cut(file: File, position: int, size: int, next_offset: int, epoch: int) -> None:
         lost_end = find_continuation(
@@ -378,8 +418,9 @@ def recover_segment(log: Log, segment: Segment, *, note_epochs: bool, latest_epo
         header = found.header
         if note_epochs:
             _note_epoch(log.epochs, header)
-        for aborted in apply_batch(log.producers, header, data):
-            segment.transaction_index.append(aborted)
+        aborted += apply_batch(log.producers, header, data)
+    # At once: a crash in the middle of this must not leave a segment below the recovery point with half of them.
+    segment.transaction_index.replace(aborted)
     cut = size - segment.size
     if cut:
         logger.info("torn_tail_cut log=%s base_offset=%d bytes=%d", log.topic_partition, segment.base_offset, cut)

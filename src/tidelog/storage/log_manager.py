@@ -36,7 +36,7 @@ from tidelog.storage.file_pool import DEFAULT_CAPACITY, FilePool
 from tidelog.storage.future_logs import FutureLogs
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
-from tidelog.storage.log_directory import LogDirectory
+from tidelog.storage.log_directory import LogDirectory, remove_folder
 from tidelog.storage.log_folder import LogEnvironment, LogFolder
 from tidelog.storage.log_loader import compare_with_high_watermark, load_log
 from tidelog.storage.producer_limit import PRODUCERS_MAX, ProducerLimit
@@ -350,8 +350,7 @@ class LogManager:
             directory.forget_removed(topic_partition)
             log = self._create_files(topic_partition, topic_id, config, directory, path)
         except OSError as error:
-            directory.failed(error, f"creating {topic_partition}")
-            raise DirectoryOffline(directory.path, str(error)) from error
+            raise directory.refused(error, f"creating {topic_partition}") from error
         self._add(log, directory)
         directory.created.append(path)
         directory.needs_sync = True
@@ -377,13 +376,21 @@ class LogManager:
     ) -> Log:
         disk = self._disk
         folder = LogFolder(topic_partition, path, directory, self.environment)
+        if path in directory.half_made:
+            directory.remove_half_made(path)
         if disk.exists(path):
-            # Left by a creation that failed half-way; whatever it holds is loaded as after a crash.
-            return load_log(folder, config)
-        disk.make_directories(path)
-        if topic_id is not None:
-            _write_new(disk, f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
-        segment = Segment.create(self.pool, path, 0, config, now_ms=self._clock.wall_ms())
+            # Not of this life, or it would be known; whatever it holds is loaded as after a crash.
+            log = load_log(folder, config)
+            self._check_topic_id(log, topic_id)
+            return log
+        try:
+            disk.make_directories(path)
+            if topic_id is not None:
+                _write_new(disk, f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
+            segment = Segment.create(self.pool, path, 0, config, now_ms=self._clock.wall_ms())
+        except OSError:
+            directory.undo_folder(path)
+            raise
         return Log(folder, topic_id, config, segments=[segment])
 
     def _check_topic_id(self, log: Log, topic_id: TopicId | None) -> None:
@@ -437,16 +444,18 @@ class LogManager:
         self.futures.delete(topic_partition)
         target = f"{directory.path}/{marked_folder(topic_partition, self._token(), mark)}"
         try:
-            self._disk.rename(log.directory, target)
+            with self.pool.names:
+                self._disk.rename(log.directory, target)
+                log.deleted(target)
         except OSError as error:
             raise log.folder.fail(error, "removing") from error
         del self._logs[topic_partition], self._owners[topic_partition], directory.logs[topic_partition]
         directory.flush_requests.pop(topic_partition, None)
         directory.changes.pop(topic_partition, None)
         directory.flush_retries.pop(topic_partition, None)
+        directory.truncations.pop(topic_partition, None)
         directory.removed.add(topic_partition)
         directory.needs_sync = True
-        log.deleted(target)
         return log
 
     def set_config(self, topic_partition: TopicPartition, config: LogConfig) -> None:
@@ -465,19 +474,6 @@ class LogManager:
         if self._random is not None:
             return self._random.token(16)
         return self._clock.wall_ms().to_bytes(8, "big") + next(self._sequence).to_bytes(8, "big")
-
-
-def remove_folder(disk: Disk, path: str) -> None:
-    """Removes a partition's folder and the files in it."""
-    if not disk.exists(path):
-        return
-    for name in disk.list(path):
-        file = f"{path}/{name}"
-        if disk.stat(file).is_directory:
-            remove_folder(disk, file)
-        else:
-            disk.unlink(file)
-    disk.remove_directory(path)
 
 
 def _write_new(disk: Disk, path: str, content: bytes) -> None:

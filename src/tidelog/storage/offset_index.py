@@ -20,6 +20,7 @@ from array import array
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tidelog.ports.disk import sync_file
 from tidelog.storage.errors import CorruptIndex, WouldBlock
 
 if TYPE_CHECKING:
@@ -153,9 +154,16 @@ class _SparseIndex:
             file.truncate(0)
         self._tail = _Tail(0, self.KEY_TYPE)
 
+    def replace(self, keys: array[int], values: array[int]) -> None:
+        """Makes these the entries; in memory at once, in the file too unless OSError: `trim` is to be called again."""
+        tail = _Tail(0, self.KEY_TYPE)
+        tail.keys, tail.values = keys, values
+        self._tail = tail
+        self.trim()
+
     def fsync(self) -> None:
         with self._file as file:
-            file.fsync()
+            sync_file(file)
 
     def close(self) -> None:
         self._file.close()
@@ -168,7 +176,27 @@ class _SparseIndex:
         tail = self.tail()
         tail.values.append(value)
         tail.keys.append(key)  # Last: a lookup in another thread goes by the keys.
-        if tail.count - tail.written >= WRITE_ENTRIES:
+
+    def _append_and_write(self, key: int, value: int) -> None:
+        self._append(key, value)
+        if self.pending >= WRITE_ENTRIES:
+            self.write()
+
+    @property
+    def pending(self) -> int:
+        """Entries that are only in memory."""
+        tail = self.tail()
+        return tail.count - tail.written
+
+    def prepare(self) -> None:
+        """Before a log is appended to: entries noted after it touch memory alone, until the next call."""
+        tail = self.tail()
+        if not tail.keys and tail.first:
+            last = _Tail(tail.first - 1, self.KEY_TYPE)
+            last.keys, last.values = self._read(tail.first - 1, 1, blocking=True)
+            last.written = tail.first
+            self._tail = last
+        if self.pending >= WRITE_ENTRIES:
             self.write()
 
     def _keep(self, count: int) -> None:
@@ -247,6 +275,10 @@ class OffsetIndex(_SparseIndex):
 
     def append(self, offset: int, position: int) -> None:
         """Notes that the batch that ends with `offset` begins at `position`; both must grow."""
+        self._append_and_write(offset - self.base_offset, position)
+
+    def note(self, offset: int, position: int) -> None:
+        """As `append`, in memory only; after `prepare`."""
         self._append(offset - self.base_offset, position)
 
     def lookup(self, offset: int, *, blocking: bool = True) -> IndexEntry:
@@ -325,6 +357,11 @@ class TimeIndex(_SparseIndex):
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Notes a new largest timestamp; one that is not larger changes nothing."""
+        if timestamp > self.last().timestamp:
+            self._append_and_write(timestamp, offset - self.base_offset)
+
+    def note(self, timestamp: int, offset: int) -> None:
+        """As `maybe_append`, in memory only; after `prepare`."""
         if timestamp > self.last().timestamp:
             self._append(timestamp, offset - self.base_offset)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +22,6 @@ from tidelog.storage.producer_state import (
     ProducerUpdate,
 )
 from tidelog.storage.segment import floor_index
-from tidelog.storage.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tidelog.records.batch import BatchHeader
     from tidelog.storage.log_folder import LogFolder
     from tidelog.storage.segment import Segment
+    from tidelog.storage.transaction_index import AbortedTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -47,19 +48,22 @@ def snapshot_path(folder: LogFolder, offset: int) -> str:
 
 def snapshot_offsets(folder: LogFolder) -> list[int]:
     """Offsets of the snapshot files, ascending."""
-    parsed = map(parse_segment_file, folder.disk.list(folder.path))
+    parsed = map(parse_segment_file, folder.at_current_path(folder.disk.list))
     return sorted(found[0] for found in parsed if found is not None and found[1:] == (SNAPSHOT, ""))
 
 
-def take_snapshot(folder: LogFolder, producers: ProducerState) -> bool:
-    """Writes the state as of `producers.map_end_offset`, unless there is such a snapshot already; true if it did.
+def take_snapshot(folder: LogFolder, producers: ProducerState, offset: int | None = None) -> bool:
+    """Writes the state as that of `offset` (None: `producers.map_end_offset`), unless there is such a snapshot already;
+    true if it did.
 
     Nothing is synced.
     """
-    if producers.map_end_offset <= producers.snapshot_offset:
+    if offset is None:
+        offset = producers.map_end_offset
+    if offset <= producers.snapshot_offset:
         return False
-    _write_snapshot(folder, producers.map_end_offset, encode_snapshot(producers.entries.values()))
-    producers.snapshot_offset = producers.map_end_offset
+    _write_snapshot(folder, offset, encode_snapshot(producers.entries.values()))
+    producers.snapshot_offset = offset
     return True
 
 
@@ -87,7 +91,7 @@ class PendingSnapshot:
 def take_snapshot_soon(folder: LogFolder, producers: ProducerState, offset: int) -> None:
     """As `take_snapshot` as of `offset`, the log's end; of many producers by a task (`ProducerUpkeep`)."""
     if len(producers.entries) <= SNAPSHOT_AT_ONCE_MAX:
-        take_snapshot(folder, producers)
+        take_snapshot(folder, producers, offset)
         return
     producers.pending_snapshot = PendingSnapshot(tuple(producers.entries.values()), offset)
 
@@ -112,22 +116,23 @@ def _seen_now(folder: LogFolder, producers: ProducerState) -> ProducerState:
 
 def discard_snapshot(folder: LogFolder, offset: int, delay_ms: int) -> None:
     """Renames the snapshot of a segment that goes to `.deleted`, and has it removed after `delay_ms`."""
-    disk, path = folder.disk, snapshot_path(folder, offset)
-    if not disk.exists(path):
+    disk, name = folder.disk, segment_file(offset, SNAPSHOT)
+    try:
+        disk.rename(folder.path_of(name), folder.path_of(name) + DELETED)
+    except FileNotFoundError:
         return
-    renamed = path + DELETED
-    disk.rename(path, renamed)
 
     def unlink() -> None:
-        if disk.exists(renamed):
-            disk.unlink(renamed)
+        # In an I/O thread; the folder may have gone with it.
+        with suppress(FileNotFoundError):
+            folder.at_current_path(lambda path: disk.unlink(f"{path}/{name}{DELETED}"))
 
     folder.owner.delete_later(unlink, delay_ms)
 
 
 def remove_snapshots(folder: LogFolder, *, above: int = -1) -> None:
-    """Removes those above an offset, at once."""
-    for offset in snapshot_offsets(folder):
+    """Removes those above an offset, the newest first, at once. OSError: older ones may be left."""
+    for offset in reversed(snapshot_offsets(folder)):
         if offset > above:
             folder.disk.unlink(snapshot_path(folder, offset))
 
@@ -152,12 +157,9 @@ def apply_batch(
             "producer_state_ignored log=%s offset=%d reason=%s", producers.topic_partition, header.base_offset, error
         )
         return []
-    ended = producers.commit(update)
-    return [
-        AbortedTransaction(transaction.producer_id, transaction.first_offset, transaction.last_offset, stable_offset)
-        for transaction, stable_offset in ended
-        if transaction.is_aborted
-    ]
+    aborted = producers.aborted_by(update) if update.completed else []
+    producers.commit(update)
+    return aborted
 
 
 def rebuild_producers(
@@ -275,9 +277,11 @@ def load_snapshot(
 
 def _load(folder: LogFolder, producers: ProducerState, offset: int, segments: Sequence[Segment], now_ms: int) -> bool:
     """The state of a snapshot; false when the file is damaged."""
-    path = snapshot_path(folder, offset)
+    name, path = segment_file(offset, SNAPSHOT), snapshot_path(folder, offset)
     try:
-        entries = decode_snapshot(folder.disk.read(path))
+        entries = decode_snapshot(folder.at_current_path(lambda path: folder.disk.read(f"{path}/{name}")))
+    except FileNotFoundError:
+        return False  # Retention has taken it since the folder was listed.
     except CorruptFile as error:
         logger.warning("snapshot_ignored path=%s reason=%s", path, error)
         return False
@@ -341,5 +345,5 @@ def _scan(producers: ProducerState, segment: Segment, start: int) -> None:
             header = found.header
             if header.last_offset >= start and header.producer_id >= 0:
                 apply_batch(producers, header, segment.batch_bytes(found) if header.is_control else None)
-    except InvalidBatch as damage:
+    except (KafkaError, CorruptFile) as damage:
         logger.warning("producers_incomplete segment=%s reason=%s", segment.log_file.path, damage)

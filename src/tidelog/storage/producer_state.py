@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.records.control import ControlRecordType, EndTxnMarker
+from tidelog.storage.transaction_index import AbortedTransaction
 from tidelog.storage.verification import ONGOING, VerificationGuard
 
 if TYPE_CHECKING:
@@ -338,9 +339,24 @@ class ProducerState:
                 f" {self.topic_partition}: {first} (incoming seq. number), {last} (current end sequence number)",
             )
 
-    def commit(self, update: ProducerUpdate) -> list[tuple[CompletedTransaction, int]]:
-        """Takes over what `prepare` noted; gives each ended transaction with the last stable offset once it had
-        ended."""
+    def aborted_by(self, update: ProducerUpdate) -> list[AbortedTransaction]:
+        """The transactions that `update` will have aborted, each with the last stable offset once it has ended."""
+        still_open = dict.fromkeys(self._open)
+        still_open.update(dict.fromkeys(first_offset for first_offset, _ in update.started))
+        aborted: list[AbortedTransaction] = []
+        for transaction in update.completed:
+            still_open.pop(transaction.first_offset, None)
+            if transaction.is_aborted:
+                stable_offset = next(iter(still_open), transaction.last_offset + 1)
+                aborted.append(
+                    AbortedTransaction(
+                        transaction.producer_id, transaction.first_offset, transaction.last_offset, stable_offset
+                    )
+                )
+        return aborted
+
+    def commit(self, update: ProducerUpdate) -> None:
+        """Takes over what `prepare` noted."""
         self.entries.update(update.entries)
         self.last_marker_offset = max(self.last_marker_offset, update.last_marker_offset)
         if self.verifications:
@@ -348,14 +364,11 @@ class ProducerState:
                 self.verifications.pop(producer_id, None)
         for first_offset, producer_id in update.started:
             self._open[first_offset] = producer_id
-        ended: list[tuple[CompletedTransaction, int]] = []
         for transaction in update.completed:
             self._open.pop(transaction.first_offset, None)
             self._unreplicated[transaction.first_offset] = transaction
-            ended.append((transaction, next(iter(self._open), transaction.last_offset + 1)))
-        if update.started or ended:
+        if update.started or update.completed:
             self._find_first_unstable()
-        return ended
 
     # What readers may see.
 

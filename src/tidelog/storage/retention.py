@@ -7,6 +7,7 @@ a record that is not replicated is not old, however old it is.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from tidelog.storage.file_names import DELETED
@@ -51,13 +52,22 @@ def expired_count(
     return count
 
 
-def discard(folder: LogFolder, segments: list[Segment], delay_ms: int, *, snapshot_kept: int | None = None) -> None:
-    """Renames files of segments, and of their snapshots, to `.deleted`, and has them removed after `delay_ms`.
+def discard(folder: LogFolder, segment: Segment, delay_ms: int) -> None:
+    """Renames a segment's files, and its snapshot, to `.deleted`, and has them removed after `delay_ms`.
 
-    The snapshot of offset `snapshot_kept` stays: another segment begins there.
+    It has happened once the .log file is renamed. OSError: it has not, or the directory goes offline.
     """
-    for segment in segments:
-        segment.rename(DELETED)
-        folder.owner.delete_later(segment.unlink, delay_ms)
-        if segment.base_offset != snapshot_kept:
-            discard_snapshot(folder, segment.base_offset, delay_ms)
+    rest = functools.partial(remove_later, folder, segment, delay_ms)
+    try:
+        rest()
+    except OSError:
+        if not segment.is_removed:
+            raise
+        folder.finish(rest)
+    folder.finish(functools.partial(discard_snapshot, folder, segment.base_offset, delay_ms))
+
+
+def remove_later(folder: LogFolder, segment: Segment, delay_ms: int) -> None:
+    """The same without the snapshot; may be tried again after an OSError."""
+    segment.rename(DELETED)
+    folder.owner.delete_later(segment.unlink, delay_ms)

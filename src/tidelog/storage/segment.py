@@ -7,6 +7,8 @@ after it; rolling, retention and recovery of the whole are the log's affair.
 from __future__ import annotations
 
 import logging
+import threading
+from array import array
 from bisect import bisect_right
 from itertools import chain
 from operator import attrgetter
@@ -25,7 +27,9 @@ from tidelog.storage.offset_index import (
     RELATIVE_OFFSET_MAX,
     TIME_ENTRY_SIZE,
     IndexEntry,
+    OffsetIndex,
     TimeEntry,
+    TimeIndex,
 )
 from tidelog.storage.segment_files import SegmentFiles
 
@@ -59,8 +63,10 @@ class Segment(SegmentFiles):
     """A .log file and its indexes. Not thread safe, but for lookups beside one appender."""
 
     __slots__ = (
+        "_is_torn",
         "_is_unfinished",
         "_preallocated",
+        "_rebuilding",
         "_timestamp_known",
         "bytes_since_index_entry",
         "created_ms",
@@ -96,6 +102,10 @@ class Segment(SegmentFiles):
         """[position] -> where the next sound batch begins, of batches known to be rotten; replaced, never changed."""
         self.verified: tuple[Verified, ...] = ()
         """Ranges that were found sound lately, newest first; replaced, never changed."""
+        self._is_torn = False
+        """Whether bytes may lie behind `size`, of a write that failed."""
+        self._rebuilding: threading.RLock | None = None
+        """Held by a thread that writes the indexes anew; None before the first one."""
 
     @classmethod
     def create(cls, pool: FilePool, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> Segment:
@@ -125,14 +135,25 @@ class Segment(SegmentFiles):
         """Appends whole batches; `batches` are their positions in `data`, and headers with final offsets and
         timestamps.
 
-        OSError if the disk refuses; the file may then be longer than `size` says, which hides the torn end.
+        OSError if the disk refuses: nothing was appended. Bytes that could not be taken back lie behind `size`, where
+        nobody reads them, and go before the next append.
         """
         position = self.size
-        with self.log_file as file:
-            file.pwrite(data, position)
         interval = self.config.index_interval_bytes
+        # All that may fail comes before the bytes, or is the bytes.
         if not self._timestamp_known:
             self._load_max_timestamp(blocking=True)
+        if self.bytes_since_index_entry + len(data) > interval:
+            self._prepare_indexes()
+        with self.log_file as file:
+            if self._is_torn:
+                file.truncate(position)
+                self._is_torn = False
+            try:
+                file.pwrite(data, position)
+            except OSError:
+                self._take_back(file)
+                raise
         for _, header in batches:
             last_offset = header.base_offset + header.last_offset_delta
             if header.max_timestamp > self.max_timestamp and header.records_count:
@@ -148,6 +169,28 @@ class Segment(SegmentFiles):
         if self.first_timestamp is None and self.size == 0:
             self.first_timestamp = batches[0][1].max_timestamp
         self.size = position
+
+    def _load_index_ends(self) -> None:
+        self.offset_index.prepare()
+        self.time_index.prepare()
+
+    def _take_back(self, file: File) -> None:
+        """Removes what a failed write has left behind the end, now or before the next append."""
+        self._is_torn = True
+        if self.config.preallocate:
+            return
+        try:
+            if file.size() > self.size:
+                file.truncate(self.size)
+            self._is_torn = False
+        except OSError as error:
+            logger.warning("torn_write_left path=%s size=%d error=%s", file.path, self.size, error)
+
+    def _prepare_indexes(self) -> None:
+        """Makes room for entries, so that adding them touches memory alone."""
+        self._repaired(self._load_index_ends)
+        if not self._preallocated:
+            self.preallocate_indexes()
 
     def append_indexed(self, data: bytes | bytearray) -> None:
         """As `append`, of batches that need no looking at one by one: what compaction writes. OSError."""
@@ -171,12 +214,10 @@ class Segment(SegmentFiles):
 
     def _add_index_entry(self, last_offset: int, position: int) -> None:
         """A full index takes no more: the next append rolls, until then lookups scan a little further."""
-        if not self._preallocated:
-            self.preallocate_indexes()
         if not self.offset_index.is_full:
-            self.offset_index.append(last_offset, position)
+            self.offset_index.note(last_offset, position)
         if not self.time_index.is_full:
-            self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+            self.time_index.note(self.max_timestamp, self.max_timestamp_offset)
 
     def should_roll(
         self, config: LogConfig, jitter_ms: int, size: int, max_timestamp: int, last_offset: int, now_ms: int
@@ -221,6 +262,7 @@ class Segment(SegmentFiles):
         with self.log_file as file:
             if file.size() != self.size:
                 file.truncate(self.size)
+        self._is_torn = False
         self.offset_index.forget_tail()
         self.time_index.forget_tail()
 
@@ -231,7 +273,7 @@ class Segment(SegmentFiles):
             self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
         changed = self.offset_index.trim()
         changed = self.time_index.trim() or changed
-        self._preallocated = self._is_unfinished = False
+        self._preallocated = self._is_unfinished = self._is_new = False
         return changed
 
     # Finding.
@@ -276,7 +318,7 @@ class Segment(SegmentFiles):
 
     def find(self, offset: int, *, blocking: bool = True) -> FoundBatch | None:
         """The batch that holds `offset`, or the first after it; None when the segment ends before."""
-        return self._repaired(lambda: self._find(offset, blocking=blocking))
+        return self._repaired(lambda: self._find(offset, blocking=blocking), blocking=blocking)
 
     def _find(self, offset: int, *, blocking: bool) -> FoundBatch | None:
         entry = self.offset_index.lookup(offset, blocking=blocking)
@@ -330,17 +372,21 @@ class Segment(SegmentFiles):
             raise CorruptIndex(f"{self.path(INDEX)} has offset {entry.offset} at {entry.position}, the log does not")
         return chain((first,), batches)
 
-    def _repaired(self, question: Callable[[], Answer]) -> Answer:
-        """Asks again with indexes written anew, when they turn out to contradict the log."""
+    def _repaired(self, question: Callable[[], Answer], *, blocking: bool = True) -> Answer:
+        """Asks again with indexes written anew, when they turn out to contradict the log; `WouldBlock` if that must not
+        be now."""
         try:
             return question()
         except CorruptIndex as error:
+            if not blocking:
+                raise WouldBlock from error
             reason = error
-        for _ in self.headers(0):
-            pass  # Damage may be the log's, which the indexes are not to be made of.
-        logger.warning("index_rebuilt path=%s reason=%s", self.log_file.path, reason)
         with self._pool.lock:
-            self.rebuild_indexes()
+            if self._rebuilding is None:
+                self._rebuilding = threading.RLock()
+        with self._rebuilding:
+            self.rebuild_indexes()  # Unless the log itself is damaged.
+        logger.warning("index_rebuilt path=%s reason=%s", self.log_file.path, reason)
         return question()
 
     def largest_timestamp(self, *, blocking: bool = True) -> int:
@@ -349,7 +395,7 @@ class Segment(SegmentFiles):
         self._load_max_timestamp(blocking=blocking)
         if self.max_timestamp >= 0:
             return self.max_timestamp
-        return self._pool.disk.stat(self.path(LOG)).modified_ms
+        return self._pool.at_current_path(lambda: self.path(LOG), self._pool.disk.stat).modified_ms
 
     def max_timestamp_so_far(self, *, blocking: bool = True) -> TimeEntry:
         """The largest timestamp and the last offset of the first batch that has it; (-1, base offset) if there is
@@ -359,7 +405,7 @@ class Segment(SegmentFiles):
 
     def _load_max_timestamp(self, *, blocking: bool) -> None:
         if not self._timestamp_known:
-            self._repaired(lambda: self._read_max_timestamp(blocking=blocking))
+            self._repaired(lambda: self._read_max_timestamp(blocking=blocking), blocking=blocking)
 
     def _read_max_timestamp(self, *, blocking: bool) -> None:
         timestamp, offset = self.time_index.last(blocking=blocking)
@@ -376,7 +422,9 @@ class Segment(SegmentFiles):
     ) -> tuple[int, int, int] | None:
         """Timestamp, offset and leader epoch of the first record at or after `start_offset` that is as late as
         `timestamp`."""
-        return self._repaired(lambda: self._find_timestamp(timestamp, start_offset, blocking=blocking))
+        return self._repaired(
+            lambda: self._find_timestamp(timestamp, start_offset, blocking=blocking), blocking=blocking
+        )
 
     def _find_timestamp(self, timestamp: int, start_offset: int, *, blocking: bool) -> tuple[int, int, int] | None:
         offset = max(self.time_index.lookup(timestamp, blocking=blocking).offset, start_offset)
@@ -432,35 +480,53 @@ class Segment(SegmentFiles):
         """Removes the batch that holds `offset` and what follows; gives the first batch removed, None if there is none.
 
         The segment may be appended to again, and its indexes go on as if what was removed had never been there.
+        OSError: nothing was removed. Afterwards `transaction_index.cut` makes that file shorter, too.
         """
         found = self.find(offset)
         self.rotten, self.verified = {}, ()
+        # Entries that are missing from the offset and the time index do no harm, those of what is no more would.
         for index in (self.offset_index, self.time_index):
             index.truncate_to(offset)
-        self.transaction_index.truncate_to(offset)
+        transactions = self.transaction_index.size_below(offset)
+        last_position = self.offset_index.last().position
         self._preallocated = False
         self._is_unfinished = True
         if found is not None:
             with self.log_file as file:
                 file.truncate(found.position)
             self.size = found.position
+            self._is_torn = False
+        self.transaction_index.end_at(transactions)
         if self.size == 0:
             self.created_ms = now_ms
             self.first_timestamp = None
-        self.bytes_since_index_entry = self.size - self.offset_index.last().position
+        self.bytes_since_index_entry = self.size - last_position
         if self.size == 0 or not self._timestamp_known or self.max_timestamp_offset >= offset:
             self._forget_timestamp()
         return found
 
     def rebuild_indexes(self) -> None:
-        """Writes both indexes anew from the log."""
-        for index in (self.offset_index, self.time_index):
-            index.reset()
-        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
-        self._timestamp_known = True
+        """Writes both indexes anew from the log. OSError: lookups go on with what was there, or is in memory."""
+        offsets, positions = array(OffsetIndex.KEY_TYPE), array("I")
+        timestamps, timestamp_offsets = array(TimeIndex.KEY_TYPE), array("I")
+        base_offset, interval = self.base_offset, self.config.index_interval_bytes
+        latest, latest_offset = NO_TIMESTAMP, base_offset
         last_entry = 0
         for position, header in self.headers(0):
-            last_entry = self._index(position, header, last_entry)
+            if header.max_timestamp > latest and header.records_count:
+                latest, latest_offset = header.max_timestamp, header.last_offset
+            if position - last_entry > interval:
+                offsets.append(header.last_offset - base_offset)
+                positions.append(position)
+                if not timestamps or latest > timestamps[-1]:
+                    timestamps.append(latest)
+                    timestamp_offsets.append(latest_offset - base_offset)
+                last_entry = position
+        self._is_unfinished = True
+        self.offset_index.replace(offsets, positions)
+        self.time_index.replace(timestamps, timestamp_offsets)
+        self.max_timestamp, self.max_timestamp_offset = latest, latest_offset
+        self._timestamp_known = True
         self._finish_indexes()
 
     def scan(
@@ -469,13 +535,12 @@ class Segment(SegmentFiles):
         """Every valid batch with its bytes, checked, and indexed as it goes by; then cuts the file behind the last of
         them. A batch whose leader epoch is below `latest_epoch`, or below that of the one before it, is not valid.
 
-        This is recovery: the indexes are reset first, and finished when the caller has taken the last batch.
-        `before_cut` is told of the file, the position of the cut, the file's size, and the next offset and the latest
-        epoch at the cut; what it raises leaves the file as it is.
+        This is recovery: the indexes are reset first, and finished when the caller has taken the last batch. The
+        transaction index is the caller's to replace. `before_cut` is told of the file, the position of the cut, the
+        file's size, and the next offset and the latest epoch at the cut; what it raises leaves the file as it is.
         """
         for index in (self.offset_index, self.time_index):
             index.reset()
-        self.transaction_index.reset()
         self._preallocated = False
         self.first_timestamp = None
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
@@ -519,11 +584,12 @@ class Segment(SegmentFiles):
     def close(self) -> bool:
         """Finishes the indexes, as Kafka does, and closes the files; true if that changed a file."""
         changed = (self._preallocated or self._is_unfinished) and self._finish_indexes()
-        if self.config.preallocate:
+        if self.config.preallocate or self._is_torn:
             with self.log_file as file:
                 if file.size() != self.size:
                     file.truncate(self.size)
                     changed = True
+            self._is_torn = False
         self.release_files()
         return changed
 

@@ -4,13 +4,26 @@
     <base offset>.txnindex                   only where a transaction was aborted
 
 Most partitions of a broker are idle, and a broker has thousands: a handle is made when a file is first used.
+
+A segment is there when its .log file is, whatever else is: it is made last, renamed to `.deleted` first, and indexes
+without a .log file are removed when the folder is loaded.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.storage.file_names import INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, TRANSACTION_INDEX, segment_file
+from tidelog.ports.disk import sync_file
+from tidelog.storage.file_names import (
+    DELETED,
+    INDEX,
+    LOG,
+    SEGMENT_SUFFIXES,
+    SWAP,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    segment_file,
+)
 from tidelog.storage.offset_index import OffsetIndex, TimeIndex
 from tidelog.storage.transaction_index import TransactionIndex
 
@@ -25,6 +38,7 @@ class SegmentFiles:
     __slots__ = (
         "_is_new",
         "_log_file",
+        "_marks",
         "_offset_index",
         "_pool",
         "_time_index",
@@ -42,6 +56,8 @@ class SegmentFiles:
         self.config = config
         self.mark = ""
         """".deleted" once the files are on their way out; ".cleaned", ".swap" while compaction writes them."""
+        self._marks: dict[str, str] = {}
+        """[suffix] -> the mark that a file has when it is another than `mark`: a renaming came half-way"""
         self._is_new = False
         """Whether they were created empty: then the indexes have no entry, however long their files are."""
         self._log_file: PooledFile | None = None
@@ -50,15 +66,11 @@ class SegmentFiles:
         self._transaction_index: TransactionIndex | None = None
 
     def create_files(self) -> None:
-        """Makes them, empty; the indexes as long as they may become. Nothing is synced."""
+        """Makes them, empty; the indexes as long as they may become. Nothing is synced.
+
+        OSError, and then the .log file is not there unless the disk refused to remove it, too; indexes may be.
+        """
         disk = self._pool.disk
-        file = disk.open(self.path(LOG), create=True)
-        try:
-            file.truncate(0)
-            if self.config.preallocate:
-                file.preallocate(self.config.segment_bytes)
-        finally:
-            file.close()
         for suffix, entry_size in ((INDEX, OffsetIndex.ENTRY_SIZE), (TIME_INDEX, TimeIndex.ENTRY_SIZE)):
             file = disk.open(self.path(suffix), create=True)
             try:
@@ -66,10 +78,18 @@ class SegmentFiles:
                 file.preallocate(self.config.segment_index_bytes // entry_size * entry_size)
             finally:
                 file.close()
+        file = disk.open(self.path(LOG), create=True)
+        try:
+            file.truncate(0)
+            if self.config.preallocate:
+                file.preallocate(self.config.segment_bytes)
+        finally:
+            file.close()
         self._is_new = True
 
     def path(self, suffix: str) -> str:
-        return f"{self.directory}/{segment_file(self.base_offset, suffix)}{self.mark}"
+        mark = self._marks.get(suffix, self.mark) if self._marks else self.mark
+        return f"{self.directory}/{segment_file(self.base_offset, suffix)}{mark}"
 
     # Handles.
 
@@ -111,7 +131,7 @@ class SegmentFiles:
             with self._pool.lock:  # A reader's must be the appender's too: they remember whether there is a file.
                 index = self._transaction_index
                 if index is None:
-                    index = TransactionIndex(self._pool.disk, self.path(TRANSACTION_INDEX), self._pool.lock)
+                    index = TransactionIndex(self._pool.disk, self.path(TRANSACTION_INDEX), self._pool.names)
                     self._transaction_index = index
         return index
 
@@ -130,7 +150,7 @@ class SegmentFiles:
         and whoever finds them wrong later. A transaction that was aborted would go unnoticed.
         """
         with self.log_file as file:
-            file.fsync()
+            sync_file(file)
         self.transaction_index.fsync()
         if indexes:
             self.offset_index.fsync()
@@ -155,22 +175,38 @@ class SegmentFiles:
         """Renames its files to end with `mark` (".deleted", "") instead of the mark they have; open descriptors stay
         valid.
 
-        Nobody opens one of them meanwhile: who reads beside us finds them by the old name or by the new one.
+        The .log file first, but last to `.swap`: the set counts from then on. OSError: some are renamed, as `path`
+        knows, and the next call goes on from there. Who reads beside us finds a file by its old name or by the new one.
         """
-        with self._pool.lock:
-            for suffix in SEGMENT_SUFFIXES:
-                target = f"{self.directory}/{segment_file(self.base_offset, suffix)}{mark}"
-                try:
-                    self._pool.disk.rename(self.path(suffix), target)
-                except FileNotFoundError:
-                    continue  # A transaction index exists only where something was aborted.
-            self.mark = mark
-            self._follow_names()
+        suffixes = SEGMENT_SUFFIXES[::-1] if mark == SWAP else SEGMENT_SUFFIXES
+        with self._pool.names:
+            before = self.mark, self._marks
+            marks = {suffix: self._marks.get(suffix, self.mark) for suffix in suffixes}
+            self.mark, self._marks = mark, {suffix: old for suffix, old in marks.items() if old != mark}
+            waiting = list(self._marks)
+            try:
+                for suffix in waiting:
+                    target = f"{self.directory}/{segment_file(self.base_offset, suffix)}{mark}"
+                    try:
+                        self._pool.disk.rename(self.path(suffix), target)
+                    except FileNotFoundError:
+                        if suffix == LOG:
+                            raise  # A transaction index exists only where something was aborted.
+                    del self._marks[suffix]
+            finally:
+                if len(self._marks) == len(waiting):
+                    self.mark, self._marks = before
+                self._follow_names()
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether the .log file has gone to `.deleted`: the segment is no part of a log any more."""
+        return self.mark == DELETED and LOG not in self._marks
 
     def unlink(self) -> None:
-        """Removes its files."""
+        """Removes its files, those of a `.swap` set before the .cleaned .log file without which they would count."""
         self.release_files()
-        for suffix in SEGMENT_SUFFIXES:
+        for suffix in SEGMENT_SUFFIXES[::-1]:
             try:
                 self._pool.disk.unlink(self.path(suffix))
             except FileNotFoundError:

@@ -7,6 +7,10 @@
 
 The file exists only where a transaction was aborted; that there is none is remembered, since every fetch of committed
 records asks. Those that a fetch needs are found by bisection: a producer that aborts all day makes a long file.
+
+An entry is written before the marker that it is about, so that no marker is in the log without it, and taken back
+where the marker could not be written. Where the disk does not let go of entries that count no more they stay in the
+file until `cut` succeeds, and no reader sees them.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from contextlib import nullcontext
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tidelog.ports.disk import replace_file, sync_file
 from tidelog.storage.errors import CorruptFile, WouldBlock
 
 if TYPE_CHECKING:
@@ -58,7 +63,7 @@ def encode_transactions(entries: list[AbortedTransaction]) -> bytes:
 class TransactionIndex:
     """The entries of one segment's file. Read in any thread, beside one that writes."""
 
-    __slots__ = ("_disk", "_looked_for", "_renaming", "_writes", "path")
+    __slots__ = ("_disk", "_end", "_looked_for", "_renaming", "_writes", "path")
 
     def __init__(self, disk: Disk, path: str, renaming: AbstractContextManager[object] | None = None) -> None:
         """`renaming` is a lock that is held while the file is renamed."""
@@ -70,6 +75,8 @@ class TransactionIndex:
         """Counts what was written here, each when it stands in the file."""
         self._looked_for = -1
         """How much had been written when a look for the file began that found none."""
+        self._end: int | None = None
+        """Bytes of the entries that count, where the file may be longer; None: all of it."""
 
     def entries(self) -> list[AbortedTransaction]:
         """All, oldest first; none where there is no file."""
@@ -86,33 +93,71 @@ class TransactionIndex:
             self._looked_for = writes
             return []
         try:
-            return list(decode_transactions(data))
+            return list(decode_transactions(data[: self._end]))
         except CorruptFile as error:
             raise CorruptFile(f"{self.path}: {error}") from error
 
-    def append(self, entry: AbortedTransaction) -> None:
-        """Entries are appended in the order of their last offsets."""
+    def append(self, entry: AbortedTransaction) -> int:
+        """Appends an entry, in the order of their last offsets; gives the bytes of those before it, for `end_at`.
+
+        OSError: it was not appended, and `cut` has something to do.
+        """
         file = self._disk.open(self.path, create=True)
         try:
-            size = file.size()
-            file.pwrite(encode_transactions([entry]), size - size % ENTRY_SIZE)
+            end = self._end_of(file)
+            self._end = end  # Of what is there if the write comes half-way.
+            data = encode_transactions([entry])
+            if file.size() > end:
+                file.truncate(end)
+            file.pwrite(data, end)
+            self._end = None
         finally:
             file.close()
             self._writes += 1
+        return end
 
-    def truncate_to(self, offset: int) -> None:
-        """Removes transactions that ended at `offset` or later."""
-        entries = self.entries()
-        kept = [entry for entry in entries if entry.last_offset < offset]
-        if len(kept) != len(entries):
-            self.rewrite(kept)
+    def end_at(self, size: int) -> None:
+        """Only the first `size` bytes count from now on; in memory, until `cut` is called."""
+        self._end = size
 
-    def reset(self) -> None:
-        """Forgets all, to index the log again."""
-        if self._disk.exists(self.path):
-            self.rewrite([])
+    def size_below(self, offset: int) -> int:
+        """Bytes of the entries of transactions that ended below `offset`."""
+        return ENTRY_SIZE * sum(entry.last_offset < offset for entry in self.entries())
+
+    def cut(self) -> None:
+        """Makes the file as long as its entries that count."""
+        if self._end is None:
+            return
+        try:
+            file = self._disk.open(self.path)
+        except FileNotFoundError:
+            self._end = None
+            return
+        try:
+            if file.size() > self._end:
+                file.truncate(self._end)
+            self._end = None
+        finally:
+            file.close()
+
+    def _end_of(self, file: File) -> int:
+        size = file.size() if self._end is None else min(self._end, file.size())
+        return size - size % ENTRY_SIZE
+
+    def replace(self, entries: list[AbortedTransaction]) -> None:
+        """Makes these the file's entries, all at once: a crash leaves the old ones or these."""
+        content = encode_transactions(entries)
+        try:
+            known: bytes | None = self._disk.read(self.path)
+        except FileNotFoundError:
+            known = None
+        self._end = None
+        if content != (known or b""):
+            replace_file(self._disk, self.path, content)
+            self._writes += 1
 
     def rewrite(self, entries: list[AbortedTransaction]) -> None:
+        """As `replace`, of a file that is not in use yet."""
         file = self._disk.open(self.path, create=True)
         try:
             data = encode_transactions(entries)
@@ -124,12 +169,22 @@ class TransactionIndex:
             self._writes += 1
 
     def fsync(self) -> None:
-        if self._disk.exists(self.path):
-            file = self._disk.open(self.path)
-            try:
-                file.fsync()
-            finally:
-                file.close()
+        writes, path = self._writes, self.path
+        if self._looked_for == writes:
+            return None
+        try:
+            file = self._disk.open(path)
+        except FileNotFoundError:
+            with self._renaming:
+                if self.path != path:
+                    return self.fsync()
+            self._looked_for = writes
+            return None
+        try:
+            sync_file(file)
+        finally:
+            file.close()
+        return None
 
     def collect(
         self, start_offset: int, end_offset: int, *, blocking: bool = True
@@ -164,7 +219,7 @@ class TransactionIndex:
 
     def _ended_from(self, file: File, offset: int, *, blocking: bool) -> Iterator[AbortedTransaction]:
         """The entries of transactions that ended at `offset` or later."""
-        count = file.size() // ENTRY_SIZE
+        count = self._end_of(file) // ENTRY_SIZE
         low, high = 0, count  # Entries before `low` ended below `offset`, those from `high` on did not.
         while high - low > _PAGE_ENTRIES:
             middle = (low + high) // 2

@@ -16,9 +16,14 @@ cut. The log catches up by itself where it needs the state earlier.
 
 from __future__ import annotations
 
+import functools
+import logging
 from typing import TYPE_CHECKING, Final
 
+from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import Offset
+from tidelog.storage.disk_errors import fails_alone
+from tidelog.storage.file_names import DELETED
 from tidelog.storage.producer_recovery import remove_snapshots, snapshot_offsets
 from tidelog.storage.retention import discard
 from tidelog.storage.segment import floor_index
@@ -27,6 +32,8 @@ if TYPE_CHECKING:
     from tidelog.storage.flushing import Durability
     from tidelog.storage.log import Log
     from tidelog.storage.segment import Segment
+
+logger = logging.getLogger(__name__)
 
 REBUILT_AT_ONCE_MAX: Final = 4 << 20
 """Bytes behind a snapshot that a truncation reads at once to rebuild the producers' state: some milliseconds."""
@@ -43,35 +50,83 @@ def announce(log: Log, offset: int) -> None:
 def cut(log: Log, offset: int) -> None:
     """The second step: removes the batch that holds `offset`, which lies in the log, and what follows.
 
-    OSError if the disk refuses.
+    From the end on, one change of a file after the other; the log is whole between any two of them. OSError if the disk
+    refuses: what was removed before is removed.
     """
     now_ms = log.folder.environment.clock.wall_ms()
-    kept = [segment for segment in log.segments if segment.base_offset <= offset]
-    removed = log.segments[len(kept) :]
-    log.segments = kept
-    discard(log.folder, removed, log.config.file_delete_delay_ms)
-    found = kept[-1].truncate_to(offset, now_ms)
-    if found is not None:
-        # A batch is whole or not there: what was asked for lay inside one.
-        offset = min(offset, found.header.base_offset)
-    log.log_start_offset = Offset(min(log.log_start_offset, offset))
-    _ends_at(log, offset)
-    _cut_producers(log, now_ms)
+    log.folder.finish_steps()
+    _forget_snapshots(log, offset)
+    before = log.log_end_offset
+    try:
+        while log.active.base_offset > offset:
+            _remove_last(log)
+        segment = log.active
+        found = segment.truncate_to(offset, now_ms)
+        if found is not None:
+            # A batch is whole or not there: what was asked for lay inside one.
+            offset = min(offset, found.header.base_offset)
+        log.log_start_offset = Offset(min(log.log_start_offset, offset))
+        _ends_at(log, offset)
+        log.folder.finish(segment.transaction_index.cut)
+    finally:
+        if log.log_end_offset != before:
+            _cut_producers(log, now_ms)
 
 
 def begin_anew(log: Log, offset: int, log_start_offset: int) -> None:
-    """The second step where nothing is kept: the log goes on at `offset`. OSError if the disk refuses."""
-    for segment in log.segments:
-        segment.release_files()
-        segment.unlink()  # At once: the new segment may have an old one's name.
-    log.segments = [log.create_segment(offset, log.folder.environment.clock.wall_ms())]
-    remove_snapshots(log.folder)
+    """The second step where nothing is kept: the log goes on at `offset`. OSError if the disk refuses.
+
+    The segments go from the end on, and the first one when the new one is there; the log is whole between any two
+    changes. Its first segment is made empty instead where the log begins anew at the same offset.
+    """
+    folder, now_ms = log.folder, log.folder.environment.clock.wall_ms()
+    folder.finish_steps()
+    _forget_snapshots(log, -1)
+    before = log.log_end_offset
+    try:
+        while len(log.segments) > 1:
+            _remove_last(log)
+        first = log.active
+        if first.base_offset == offset:
+            first.truncate_to(offset, now_ms)
+            removed = None
+        else:
+            folder.finish_steps()  # The new segment may have a removed one's name.
+            new = log.create_segment(offset, now_ms)
+            removed, log.segments = first, [new]
+    except BaseException:
+        if log.log_end_offset != before:
+            _cut_producers(log, now_ms)
+        raise
     log.log_start_offset = Offset(log_start_offset)
     log.epochs.clear()
     _ends_at(log, offset)
     log.durability.flushed_offset = Offset(offset)
     log.producers.clear(offset)
     log.producers.snapshot_offset = offset
+    if removed is None:
+        folder.finish(first.transaction_index.cut)
+    else:
+        # It must not come back beside the new one.
+        folder.finish(functools.partial(discard, folder, removed, log.config.file_delete_delay_ms))
+
+
+def _remove_last(log: Log) -> None:
+    """The log ends where its last segment began. OSError: nothing has changed."""
+    segment = log.active
+    discard(log.folder, segment, log.config.file_delete_delay_ms)
+    log.segments = log.segments[:-1]
+    log.log_start_offset = Offset(min(log.log_start_offset, segment.base_offset))
+    _ends_at(log, segment.base_offset)
+
+
+def _forget_snapshots(log: Log, end: int) -> None:
+    """Removes what tells of producers behind `end`, before anything there is removed: less is known then, not wrongly.
+    OSError."""
+    try:
+        remove_snapshots(log.folder, above=end)
+    finally:
+        log.producers.snapshot_offset = min(log.producers.snapshot_offset, max(end, log.log_start_offset))
 
 
 def _ends_at(log: Log, offset: int) -> None:
@@ -92,20 +147,31 @@ def _forget_cleaned(log: Log, offset: int) -> None:
 
 
 def _cut_producers(log: Log, now_ms: int) -> None:
-    """Brings the producers' state back to the log's end, now or with the last step."""
-    end = log.log_end_offset
-    remove_snapshots(log.folder, above=end)
-    offsets = snapshot_offsets(log.folder)
-    producers = log.producers
-    producers.snapshot_offset = offsets[-1] if offsets else log.log_start_offset
+    """Brings the producers' state back to the log's end, now or with the last step; where the disk refuses to tell,
+    with the next append, which asks again."""
+    end, producers = log.log_end_offset, log.producers
     if not producers.is_behind and producers.knows_nothing_from(end):
         producers.map_end_offset = end
         return
     producers.is_behind = True
+    try:
+        offsets = snapshot_offsets(log.folder)
+    except OSError as error:
+        if not fails_alone(error):
+            raise
+        logger.warning("producers_behind log=%s error=%s", log.topic_partition, error)
+        return
+    producers.snapshot_offset = offsets[-1] if offsets else log.log_start_offset
     usable = [offset for offset in offsets if offset <= log.producers_snapshot_max]
     first = floor_index(log.segments, usable[-1]) if usable else 0
-    if sum(segment.size for segment in log.segments[first:]) <= REBUILT_AT_ONCE_MAX:
+    if sum(segment.size for segment in log.segments[first:]) > REBUILT_AT_ONCE_MAX:
+        return
+    try:
         log.catch_up_producers(now_ms)
+    except KafkaError as error:
+        if log.is_offline:
+            raise
+        logger.warning("producers_behind log=%s error=%s", log.topic_partition, error)
 
 
 class Truncation:
@@ -128,9 +194,12 @@ class Truncation:
             # With the indexes: a later flush leaves those of the active segment out, since what a crash may leave of
             # them is a beginning of what was written. Entries from before the cut would be none.
             self._segment.fsync(indexes=True)
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            if not str(error.filename).endswith(DELETED):
+                raise
             return
-        self._durability.folder.disk.fsync_directory(self._durability.folder.path)
+        folder = self._durability.folder
+        folder.at_current_path(lambda path: folder.disk.fsync_directory(path))
 
     def finish(self) -> bool:
         """True unless the log was cut again meanwhile."""

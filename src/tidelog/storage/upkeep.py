@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+REST_MS: Final = 500
+"""After a disk has refused something for a lack of descriptors or memory: until it is asked again."""
+
 RECOVERED_CHECKPOINT_MS: Final = 2_000
 """After a crash: until the recovery points are written down, and the segments that were just read through are flushed.
 A broker that crashes again and again would otherwise read the same ones each time, and more of them."""
@@ -68,9 +71,10 @@ class Upkeep:
         self._next_checkpoint_ms = 0
         self._next_high_watermarks_ms = 0
         self._next_expiration_ms = 0
-        self._retention_running = False
         self.settings_gate: SettingsGate = AlwaysCurrent()
         """Asked before retention deletes by the settings that logs have."""
+        self._retaining: set[LogDirectory] = set()
+        """Directories whose retention is under way."""
 
     def start(self) -> None:
         """The logs are loaded: what is done from time to time is due an interval from now."""
@@ -100,11 +104,11 @@ class Upkeep:
         while self._deletions and self._deletions[0][0] <= now_ms:
             _, _, directory, unlink = heapq.heappop(self._deletions)
             if directory.failure is None:
-                tasks.append(_deletion(directory, unlink))
+                tasks.append(self._deletion(directory, unlink))
         tasks += self.overdue_flush_tasks(now_ms)
-        if now_ms >= self._next_retention_ms and not self._retention_running:
+        if now_ms >= self._next_retention_ms:
             self._next_retention_ms = now_ms + self._settings.retention_check_interval_ms
-            tasks.append(self.retention_task())
+            tasks += self.retention_tasks()
         if now_ms >= self._next_checkpoint_ms:
             self._next_checkpoint_ms = now_ms + self._settings.flush_offset_checkpoint_interval_ms
             tasks += self.checkpoint_tasks(high_watermarks=False)
@@ -116,10 +120,7 @@ class Upkeep:
             self._next_expiration_ms = now_ms + self._settings.producer_expiration_check_interval_ms
             tasks.append(self._producers.look_task(now_ms))
         tasks += self._producers.tasks(now_ms)
-        durability = self.durability_task()
-        if durability is not None:
-            tasks.append(durability)
-        return tasks
+        return tasks + self.durability_tasks()
 
     def next_due_ms(self) -> int:
         """Monotonic time at which `due_tasks` is worth a call, as things stand.
@@ -139,8 +140,10 @@ class Upkeep:
         if self._deletions:
             times.append(self._deletions[0][0])
         for directory in self._directories:
-            if directory.pending_deletions or directory.flush_requests or directory.needs_sync:
+            if directory.pending_deletions or directory.flush_requests or directory.needs_sync or directory.truncations:
                 return now
+            if any(log.folder.unfinished for log in directory.changed_logs()):
+                times.append(now + REST_MS)
             if directory.flush_retries or any(log.config.flush_ms != LONG_MAX for log in directory.logs.values()):
                 times.append(now + 1000)
         return min(times)
@@ -155,7 +158,7 @@ class Upkeep:
     @property
     def has_truncations(self) -> bool:
         """Whether logs were cut, and no task is under way yet that makes it durable."""
-        return any(directory.truncations for directory in self._directories)
+        return any(directory.truncations for directory in self._directories if directory.failure is None)
 
     def truncation_tasks(self) -> list[DiskTask]:
         """Makes truncations durable, one task a directory, and rebuilds producers' state where that takes reading.
@@ -178,27 +181,38 @@ class Upkeep:
         is_committed = any(log.kept_high_watermark < log.high_watermark for log in logs)
         writes = directory.checkpoint_writes(high_watermarks=is_committed)
         rebuilt: dict[Log, ProducerState] = {}
+        gone: dict[Log, FileNotFoundError] = {}
 
         def run() -> None:
             for log, part, is_behind in parts:
-                part.run()
-                if is_behind:
-                    rebuilt[log] = log.producers_at_end(now_ms)
+                try:
+                    part.run()
+                    if is_behind:
+                        rebuilt[log] = log.producers_at_end(now_ms)
+                except FileNotFoundError as error:
+                    gone[log] = error  # Perhaps the log has been deleted: that is seen in the owner's thread.
             directory.write_checkpoints(writes)
 
         def finish(error: OSError | None) -> None:
             directory.is_checkpointing = False
             if error is not None:
-                directory.failed(error, "making a truncation durable")
+                directory.not_written(writes)
+                if directory.task_failed(error, "making a truncation durable"):
+                    for log in logs:
+                        if directory.logs.get(log.topic_partition) is log:
+                            directory.truncated(log.topic_partition)
                 return
             for log, part, _ in parts:
+                if log in gone:
+                    log.folder.fail(gone[log], "making a truncation durable of")
+                    continue
                 if not part.finish() or log.is_offline:
                     continue
                 if log.producers.is_behind and log in rebuilt:
                     log.producers_rebuilt(rebuilt[log])
                 log.truncation_is_durable()
 
-        return SimpleTask(f"truncations in {directory.path}", run, finish)
+        return SimpleTask(f"truncations in {directory.path}", run, finish, directory.path)
 
     def flush_tasks(self) -> list[DiskTask]:
         """Flushes of the logs that rolled or have `flush.messages` unflushed records; cheap when there are none."""
@@ -221,6 +235,8 @@ class Upkeep:
                 if task is not None:
                     tasks.append(task)
             for log in directory.changed_logs():
+                if log.folder.unfinished:
+                    _finish_steps(log)
                 since, flush_ms = log.unflushed_since_ms, log.config.flush_ms
                 if log.is_clean:
                     del directory.changes[log.topic_partition]
@@ -282,46 +298,90 @@ class Upkeep:
         def finish(error: OSError | None) -> None:
             directory.is_checkpointing = False
             if error is not None:
-                directory.failed(error, "writing checkpoints")
+                directory.not_written(writes)
+                directory.task_failed(error, "writing checkpoints")
 
-        return SimpleTask(f"checkpoints of {directory.path}", run, finish)
+        return SimpleTask(f"checkpoints of {directory.path}", run, finish, directory.path)
 
-    def durability_task(self) -> DiskTask | None:
-        """Makes the creations, renames and removals of folders so far durable; None when they are.
+    def durability_tasks(self) -> list[DiskTask]:
+        """Makes the creations, renames and removals of folders so far durable, one task a directory.
 
         However many logs were created, the cost is bounded: one sync a directory from 17 on. Answer a CreateTopics
-        once it has finished.
+        once they have finished.
         """
-        waiting = [directory for directory in self._directories if directory.needs_sync and directory.failure is None]
-        if not waiting:
-            return None
-        folders: dict[LogDirectory, list[str]] = {}
-        for directory in waiting:
-            folders[directory], directory.created = directory.created, []
-            directory.needs_sync = False
-        errors: list[tuple[LogDirectory, OSError]] = []
+        return [
+            self._durability_task(directory)
+            for directory in self._directories
+            if directory.needs_sync and directory.failure is None
+        ]
+
+    def durability_task(self) -> DiskTask | None:
+        """All of `durability_tasks` as one; None when there are none."""
+        tasks = self.durability_tasks()
+        if len(tasks) < 2:
+            return tasks[0] if tasks else None
+        errors: dict[DiskTask, OSError] = {}
 
         def run() -> None:
-            for directory, created in folders.items():
+            for task in tasks:
                 try:
-                    directory.sync_folders(created)
+                    task.run()
                 except OSError as error:
-                    errors.append((directory, error))
-            if errors:
-                raise errors[0][1]
+                    errors[task] = error
 
-        def finish(_: OSError | None) -> None:
-            for directory, error in errors:
-                directory.failed(error, "syncing new logs")
+        def finish(error: OSError | None) -> None:
+            for task in tasks:
+                task.finish(errors.get(task, error))
 
         return SimpleTask("sync new logs", run, finish)
 
+    def _durability_task(self, directory: LogDirectory) -> DiskTask:
+        created, directory.created = directory.created, []
+        directory.needs_sync = False
+
+        def run() -> None:
+            directory.sync_folders(created)
+
+        def finish(error: OSError | None) -> None:
+            if error is not None and directory.task_failed(error, "syncing new logs"):
+                directory.created += created
+                directory.needs_sync = True
+
+        return SimpleTask(f"sync new logs in {directory.path}", run, finish, directory.path)
+
     # What goes.
 
+    @property
+    def is_retaining(self) -> bool:
+        """Whether retention is under way in a directory."""
+        return bool(self._retaining)
+
+    def retention_tasks(self) -> list[DiskTask]:
+        """Deletes old segments of all logs, one task a directory; none where the last one has not ended."""
+        return [
+            self._retention_task(directory)
+            for directory in self._directories
+            if directory.failure is None and directory not in self._retaining
+        ]
+
     def retention_task(self) -> DiskTask:
-        """Deletes old segments of all logs; largest timestamps are read ahead where they are not known yet."""
-        self._retention_running = True
-        logs = [log for log in self._logs.values() if not log.is_offline]
+        """All of `retention_tasks` as one."""
+        tasks = self.retention_tasks()
+
+        def run() -> None:
+            for task in tasks:
+                task.run()
+
+        def finish(error: OSError | None) -> None:
+            for task in tasks:
+                task.finish(error)
+
+        return SimpleTask("retention", run, finish)
+
+    def _retention_task(self, directory: LogDirectory) -> DiskTask:
+        """Largest timestamps are read ahead where they are not known yet."""
+        self._retaining.add(directory)
+        logs = [log for log in directory.logs.values() if self._logs.get(log.topic_partition) is log]
         waiting = deque(logs)
         closed = [segment for log in logs if log.config.deleted for segment in log.segments[:-1]]
 
@@ -343,16 +403,25 @@ class Upkeep:
             while waiting and self.settings_gate.are_current:
                 log = waiting.popleft()
                 try:
-                    if not log.folder.is_deleted:
+                    if not log.folder.is_deleted and not log.is_offline:
                         log.delete_old_segments(now)
                 except (KafkaError, CorruptFile) as refused:
                     logger.warning("retention_failed log=%s reason=%s", log.topic_partition, refused)
             if waiting:
                 self.settings_gate.when_current(delete)
             else:
-                self._retention_running = False
+                self._retaining.discard(directory)
 
-        return SimpleTask("retention", run, finish)
+        return SimpleTask(f"retention in {directory.path}", run, finish, directory.path)
+
+    def _deletion(self, directory: LogDirectory, unlink: Callable[[], None]) -> DiskTask:
+        def finish(error: OSError | None) -> None:
+            if error is None or isinstance(error, FileNotFoundError):
+                return
+            if directory.task_failed(error, "removing deleted files"):
+                directory.delete_later(unlink, REST_MS)
+
+        return SimpleTask("remove deleted files", unlink, finish, directory.path)
 
     def expire_producers(self) -> int:
         """Forgets producers that were silent for `producer.id.expiration.ms`, in this thread; gives how many."""
@@ -380,12 +449,12 @@ def _flush(log: Log, up_to_offset: int | None = None) -> DiskTask | None:
         return None
 
 
-def _deletion(directory: LogDirectory, unlink: Callable[[], None]) -> DiskTask:
-    def finish(error: OSError | None) -> None:
-        if error is not None and not isinstance(error, FileNotFoundError):
-            directory.failed(error, "removing deleted files")
-
-    return SimpleTask("remove deleted files", unlink, finish)
+def _finish_steps(log: Log) -> None:
+    """Does to files what a step over several of them could not do at once."""
+    try:
+        log.finish_steps()
+    except KafkaError as refused:
+        logger.debug("steps_unfinished log=%s reason=%s", log.topic_partition, refused)
 
 
 def _warm(segment: Segment) -> None:

@@ -221,7 +221,7 @@ def test_retention_goes_by_settings_of_today_or_waits(tmp_path: Path) -> None:
 
             async def retain() -> None:
                 node.run_disk_task(node.logs.upkeep.retention_task())
-                await eventually(lambda: not node.logs.upkeep._retention_running)
+                await eventually(lambda: not node.logs.upkeep.is_retaining)
 
             brokers.sessions[0].suspend()
             brokers.running[0].node.logs.upkeep.settings_gate._current_ms = None  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import BrokerId, LeaderEpoch, Offset
 from tidelog.records.epochs import EpochCache, EpochEntry
 from tidelog.replication.events import Flushed, FlushPolicyChanged, HighWatermarkAdvanced
-from tidelog.replication.follower import FIRST_REST_MS, PartitionFollower, Phase
+from tidelog.replication.follower import FIRST_REST_MS, PartitionFollower
 from tidelog.replication.follower_events import (
     Answered,
     EpochEnd,
@@ -265,12 +265,14 @@ def test_corrupt_records_are_fetched_again_later() -> None:
 
 
 @pytest.mark.parametrize("before", [answer(size=100), diverging(3, 5)])
-def test_the_own_broken_disk_ends_the_followership(before: Answered) -> None:
-    """While appending or truncating; the controller takes the replica out."""
+def test_what_the_own_disk_refused_is_fetched_again(before: Answered) -> None:
+    """While appending or truncating: a lack of descriptors passes. A directory that failed is for its owner to see."""
     one = follower((3, 0), log_end=10)
     one.step(before)
-    assert one.step(RecordsRefused(ErrorCode.KAFKA_STORAGE_ERROR)) == [Stopped(ErrorCode.KAFKA_STORAGE_ERROR)]
-    assert one.phase is Phase.STOPPED
+    refused = ErrorCode.KAFKA_STORAGE_ERROR
+    assert one.step(RecordsRefused(refused)) == [Resting(REST_MS, refused)]
+    one.step(RestOver())
+    assert one.position() == (10, 3, 0, 9)
 
 
 def test_with_flush_messages_1_only_what_is_flushed_is_reported() -> None:

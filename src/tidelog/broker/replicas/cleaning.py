@@ -6,6 +6,8 @@ import functools
 from typing import TYPE_CHECKING, Final
 
 from tidelog.storage.cleaner.settings import CleanerSettings
+from tidelog.storage.disk_errors import as_os_error
+from tidelog.storage.tasks import log_unexpected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,11 +85,12 @@ class Cleaning:
             self._timer = shell.after(max(due_ms - self._node.clock.monotonic_ms(), 1), self._go_on)
 
     def _ran(self, task: DiskTask, ran: Deferred[None]) -> None:
-        error: OSError | None = None
         try:
             ran.result()
-        except OSError as caught:
-            error = caught
+            error: OSError | None = None
+        except Exception as caught:
+            log_unexpected(task, caught)
+            error = as_os_error(caught)
         self._finish = functools.partial(task.finish, error)
         self._finish_if_current()
 

@@ -378,20 +378,32 @@ class Fetchers:
         """What was announced may be cut; what was cut will not come back."""
         replica = followed.replica
         log, cut = replica.log, followed.cut
-        followed.cut = None
         if cut is not None:
             try:
                 cut()
             except KafkaError as error:
-                del self._awaiting_truncation[replica.topic_partition]
-                self.step(followed, RecordsRefused(error.code))
+                # It may have come half-way: nothing is fetched before it is done. A directory that failed ends that.
+                self._complain(followed, error.code)
+                if followed.rest is None and not log.is_offline:
+                    delay_ms = self._node.config.replica_fetch_backoff_ms
+                    followed.rest = self._node.shell.after(delay_ms, self._cut_again, followed)
                 return
+            followed.cut = None
+            if followed.rest is not None:
+                followed.rest.cancel()
+                followed.rest = None
             replica.known_high_watermark = log.high_watermark
         if log.truncation_is_pending:
             self._node.disk_work()
             return
         del self._awaiting_truncation[replica.topic_partition]
         self.step(followed, Truncated(log.log_end_offset, log.log_start_offset))
+
+    def _cut_again(self, followed: Followed) -> None:
+        followed.rest = None
+        replica = followed.replica
+        if self._awaiting_truncation.get(replica.topic_partition) is followed and not replica.log.truncation_is_pending:
+            self._truncation_goes_on(followed)
 
     def _truncating(self, followed: Followed) -> None:
         """Waits for the disk."""

@@ -99,8 +99,15 @@ class Cleaning:
         """Does what the slice has led to; not called for a cleaning that is to be given up. OSError."""
         if self._replacement is not None:
             old, cleaned = self._replacement
-            self._replacement = self._cleaned = None
-            if not replace(self.log, old, cleaned):
+            self._replacement = None
+            is_replaced = False
+            try:
+                is_replaced = replace(self.log, old, cleaned)
+            finally:
+                if cleaned in self.log.segments:
+                    self._cleaned = None  # `give_up` must not remove it any more.
+            if not is_replaced:
+                self._cleaned = None
                 # Retention took what it was made from. Of that it is not missed; the others are dirty still.
                 drop_cleaned(self.log, cleaned)
                 left = [segment.base_offset for segment in old if segment in self.log.segments]
@@ -156,5 +163,5 @@ class Cleaning:
             yield from rewriter.run(group, cleaned)
             sync_cleaned(cleaned)
             yield _Replacement(group, cleaned)
-            log.folder.disk.fsync_directory(log.directory)
+            log.folder.at_current_path(log.folder.disk.fsync_directory)
         self.cleaned_to = end

@@ -9,14 +9,20 @@
 Steps 2 to 4 happen in one turn of the thread that owns the log, which has looked first whether the old segments are
 still there. Names reach the disk in the order in which they were changed. Readers that still have the old segments at
 hand go on with their files.
+
+Where the disk refuses step 2, nothing was replaced: the .log file is the last that is renamed then. Where it refuses a
+later one, the log has the cleaned segment, whatever its files are called, and the rest is done before anything else
+happens to the log's files.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from tidelog.storage.file_names import CLEANED, SWAP
-from tidelog.storage.retention import discard
+from tidelog.storage.producer_recovery import discard_snapshot
+from tidelog.storage.retention import remove_later
 from tidelog.storage.segment import Segment
 
 if TYPE_CHECKING:
@@ -54,11 +60,17 @@ def replace(log: Log, old: list[Segment], cleaned: Segment) -> bool:
         return False
     if segments[first : first + len(old)] != old or first + len(old) >= len(segments):
         return False
+    folder, delay_ms = log.folder, log.config.file_delete_delay_ms
+    folder.finish_steps()
     cleaned.rename(SWAP)
-    discard(log.folder, old, log.config.file_delete_delay_ms, snapshot_kept=cleaned.base_offset)
-    cleaned.rename("")
     cleaned.config = log.config
     log.segments = [*segments[:first], cleaned, *segments[first + len(old) :]]
+    for segment in old:
+        # Before the cleaned one takes the first one's name.
+        folder.finish(functools.partial(remove_later, folder, segment, delay_ms))
+        if segment is not old[0]:
+            folder.finish(functools.partial(discard_snapshot, folder, segment.base_offset, delay_ms))
+    folder.finish(functools.partial(cleaned.rename, ""))
     return True
 
 
