@@ -125,7 +125,8 @@ def _valid_end(
             check_crc(file.pread(header.size, position), 0, header)
         except InvalidBatch:
             return end
-        if header.base_offset > next_offset and contradicts_next(file, size, position, header):
+        if position == start and contradicts_next(file, size, position, header, latest_epoch):
+            # The one that was not believed.
             return end
         next_offset, latest_epoch = header.next_offset, header.partition_leader_epoch
         end = Offset(next_offset)
@@ -133,22 +134,27 @@ def _valid_end(
     return end
 
 
-def contradicts_next(file: File, size: int, position: int, header: BatchHeader) -> bool:
-    """Whether a batch that leaves a gap before it goes past the valid batch behind it, of the same leader epoch.
+def contradicts_next(file: File, size: int, position: int, header: BatchHeader, latest_epoch: int) -> bool:
+    """Whether a batch that leaves a gap before it, or has a new leader epoch, goes past the valid batch behind it.
 
-    Its offset, which no checksum covers, is damaged then: compaction leaves gaps, and offsets that only rise.
+    Its offset or its epoch, which no checksum covers, is damaged then: compaction leaves gaps, and offsets that only
+    rise; epochs only rise too. `latest_epoch` is what the batch behind must at least have: an older one was removed by
+    a truncation, and a power cut has brought it back.
     """
     position += header.size
     if size - position < HEADER_SIZE:
         return False
     try:
         following = read_header(file.pread(HEADER_SIZE, position), 0)
-        if following.base_offset >= header.next_offset or position + following.size > size:
+        if following.partition_leader_epoch < latest_epoch or position + following.size > size:
+            return False
+        goes_back = following.base_offset < header.next_offset
+        if not goes_back and following.partition_leader_epoch >= header.partition_leader_epoch:
             return False
         check_crc(file.pread(following.size, position), 0, following)
     except InvalidBatch:
         return False
-    return following.partition_leader_epoch == header.partition_leader_epoch
+    return True
 
 
 # What is kept aside.

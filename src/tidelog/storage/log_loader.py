@@ -414,7 +414,8 @@ def recover_segment(log: Log, segment: Segment, *, note_epochs: bool, latest_epo
             _lost(log, next_offset, epoch, lost_end)
             keep_aside(log.folder, file, position, size, next_offset)
 
-    for found, data in segment.scan(latest_epoch, before_cut):
+    known = {entry.epoch for entry in log.epochs.entries}
+    for found, data in segment.scan(latest_epoch, before_cut, known_epochs=known):
         header = found.header
         if note_epochs:
             _note_epoch(log.epochs, header)

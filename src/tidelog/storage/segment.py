@@ -34,7 +34,7 @@ from tidelog.storage.offset_index import (
 from tidelog.storage.segment_files import SegmentFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from tidelog.ports.disk import File
     from tidelog.storage.file_pool import FilePool
@@ -48,6 +48,9 @@ Answer = TypeVar("Answer")
 
 _PAGE: Final = 4096
 """Bytes read at once while looking for a batch: at most an index interval and a header."""
+EPOCH_STEP_MAX: Final = 255
+"""By how much a leader epoch rises from one batch to the next in recovery, unless its checkpoint knows the epoch: an
+election raises it by one or two."""
 _SCAN_CHUNK: Final = 1 << 20
 """Bytes read at once while going through a whole segment."""
 
@@ -530,7 +533,11 @@ class Segment(SegmentFiles):
         self._finish_indexes()
 
     def scan(
-        self, latest_epoch: int = NO_LEADER_EPOCH, before_cut: BeforeCut | None = None
+        self,
+        latest_epoch: int = NO_LEADER_EPOCH,
+        before_cut: BeforeCut | None = None,
+        *,
+        known_epochs: Collection[int] | None = None,
     ) -> Iterator[tuple[FoundBatch, memoryview]]:
         """Every valid batch with its bytes, checked, and indexed as it goes by; then cuts the file behind the last of
         them. A batch whose leader epoch is below `latest_epoch`, or below that of the one before it, is not valid.
@@ -538,6 +545,8 @@ class Segment(SegmentFiles):
         This is recovery: the indexes are reset first, and finished when the caller has taken the last batch. The
         transaction index is the caller's to replace. `before_cut` is told of the file, the position of the cut, the
         file's size, and the next offset and the latest epoch at the cut; what it raises leaves the file as it is.
+        `known_epochs` are those of the checkpoint: another one, far above those before, that the batch behind does not
+        have is damaged; None to believe every one.
         """
         for index in (self.offset_index, self.time_index):
             index.reset()
@@ -553,8 +562,14 @@ class Segment(SegmentFiles):
                     break
                 if header.partition_leader_epoch < latest_epoch:
                     break
-                if header.base_offset > next_offset and contradicts_next(file, size, position, header):
-                    break
+                epoch = header.partition_leader_epoch
+                is_unknown = (
+                    known_epochs is not None and epoch > latest_epoch + EPOCH_STEP_MAX and epoch not in known_epochs
+                )
+                if header.base_offset > next_offset or is_unknown:
+                    believed = latest_epoch if is_unknown else epoch
+                    if contradicts_next(file, size, position, header, believed):
+                        break
                 next_offset, latest_epoch = header.next_offset, header.partition_leader_epoch
                 last_entry = self._index(position, header, last_entry)
                 self.size = valid = position + header.size

@@ -64,6 +64,7 @@ def known(log: Log) -> tuple[int, int, int] | None:
         (11, 3),  # The length, a little longer.
         (11, 7),  # The length, shorter.
         (15, 1),  # The leader epoch, which no checksum covers: lower than before.
+        (12, 0),  # The leader epoch: higher than any that was given.
         (7, 2),  # The base offset: lower than before.
         (4, 0),  # The base offset: higher, with the batches behind it going back.
         (1, 0),  # The base offset: out of the segment.
@@ -117,12 +118,20 @@ def test_the_last_batch_is_missed_by_the_high_watermark_alone(tmp_path: Path) ->
 
 
 def test_batches_that_a_power_cut_brought_back_are_no_loss(tmp_path: Path) -> None:
-    """Behind a truncation, of older epochs than what was appended after it: they were cut on purpose."""
-    folder = crashed(tmp_path, 9)
-    content = segment(folder).read_bytes()
-    newer = bytearray(content[5 * SIZE : 6 * SIZE])
-    newer[15] = 7
-    segment(folder).write_bytes(content[: 5 * SIZE] + newer + content[6 * SIZE :])
+    """Behind a truncation, of older epochs than what was appended and flushed after it: they were cut on purpose."""
+    manager, log = open_log(tmp_path, config=ONE_SEGMENT)
+    fill(log, 9, leader_epoch=3)
+    removed = segment(Path(log.directory)).read_bytes()[6 * SIZE :]
+    log.truncate_to(5)
+    for task in manager.upkeep.truncation_tasks():
+        run_now(task)
+    fill(log, 1, leader_epoch=7)
+    task = log.flush_task()
+    assert task is not None
+    run_now(task)
+    manager.abandon()
+    with segment(Path(log.directory)).open("ab") as file:
+        file.write(removed)
     _, log = reopened(tmp_path)
     assert log.log_end_offset == 6
     assert log.damage is None
