@@ -21,6 +21,7 @@ INVARIANTS: Final = {
     16: "the metadata store is linearizable, and a snapshot equals a replay",
     17: "a bounded time after the last fault all is whole, and everything has been acknowledged and seen",
     18: "a bounded time after the last fault each log on each broker goes by the settings that the store has",
+    19: "a replica known to have lost records is never elected cleanly",
 }
 
 

@@ -2,7 +2,7 @@
 
 Invariant 8: the leader is in the ISR, ISR changes are by compare-and-set and only of replicas; 7: an epoch has one
 leader, elections come from the ISR, and writes of deposed controllers do nothing; 9: who was away is out of the ISR
-before it can be elected.
+before it can be elected; 19: a replica that is marked as damaged is not elected.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from sim.invariants import require
+from tidelog.metadata.replica_marks import decode_replica_mark, replica_mark_path
 from tidelog.metadata.znodes import (
     BROKER_IDS,
     CONTROLLER_EPOCH,
@@ -150,6 +151,8 @@ class PartitionStates:
                 f"{where}: a controller of epoch {new.controller_epoch} writes, the epoch is {epoch}",
             )
             self._check_change(where, topic, old, new, known)
+            if new.leader not in (old.leader, NO_LEADER) and len(replicas) > 1:
+                self._check_damage(TopicPartition(topic, partition), new)
             for observer in list(self.observers):
                 observer(TopicPartition(topic, partition), old, new)
             if (old.leader, old.leader_epoch) == (new.leader, new.leader_epoch):
@@ -192,6 +195,22 @@ class PartitionStates:
             not (was_away and stayed),
             f"{change}: {new.leader} was away, while {stayed} of the ISR stayed",
         )
+
+    def _check_damage(self, partition: TopicPartition, new: PartitionState) -> None:
+        """Invariant 19, of an election that the controller made knowing of the leader's registration.
+
+        The mark is older than that: a broker writes it first.
+        """
+        mark = self._history.now(replica_mark_path(new.leader, partition))
+        registered = self._registered(new.leader)
+        if mark.stat is None or registered is None or partition.topic in self.may_be_unclean:
+            return
+        term = self._history.now(CONTROLLER_EPOCH).stat
+        is_known = term is not None and term.mzxid > registered
+        is_known = is_known or self._known_registration(new.leader) is not None
+        if is_known and mark.stat.czxid < registered:
+            topic_id = decode_replica_mark(mark.data).topic_id
+            require(19, topic_id != self.topic_id(partition.topic), f"{partition}: {_short(new)}, marked as damaged")
 
 
 def _short(state: PartitionState) -> str:
