@@ -5,6 +5,9 @@ librdkafka. Each cycle breaks something, waits for the next acknowledgement of e
 and waits for all replicas to be in sync (--overlap: goes on at once). At the end every acknowledged record must be at
 its offset, once, in its producer's order, and the replicas' files must be equal to the last byte.
 
+--fault descriptors: `ulimit -n 256` (--open-files), 1,500 idle connections (--crowd) for 4 seconds (--hold) in each
+cycle. The long one: --fault descriptors --cycles 1 --open-files 1024 --crowd 5000 --hold 600.
+
 With --zookeeper N the metadata is in an ensemble of N real servers, which are broken too (--fault server, hang, quorum,
 both, mix). Others must lead what a broker led within its session timeout and a second.
 """
@@ -27,6 +30,8 @@ from tests.chaos.faults import (
     OF_ZOOKEEPER,
     ZOOKEEPER_MIX,
     All,
+    Clock,
+    Descriptors,
     Failing,
     Fault,
     Full,
@@ -80,6 +85,7 @@ def main() -> int:
         rate=arguments.rate,
         mix=ZOOKEEPER_MIX if on_zookeeper else MIX,
         elected_s_max=SESSION_MS / 1000 + 1,
+        read_again=arguments.fault == "descriptors",
     )
     data = (arguments.directory or Path(tempfile.mkdtemp(prefix="tidelog-chaos-"))).absolute()
     if data.exists() and any(data.iterdir()):
@@ -89,12 +95,21 @@ def main() -> int:
         target = Kafka(arguments.kafka, data, KAFKA_SETTINGS)
     elif on_zookeeper:
         target = ZooKeeperCluster(data, TIDELOG_SETTINGS, arguments.zookeeper)
+    elif plan.fault == "descriptors":
+        target = StartedCluster(data, TIDELOG_SETTINGS, open_files=arguments.open_files)
+    elif plan.fault == "clock":
+        if shutil.which("cc") is None:
+            print("chaos: clock is skipped: there is no C compiler (cc), which makes what shifts a process's clock")
+            return 0
+        target = StartedCluster(data, TIDELOG_SETTINGS, moves_clocks=True)
     elif plan.fault == "supervisor":
         target = StartedCluster(data, TIDELOG_SETTINGS)
     else:
         target = TestingCluster(data, TIDELOG_SETTINGS)
     full, notes = _full(plan.fault, target)
-    faults: list[Fault] = [Kill(), Pause(PAUSE_S), full, Failing(), All(), Supervisor()]
+    crowd = Descriptors(arguments.crowd, arguments.hold)
+    faults: list[Fault] = [Kill(), Pause(PAUSE_S), full, Failing(), All(), Supervisor(), crowd]
+    faults.append(Clock(random.Random(seed)))
     faults += [kind(random.Random(seed)) for kind in OF_ZOOKEEPER]
     # Told to end, it ends what it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -108,6 +123,7 @@ def main() -> int:
         result = run.run()
     finally:
         target.destroy()
+        crowd.clean_up()
         if isinstance(full, FullDisk):
             full.clean_up()
     print("\n".join(summary(result, run.ledger)))
@@ -131,16 +147,19 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.chaos", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    kinds = (*MIX, "supervisor", *(fault.name for fault in OF_ZOOKEEPER), "mix")
+    kinds = (*MIX, "supervisor", "descriptors", "clock", *(fault.name for fault in OF_ZOOKEEPER), "mix")
     parser.add_argument("--cycles", type=int, default=20, help="how often something breaks (%(default)s)")
     parser.add_argument("--seed", type=int, help="of what breaks when (drawn, and printed)")
     parser.add_argument(
         "--fault",
         choices=kinds,
         default="kill",
-        help="mix: all but supervisor (%(default)s)",
+        help="mix: all but supervisor, descriptors and clock (%(default)s)",
     )
     parser.add_argument("--minutes", type=float, help="end after so many, however many cycles that makes")
+    parser.add_argument("--crowd", type=int, default=1500, help="idle connections, for descriptors (%(default)s)")
+    parser.add_argument("--hold", type=float, default=4.0, help="seconds that they stay (%(default)s)")
+    parser.add_argument("--open-files", type=int, default=256, help="that a process may have then (%(default)s)")
     parser.add_argument("--overlap", action="store_true", help="do not wait for the replicas to be in sync")
     parser.add_argument("--partitions", type=int, default=6, help="of the topic (%(default)s)")
     parser.add_argument("--producers", type=int, default=2, help="each to every partition (%(default)s)")
@@ -168,10 +187,11 @@ def _command(arguments: argparse.Namespace, seed: int) -> str:
     """The command that does the same again, as far as threads and processes can."""
     words = ["python", "-m", "tests.chaos"]
     for name, value in {**vars(arguments), "seed": seed}.items():
+        option = f"--{name.replace('_', '-')}"
         if value is True:
-            words.append(f"--{name}")
+            words.append(option)
         elif value not in (None, False):
-            words += [f"--{name}", str(value)]
+            words += [option, str(value)]
     return shlex.join(words)
 
 

@@ -7,6 +7,9 @@ full         a broker may write no further: a full tmpfs under its logs where we
 failing      a log directory disappears under a broker, as an unmounted disk does
 all          SIGKILL for all brokers at once
 supervisor   SIGKILL for the process that holds the metadata store and starts the brokers
+descriptors  more idle connections to a broker than it may open files: acknowledgements go on, within a second, no
+             directory goes offline, memory stays (from a minute on), and after a clean restart every record is there
+clock        the wall clock of a broker jumps, forward by up to two days or back by most of an hour, and back again
 
 On ZooKeeper (--zookeeper N) also
 server       SIGKILL for one of its servers, every other time the leader of the ensemble, which comes back
@@ -17,11 +20,13 @@ both         SIGKILL for the leader of the ensemble and for a broker, at once
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import resource
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +36,14 @@ from typing import Final, Protocol
 
 from bench.peers.kafka import until
 
-from tests.chaos.targets import StartedCluster, Target, ZooKeeperCluster, gone
+from tests.chaos.targets import StartedCluster, Target, ZooKeeperCluster, gone, resident_mib
 
+CROWD_GATHERS_S: Final = 20.0
+"""Until all connections of a crowd have been begun, and the broker has come to rest."""
+MEMORY_S_MIN: Final = 60.0
+MEMORY_GROWTH_MAX: Final = 1.05
+CLOCK_BACK_S_MAX: Final = 3_300.0
+CLOCK_FORWARD_S_MAX: Final = 2 * 86_400.0
 ENDS_S_MAX: Final = 30.0
 """For a broker that can write nowhere to find out and end."""
 
@@ -47,6 +58,10 @@ class Fault(Protocol):
     """Whether the broker has to find out first: until then it goes on, and only then partitions lose their leader."""
     of_store: bool
     """Whether no broker is hit: each partition is expected to go on."""
+    slowest_s_max: float
+    """For an acknowledgement, while it lasts; longer is a finding."""
+    findings: list[str]
+    """What it saw of the cluster that should not be."""
 
     def strike(self, target: Target, victim: int) -> None: ...
     def mend(self, target: Target, victim: int) -> None:
@@ -61,6 +76,8 @@ class Kill:
     everything = False
     creeps = False
     of_store = False
+    slowest_s_max = math.inf
+    findings: list[str] = []  # noqa: RUF012 - those that find something have one of their own
 
     def strike(self, target: Target, victim: int) -> None:
         target.kill(victim)
@@ -284,6 +301,81 @@ class Both(Server):
     def mend(self, target: Target, victim: int) -> None:
         super().mend(target, victim)
         target.restart(victim)
+
+
+class Descriptors(Kill):
+    """By a crowd of idle connections, to a cluster whose processes may open few files."""
+
+    name = "descriptors"
+    of_store = True
+    slowest_s_max = 1.0
+
+    def __init__(self, connections: int, seconds: float) -> None:
+        """`seconds`: for how long the crowd stays."""
+        self._connections = connections
+        self._seconds = seconds
+        self._crowd: subprocess.Popen[bytes] | None = None
+        self.findings = []
+
+    def strike(self, target: Target, victim: int) -> None:
+        pid = target.pid(victim)
+        host, port = target.bootstrap.split(",")[victim].split(":")
+        command = [sys.executable, "-m", "tests.chaos.crowd", host, port, str(self._connections)]
+        self._crowd = subprocess.Popen(command, stdin=subprocess.PIPE)
+        # How long the fault lasts; memory counts from when the crowd is there.
+        gathering_s = min(self._seconds / 2, CROWD_GATHERS_S)
+        time.sleep(gathering_s)
+        before = resident_mib(pid)
+        time.sleep(self._seconds - gathering_s)
+        after = resident_mib(pid)
+        if self._seconds >= MEMORY_S_MIN and after > before * MEMORY_GROWTH_MAX:
+            self.findings.append(f"broker {victim} grew from {before:.1f} to {after:.1f} MiB in {self._seconds:g} s")
+        if self._crowd.poll() is not None:
+            self.findings.append(f"the crowd ended with {self._crowd.returncode}")
+        if gone(pid):
+            self.findings.append(f"broker {victim} ended under {self._connections} idle connections")
+        log = target.data / f"broker-{victim}.log"
+        if "log_directory_offline" in log.read_text(errors="replace"):
+            self.findings.append(f"broker {victim} took a log directory offline: {log}")
+
+    def mend(self, target: Target, victim: int) -> None:
+        if self._crowd is not None:
+            self._crowd.communicate()
+            self._crowd = None
+
+    def clean_up(self) -> None:
+        """After a run that ended in between."""
+        if self._crowd is not None:
+            self._crowd.kill()
+            self._crowd.wait()
+
+
+class Clock(Kill):
+    """By `clock_shift.c`, preloaded into the brokers."""
+
+    name = "clock"
+    of_store = True
+
+    def __init__(self, random: random.Random, seconds: float = 3.0) -> None:
+        """`seconds`: for how long the clock is wrong."""
+        self._random = random
+        self._seconds = seconds
+        self._struck = 0
+        self.findings = []
+
+    def strike(self, target: Target, victim: int) -> None:
+        assert isinstance(target, StartedCluster)
+        self._struck = target.pid(victim)
+        # Back by less than an hour: what is more than that ahead of the broker is refused, as Kafka does
+        # (log.message.timestamp.after.max.ms).
+        target.shift_clock(self._struck, self._random.uniform(-CLOCK_BACK_S_MAX, CLOCK_FORWARD_S_MAX))
+        time.sleep(self._seconds)
+        if gone(self._struck):
+            self.findings.append(f"broker {victim} ended when its clock jumped")
+
+    def mend(self, target: Target, victim: int) -> None:
+        assert isinstance(target, StartedCluster)
+        target.shift_clock(self._struck, 0)
 
 
 MIX: Final = {"kill": 12, "pause": 1, "full": 2, "failing": 2, "all": 3}

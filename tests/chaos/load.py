@@ -146,6 +146,8 @@ class Load:
         """Fatal errors of clients; another one took the place of each."""
         self.new_epochs: list[str] = []
         """What the clients said when they began a new producer epoch by themselves, which may repeat a record."""
+        self.slowest_s = 0.0
+        """From a record's sending to its acknowledgement, at most since this was last set to 0."""
         self.error: BaseException | None = None
         """What ended a thread of the load: a fault of the harness, or a client's fatal error."""
 
@@ -210,6 +212,7 @@ class Load:
                 ledger.fail(partition, producer, number, error.str())
                 return
             ledger.acknowledge(partition, producer, number, message.offset())
+            self.slowest_s = max(self.slowest_s, message.latency() or 0.0)
             if self._awaited is not None:
                 self._awaited.acknowledged(partition, producer, number)
 

@@ -46,6 +46,8 @@ class Plan:
     rate: float = 1000.0
     value_size: int = 100
     mix: Mapping[str, int] = field(default_factory=lambda: MIX)
+    read_again: bool = False
+    """Start the cluster again after its clean stop, and read everything."""
     elected_s_max: float = RECOVERS_S_MAX
     """Until another broker leads what a dead one led, where the store stands: longer is a finding."""
 
@@ -136,6 +138,7 @@ class Run:
         self._dead = threading.Event()
         self.ledger = Ledger(plan.partitions, plan.producers)
         self.result = Result()
+        self._ends: list[int] = []
 
     def run(self) -> Result:
         """Everything; what goes wrong stands in the result."""
@@ -162,6 +165,10 @@ class Run:
             self._finish(load, watch)
             watch.close()
             self._target.stop()
+            if self._plan.read_again:
+                self._target.start()
+                load.read_all(self._ends)
+                self._target.stop()
             self._compare_replicas()
             self._settle_repeated()
         except Exception as error:
@@ -206,8 +213,14 @@ class Run:
             kind = f"kill, {role}"
         time.sleep(self._random.random() * QUIET_S)
         awaited = load.expect(hit)
-        struck = time.monotonic()
+        struck, load.slowest_s = time.monotonic(), 0.0
         fault.strike(self._target, victim)
+        if load.slowest_s > fault.slowest_s_max:
+            self.result.failures.append(
+                f"cycle {self.result.cycles}: {kind} of broker {victim}: an acknowledgement took {load.slowest_s:.2f} s"
+            )
+        self.result.failures += fault.findings
+        fault.findings.clear()
         if fault.everything:
             # Brokers that stop by and by acknowledge some more.
             awaited.again(self.ledger)
@@ -278,6 +291,7 @@ class Run:
         ends = load.ends()
         load.finish(ends)
         load.read_all(ends)
+        self._ends = ends
         self.ledger.judge(ends)
 
     def _compare_replicas(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -55,6 +56,11 @@ def gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:
         return True
+
+
+def resident_mib(pid: int) -> float:
+    """Memory of a process."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
 class TestingCluster:
@@ -118,10 +124,20 @@ class ZooKeeperCluster(TestingCluster):
 class StartedCluster:
     """tidelog by its own command: the supervisor brings back what dies, and the store dies with the supervisor."""
 
-    def __init__(self, data: Path, settings: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        data: Path,
+        settings: Mapping[str, object],
+        *,
+        open_files: int | None = None,
+        moves_clocks: bool = False,
+    ) -> None:
+        """`open_files`: the limit of each process; `moves_clocks`: their wall clocks can be shifted."""
         self.data = data
         self.ids = tuple(range(BROKERS))
         self._settings = settings
+        self._open_files = open_files
+        self._clocks = data / "clocks" if moves_clocks else None
         self._port = free_ports(BROKERS)
         self._process: subprocess.Popen[bytes] | None = None
         self.bootstrap = ",".join(f"127.0.0.1:{self._port + id}" for id in self.ids)
@@ -135,8 +151,31 @@ class StartedCluster:
         path = self.data / "supervisor.log"
         with path.open("ab") as log:
             size = log.seek(0, os.SEEK_END)
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, start_new_session=True, env=self._environment(), preexec_fn=self._limit
+            )
         until(lambda: self._is_ready(path, size), f"the cluster starts; its log is {path}")
+
+    def _limit(self) -> None:
+        """In the new process, before the command."""
+        if self._open_files is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (self._open_files, self._open_files))
+
+    def _environment(self) -> dict[str, str]:
+        if self._clocks is None:
+            return dict(os.environ)
+        self._clocks.mkdir(exist_ok=True)
+        shim = self._clocks / "clock_shift.so"
+        if not shim.exists():
+            source = Path(__file__).with_name("clock_shift.c")
+            subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", shim, source, "-ldl"], check=True)
+        return {**os.environ, "LD_PRELOAD": str(shim), "CLOCK_SHIFT_DIR": str(self._clocks)}
+
+    def shift_clock(self, pid: int, seconds: float) -> None:
+        """Moves the wall clock of a process to so far from the machine's."""
+        assert self._clocks is not None
+        with (self._clocks / str(pid)).open("r+b") as file:
+            file.write(int(seconds * 1e9).to_bytes(8, sys.byteorder, signed=True))
 
     def _is_ready(self, path: Path, size: int) -> bool:
         assert self._process is not None
