@@ -96,7 +96,7 @@ class Applications:
         )
         if protocol == "consumer":
             return ConsumerMember(*arguments, topic_ids=self._topic_ids)
-        return ClassicMember(*arguments)
+        return ClassicMember(*arguments, belated=self._random.stream(f"{name}/belated"))
 
     @property
     def counts(self) -> dict[str, int]:

@@ -44,6 +44,8 @@ ACT_CHANCE: Final = 0.03
 """Of leaving or vanishing, at each heartbeat."""
 SLOPPY_CHANCE: Final = 0.3
 """Of a commit after a failure, before anything else."""
+BELATED_CHANCE: Final = 0.3
+"""Of a commit in the generation before, once a member has its assignment in the next: one held up on its way."""
 PROTOCOL: Final = "range"
 _INT16: Final = Struct(">h")
 _SUBSCRIPTION_VERSION: Final = 3
@@ -253,7 +255,11 @@ class Member(ABC):
 
 
 class ClassicMember(Member):
-    """See the module."""
+    """See the module. `belated` is what commits of a former generation are drawn from."""
+
+    def __init__(self, *arguments: Any, belated: SeededRandom) -> None:
+        super().__init__(*arguments)
+        self._belated = belated
 
     @property
     def is_settled(self) -> bool:
@@ -281,10 +287,46 @@ class ClassicMember(Member):
         own = [TopicPartition(topic.topic, index) for topic in body.assigned_partitions for index in topic.partitions]
         self._trace.record("assigned", self.name, self._epoch, len(own))
         self._history.assigned(self._member_id, self._epoch, own)
+        if self._belated.chance(BELATED_CHANCE):
+            await self._commit_belatedly()
         self._give_up()
         self._assigned_epoch = self._epoch
         self.positions = await self._fetch_positions(own)
         self._is_stable = True
+
+    async def _commit_belatedly(self) -> None:
+        """Commits in the generation before, which is over though it is a member in this one: must be refused."""
+        if not self.positions or not 0 <= self._assigned_epoch < self._epoch:
+            return
+        self._commits += 1
+        note = f"{self.name}/{self._commits}"
+        partition = min(self.positions)
+        offset = self.positions[partition] + 1
+        self._history.committing(partition, offset, note)
+        kind = messages.OffsetCommitRequest
+        request = kind(
+            group_id=self._history.group,
+            generation_id_or_member_epoch=self._assigned_epoch,
+            member_id=self._member_id,
+            topics=[
+                kind.OffsetCommitRequestTopic(
+                    name=partition.topic,
+                    partitions=[
+                        kind.OffsetCommitRequestPartition(
+                            partition_index=partition.partition, committed_offset=offset, committed_metadata=note
+                        )
+                    ],
+                )
+            ],
+        )
+        newest = self._history.newest
+        response = await self._coordinator.ask(ApiKey.OFFSET_COMMIT, request)
+        code = ErrorCode(response.topics[0].partitions[0].error_code)
+        self._trace.record("commits_belatedly", self.name, self._assigned_epoch, code.name)
+        if code is ErrorCode.NONE:
+            self._history.committed({partition: offset}, self._assigned_epoch, newest)
+        elif code in STALE:
+            self._history.refused += 1
 
     async def _join_group(self) -> Any:
         subscription = messages.ConsumerProtocolSubscription(topics=self._topics)
