@@ -76,7 +76,11 @@ def choose_unclean_leader(
         turn.state.awaiting_log_ends[topic_partition] = None
         turn.set_timer(LOG_ENDS_WAIT_MS, LogEndsDue())
         return None
-    leader = max(online, key=lambda each: (*_log_end(turn, topic_partition, image, each), each not in image.adding))
+    ends = {id: _log_end(turn, topic_partition, image, id) for id in online}
+    # A broker of an earlier version names the epoch of the partition, in which none has written: its log is taken for
+    # one of the newest there are.
+    newest = max((epoch for epoch, _ in ends.values() if epoch < image.leader_epoch), default=image.leader_epoch)
+    leader = max(online, key=lambda each: (min(ends[each][0], newest), ends[each][1], each not in image.adding))
     turn.state.unclean_elections += 1
     log.warning(
         "unclean election: broker %d becomes leader of %s-%d without having been in sync; records that only its ISR "

@@ -87,7 +87,12 @@ async def filled(brokers: Brokers, replicas: list[int]) -> None:
 SETTINGS = {"default_replication_factor": 3, "log_flush_interval_messages": 1, "min_insync_replicas": 2}
 
 
-@pytest.mark.parametrize("harm", [flip, shutil.rmtree])
+def lose_directory(path: Path) -> None:
+    """The whole log directory of the broker, as when its disk was replaced by an empty one."""
+    shutil.rmtree(path.parent)
+
+
+@pytest.mark.parametrize("harm", [flip, shutil.rmtree, lose_directory])
 def test_a_damaged_leader_that_is_back_first_waits_for_another(tmp_path: Path, harm: Callable[[Path], None]) -> None:
     """All were killed, and the leader's log was damaged: the next one back leads, and all have all records again."""
 
@@ -162,6 +167,32 @@ def test_where_all_are_damaged_a_command_ends_the_wait(tmp_path: Path) -> None:
             log = brokers.running[1].node.logs.get(T0)
             assert log is not None
             assert log.log_end_offset == RECORDS - 1
+            await eventually(lambda: marks(brokers) == [])
+
+    run(check())
+
+
+def test_where_a_setting_allows_it_the_longest_log_leads_without_a_command(tmp_path: Path) -> None:
+    """The brokers are asked where their logs end, and the answers decide; the others become equal to that one."""
+
+    async def check() -> None:
+        settings = {**SETTINGS, "unclean_leader_election_enable": "true"}
+        async with brokers_of(str(tmp_path), 3, **settings) as brokers:
+            await filled(brokers, [0, 1, 2])
+            await brokers.kill_all()
+            flip(folder(tmp_path, 0))
+            flip(folder(tmp_path, 1))
+            file = folder(tmp_path, 1) / f"{0:020d}.log"
+            file.write_bytes(file.read_bytes()[:-10])
+            brokers.settings["unclean.leader.election.enable"] = "false"
+            await brokers.start(0, 1)
+            assert leader(brokers, 0) == -1
+            brokers.running[0].node.config.set_dynamic({"unclean.leader.election.enable": "true"}, {})
+            await eventually(lambda: leader(brokers, 0) in (0, 1))
+            await eventually(lambda: isr(brokers, 0) == {0, 1})
+            await brokers.start(2)
+            await eventually(lambda: isr(brokers, 0) == {0, 1, 2})
+            assert content(brokers, 0) == content(brokers, 1) == content(brokers, 2)
             await eventually(lambda: marks(brokers) == [])
 
     run(check())

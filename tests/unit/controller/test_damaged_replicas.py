@@ -203,6 +203,19 @@ def test_a_live_log_end_counts_more_than_the_one_in_the_mark() -> None:
     assert cluster.state == (1, (1,))
 
 
+def test_brokers_of_an_earlier_version_are_compared_by_length() -> None:
+    """They answer with the partition's epoch, whatever their last batch has: a short log is not the newest by that."""
+    cluster = Marked([0, 1, 2])
+    assert cluster.propose(0) is ErrorCode.NONE
+    cluster.mark(0, damage(11))
+    cluster.restart_all(0, 1, 2)
+    told = cluster.partition("t").leader_epoch
+    for id, epoch, end in ((0, 0, 11), (1, 0, 60), (2, told, 20)):
+        cluster.run(LogEndsLearned(BrokerId(id), {T0: (LeaderEpoch(epoch), Offset(end))}))
+    assert cluster.elect() is ErrorCode.NONE
+    assert cluster.state == (1, (1,))
+
+
 @pytest.mark.parametrize("answered", [True, False])
 def test_where_a_setting_allows_it_the_logs_are_compared_first(answered: bool) -> None:
     """The brokers are asked where their logs end; silence is not waited for longer than LOG_ENDS_WAIT_MS."""
