@@ -537,13 +537,20 @@ class Log(ReadableLog):
             self.folder.finish_steps()
             for segment in self.segments[:count]:
                 # The oldest first, each for itself: the log is whole between any two.
-                discard(self.folder, segment, self.config.file_delete_delay_ms)
-                self.segments = self.segments[1:]
-                if self.segments[0].base_offset > self.log_start_offset:
-                    self._set_start(self.segments[0].base_offset)
+                try:
+                    discard(self.folder, segment, self.config.file_delete_delay_ms)
+                finally:
+                    if segment.is_removed:
+                        self._begins_after(segment)
         except OSError as error:
             raise self.folder.fail(error, "deleting old segments of") from error
         return count
+
+    def _begins_after(self, segment: Segment) -> None:
+        """The first segment is gone."""
+        self.segments = [each for each in self.segments if each is not segment]
+        if self.segments[0].base_offset > self.log_start_offset:
+            self._set_start(self.segments[0].base_offset)
 
     def announce_truncation(self, offset: int) -> None:
         """Says that the log will be cut at `offset`: once that is durable (`truncation_is_pending`) it may be.

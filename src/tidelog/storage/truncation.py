@@ -112,12 +112,15 @@ def begin_anew(log: Log, offset: int, log_start_offset: int) -> None:
 
 
 def _remove_last(log: Log) -> None:
-    """The log ends where its last segment began. OSError: nothing has changed."""
+    """The log ends where its last segment began. OSError: nothing has changed, or the directory goes offline."""
     segment = log.active
-    discard(log.folder, segment, log.config.file_delete_delay_ms)
-    log.segments = log.segments[:-1]
-    log.log_start_offset = Offset(min(log.log_start_offset, segment.base_offset))
-    _ends_at(log, segment.base_offset)
+    try:
+        discard(log.folder, segment, log.config.file_delete_delay_ms)
+    finally:
+        if segment.is_removed:
+            log.segments = log.segments[:-1]
+            log.log_start_offset = Offset(min(log.log_start_offset, segment.base_offset))
+            _ends_at(log, segment.base_offset)
 
 
 def _forget_snapshots(log: Log, end: int) -> None:
