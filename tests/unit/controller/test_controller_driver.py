@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.waiting import eventually
 
+from tidelog.broker.cluster import controller_term
 from tidelog.broker.cluster.controller_driver import ControllerDriver
 from tidelog.broker.cluster.membership import CHANGE_NOTIFICATION_AGE_MS_MAX, Membership, generate_broker_id
 from tidelog.controller.events import (
@@ -581,6 +582,60 @@ def test_every_broker_hears_of_changed_settings() -> None:
         await eventually(lambda: len(harness.store.tree.children("/config/changes")[0]) == 1)
         await first.close()
         await second.close()
+
+    run(scenario)
+
+
+def test_a_controller_builds_on_settings_whose_notification_was_missed() -> None:
+    """An old tool's, deleted before it was read, of a topic whose settings the broker has read meanwhile."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, _ = await harness.broker(0)
+        await driver.submit(CreateTopics([NewTopic("api", 1, 1)]))
+        tool = await LocalStore.connect(harness.store)
+        await tool.set("/config/topics/api", znodes.encode_config({"retention.ms": "7"}))
+        assert await driver.read_configs([T]) == {T: {"retention.ms": "7"}}
+        _, stat = await tool.children("/config/changes")
+        name = f"/config/changes/config_change_{(stat.cversion + stat.num_children) // 2:010d}"
+        await tool.multi([Create(name[:-10], znodes.encode_config_change("topics/api"), sequential=True), Delete(name)])
+        image = driver.image
+        assert image is not None
+        await eventually(lambda: image.topic_config("api") == {"retention.ms": "7"})
+        change = ConfigChange("flush.messages", AlterOperation.SET, "1")
+        await driver.submit(AlterConfigs([ChangeConfigs(T, [change])]))
+        assert znodes.decode_config("", harness.store.tree.get("/config/topics/api")[0]) == {
+            "retention.ms": "7",
+            "flush.messages": "1",
+        }
+        await tool.close()
+        await driver.close()
+
+    run(scenario)
+
+
+def test_settings_are_written_together_with_their_notification(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are, and wherever a transaction is full: between the two a crash would leave them untold."""
+    monkeypatch.setattr(controller_term, "OPERATIONS_PER_MULTI_MAX", 5)
+
+    async def scenario(harness: Harness) -> None:
+        driver, session = await harness.broker(0)
+        names = [f"t{number}" for number in range(9)]
+        await driver.submit(CreateTopics([NewTopic(name, 1, 1) for name in names]))
+        multis: list[list[str]] = []
+        multi = session.multi
+
+        def watched(operations: Sequence[Operation]) -> Awaitable[Sequence[OperationResult]]:
+            multis.append([operation.path for operation in operations])
+            return multi(operations)
+
+        session.multi = watched  # type: ignore[method-assign]
+        resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+        change = ConfigChange("flush.messages", AlterOperation.SET, "1")
+        await driver.submit(AlterConfigs([ChangeConfigs(resource, [change]) for resource in resources]))
+        assert len(multis) > 1
+        assert [paths[0].rpartition("/")[0] for paths in multis] == len(multis) * ["/config/topics"]
+        assert [paths[-1] for paths in multis] == len(multis) * [znodes.CONFIG_CHANGE_PREFIX]
+        await driver.close()
 
     run(scenario)
 

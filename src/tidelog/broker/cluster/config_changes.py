@@ -118,10 +118,18 @@ class _Position(NamedTuple):
 class ConfigChanges:
     """One session's way of keeping up with changed settings."""
 
-    def __init__(self, store: StoreClient, known: KnownSettings, on_changed: ConfigListener) -> None:
+    def __init__(
+        self,
+        store: StoreClient,
+        known: KnownSettings,
+        on_changed: ConfigListener,
+        on_missed: Callable[[Iterable[ConfigResource]], None] = lambda resources: None,
+    ) -> None:
+        """`on_missed` is told of all that may have changed without a notification in this session."""
         self._store = store
         self._known = known
         self._on_changed = on_changed
+        self._on_missed = on_missed
         self._position = _Position(NO_NODE, 0)
         self._following = False
         self._closed = False
@@ -243,7 +251,7 @@ class ConfigChanges:
             log.warning(
                 "settings_notifications_missed: known=%d made=%d there=%d", before.created, now.created, len(new)
             )
-            await self._compare_all()
+            self._on_missed(await self._compare_all())
         for resource, values in (await self.read(changed or ())).items():
             # What cannot be read changes nothing.
             if values is not None:
@@ -276,8 +284,8 @@ class ConfigChanges:
                 resources[resource] = None
         return list(resources)
 
-    async def _compare_all(self) -> None:
-        """Reads all settings whose version differs from the known one, and tells them."""
+    async def _compare_all(self) -> list[ConfigResource]:
+        """Reads all settings whose version differs from the known one, and tells them; returns all that there are."""
         await self._store.sync()
         listed = await results([self._store.children(f"{CONFIG}/{folder}") for folder in _ENTITY_FOLDERS], NoNode)
         entities = [
@@ -296,6 +304,7 @@ class ConfigChanges:
                 self._on_changed(resource, values)
             elif resource.type is ConfigResourceType.TOPIC and self._known.version(resource) is None:
                 self._on_changed(resource, KEEP_EVERYTHING)
+        return list(versions)
 
     async def _purge(self, names: Sequence[str]) -> None:
         """Deletes old notifications; how old they are is for the store's clock to say, and no broker's."""

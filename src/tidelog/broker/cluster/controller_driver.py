@@ -141,7 +141,9 @@ class ControllerDriver:
         store.add_listener(functools.partial(self._session_changed, store))
 
     def _member(self) -> Membership:
-        return Membership(self._store, self._clock, self._random, self._config_changed, self.known_settings)
+        return Membership(
+            self._store, self._clock, self._random, self._config_changed, self.known_settings, self._settings_missed
+        )
 
     @property
     def is_controller(self) -> bool:
@@ -339,6 +341,12 @@ class ControllerDriver:
         self._tell_config(resource, values)
         if self._term is not None:
             self._term.config_changed(resource)
+
+    def _settings_missed(self, resources: Iterable[ConfigResource]) -> None:
+        """What this broker has read meanwhile, the controller may not have: it builds the next settings on its own."""
+        if self._term is not None:
+            for resource in resources:
+                self._term.config_changed(resource)
 
     # The session.
 

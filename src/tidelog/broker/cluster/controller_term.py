@@ -316,6 +316,8 @@ class Term:
         for write in writes:
             weight = len(write.operation.path) + len(getattr(write.operation, "data", None) or b"")
             full = len(operations) >= OPERATIONS_PER_MULTI_MAX or size + weight > MULTI_SIZE_MAX
+            # A notification is written with what it is about, or a crash could leave that untold.
+            full = full and not getattr(write.operation, "sequential", False)
             if operations and (full or write.fence is not fence):
                 yield operations
                 operations = []

@@ -93,12 +93,15 @@ class Membership:
         random: Random,
         on_config_changed: ConfigListener,
         known: KnownSettings | None = None,
+        on_settings_missed: Callable[[Iterable[ConfigResource]], None] = lambda resources: None,
     ) -> None:
-        """`known` are the settings that this broker has read in earlier sessions, too."""
+        """`known` are the settings that this broker has read in earlier sessions, too; `on_settings_missed` is told of
+        all that may have changed without a notification."""
         self._store = store
         self._clock = clock
         self._random = random
-        self._changes = ConfigChanges(store, KnownSettings() if known is None else known, on_config_changed)
+        known = KnownSettings() if known is None else known
+        self._changes = ConfigChanges(store, known, on_config_changed, on_settings_missed)
 
     async def open(self) -> str:
         """Makes the containers and returns the cluster's id, which the first broker of all draws.
