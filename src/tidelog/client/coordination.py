@@ -37,11 +37,14 @@ class CoordinatorConnection:
         *,
         timeout_s: float | None = None,
         blocks: bool = False,
+        again: Callable[[], Any] | None = None,
     ) -> Any:
         """The coordinator's answer; asked again, after a pause, when it has moved or cannot be reached.
 
         `codes_of` gives the answer's error codes, `timeout_s` bounds one attempt (None: the cluster's). What `blocks`
-        the connection for long closes it when it is cancelled. KafkaError or ClientError when the deadline has passed.
+        the connection for long closes it when it is cancelled. `again` gives the message for further attempts, where
+        that is another one: the coordinator may have carried out the first. KafkaError or ClientError when the deadline
+        has passed.
         """
         attempt = 0
         while True:
@@ -70,6 +73,8 @@ class CoordinatorConnection:
             attempt += 1
             if not await self._cluster.run(self._routing.pause(attempt, deadline)):
                 raise failure
+            if again is not None:
+                message = again()
 
     async def features(self, deadline: Deadline) -> dict[str, int]:
         """What the cluster has agreed on, [feature] -> level, as the coordinator tells."""

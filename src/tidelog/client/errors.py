@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import TopicId, TopicPartition
 
 RECORDS_NAMED_MAX: Final = 3
 """Records of a refused batch that a message names."""
@@ -112,10 +112,11 @@ class Fenced(KafkaError):
 class TopicChanged(KafkaError):
     """The topic was deleted and created again under its name while it was read: these are other records."""
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, former: TopicId | None = None, present: TopicId | None = None) -> None:
+        ids = "" if former is None or present is None else f" (its id was {former.hex()}, and is {present.hex()} now)"
         super().__init__(
             ErrorCode.INCONSISTENT_TOPIC_ID,
-            f"topic '{topic}' was deleted and created again while it was read; start over on the new one",
+            f"topic '{topic}' was deleted and created again while it was read{ids}; start over on the new one",
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import tidelog
 from tidelog.client.errors import InvalidResponse, UnsupportedByBroker
-from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.protocol import apis, framing, messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.protocol.errors import ProtocolError
@@ -75,7 +75,7 @@ class Exchange:
             return self._hello(max(0, min(asked[1] - 1, served.get(ApiKey.API_VERSIONS, 0))))
         _, response = self.decode(frame)
         if response.error_code != ErrorCode.NONE:
-            raise KafkaError(ErrorCode(response.error_code), f"{self.peer} refuses ApiVersions")
+            raise KafkaError(error_code(response.error_code), f"{self.peer} refuses ApiVersions")
         self.versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
         self.features = {entry.name: entry.max_version_level for entry in response.finalized_features}
         return None

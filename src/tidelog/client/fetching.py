@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tidelog.client.errors import InvalidResponse
 from tidelog.client.routing import Routing
-from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
 
@@ -103,7 +103,7 @@ def fetched(
     """The partitions of a response to `fetch_request` of `positions`: each with its error, its data without records
     where there is one. An error of the whole response is every partition's."""
     if response.error_code:
-        code = ErrorCode(response.error_code)
+        code = error_code(response.error_code)
         for topic_partition, position in positions.items():
             yield topic_partition, code, None, _nothing(topic_partition, position)
         return
@@ -120,7 +120,7 @@ def fetched(
                     high_watermark=partition.high_watermark,
                     log_start_offset=partition.log_start_offset,
                 )
-                yield topic_partition, ErrorCode(partition.error_code), None, data
+                yield topic_partition, error_code(partition.error_code), None, data
                 continue
             yield topic_partition, ErrorCode.NONE, None, _data(topic_partition, position, partition)
 

@@ -88,7 +88,7 @@ def list_offsets(
         for topic in response.topics:
             for entry in topic.partitions:
                 found = OffsetFound(entry.offset, entry.timestamp, entry.leader_epoch)
-                yield TopicPartition(topic.name, entry.partition_index), ErrorCode(entry.error_code), None, found
+                yield TopicPartition(topic.name, entry.partition_index), error_code(entry.error_code), None, found
 
     return (yield from routing.ask_leaders(timestamps, build, parse, deadline))
 
@@ -117,7 +117,7 @@ def delete_records(
     def parse(response: Any) -> Iterator[tuple[TopicPartition, ErrorCode, str | None, int]]:
         for topic in response.topics:
             for entry in topic.partitions:
-                code = ErrorCode(entry.error_code)
+                code = error_code(entry.error_code)
                 yield TopicPartition(topic.name, entry.partition_index), code, None, entry.low_watermark
 
     return (yield from routing.ask_leaders(offsets, build, parse, deadline))
@@ -268,17 +268,29 @@ def committed_error_codes(response: Any) -> Iterator[int]:
 
 def committed_answer(response: Any, routing: Routing, group: str) -> dict[TopicPartition, CommittedOffset]:
     """What an answer to OffsetFetch says was committed; KafkaError for the group's error or the first partition's."""
+    found: dict[TopicPartition, CommittedOffset] = {}
+    for topic_partition, answer in committed_answers(response, routing, group).items():
+        if isinstance(answer, KafkaError):
+            raise answer
+        found[topic_partition] = answer
+    return found
+
+
+def committed_answers(
+    response: Any, routing: Routing, group: str
+) -> dict[TopicPartition, CommittedOffset | KafkaError]:
+    """The same, with each partition's error; KafkaError, raised, for the group's."""
     answer = response.groups[0] if response.groups else response
     if answer.error_code:
         raise KafkaError(error_code(answer.error_code), f"group '{group}'")
-    found: dict[TopicPartition, CommittedOffset] = {}
+    found: dict[TopicPartition, CommittedOffset | KafkaError] = {}
     for topic in answer.topics:
         name = topic.name or routing.topic_name(getattr(topic, "topic_id", ZERO_TOPIC_ID)) or "?"
         for entry in topic.partitions:
             tp = TopicPartition(name, entry.partition_index)
             if entry.error_code:
-                raise partition_error(tp, error_code(entry.error_code), None)
-            if entry.committed_offset >= 0:
+                found[tp] = partition_error(tp, error_code(entry.error_code), None)
+            elif entry.committed_offset >= 0:
                 found[tp] = CommittedOffset(entry.committed_offset, entry.committed_leader_epoch, entry.metadata or "")
     return found
 

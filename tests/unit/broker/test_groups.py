@@ -399,6 +399,18 @@ def commit_in_transaction(groups: Groups, offset: int) -> Deferred[Any]:
     return groups.ask_in_transaction("g", "tx", make, adds=True)
 
 
+def test_a_topic_deleted_while_its_offsets_are_loaded_is_not_forgotten(node: Node) -> None:
+    """The coordinator hears of it when it is loaded."""
+    earlier = groups_of(node)
+    commit(earlier, 5)
+    node.shell.settle()
+    groups = groups_of(node)
+    groups.leadership_changed(0)
+    groups.partitions_deleted([PARTITION])
+    node.shell.settle()
+    assert committed(groups) is None
+
+
 def test_offsets_of_a_transaction_are_a_batch_of_its_producer(node: Node) -> None:
     """Appended with the word of the transaction's coordinator, after what this turn has written before."""
     groups = groups_of(node)
@@ -516,3 +528,24 @@ def test_producers_without_a_controller_are_told_to_come_again() -> None:
     again = ids.take()
     node.controller.asked.pop()[1].complete(ProducerIdBlock(ProducerId(0), 1))
     assert again.result() == 0
+
+
+def test_a_partition_that_cannot_be_read_takes_no_others_listing_along(node: Node) -> None:
+    """Its groups are left out, and it is read again after pauses that grow, however often clients ask."""
+    earlier = groups_of(node)
+    commit(earlier, 5)
+    node.shell.settle()
+    log = node.replicas.replica.log
+    reads: list[int] = []
+
+    def unreadable(*_: object, **__: object) -> object:
+        reads.append(node.clock.now_ms)
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the batch is damaged")
+
+    log.read = unreadable
+    groups = groups_of(node)
+    for _ in range(200):
+        fetch(groups)
+        node.shell.settle()
+    assert len(reads) == 2
+    assert list(groups.list_groups().result()) == []

@@ -14,7 +14,7 @@ from tests.waiting import eventually
 from tidelog.assignors.assignor import Assignment, Subscription
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumer import Consumer, ConsumerSettings, InvalidAssignment, RebalanceListener
-from tidelog.client.errors import CommitRefused, Fenced, InvalidResponse, NoOffset
+from tidelog.client.errors import CommitRefused, Fenced, InvalidResponse, NoOffset, TopicChanged
 from tidelog.client.member_data import decode_subscription, encode_subscription
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
@@ -431,6 +431,59 @@ async def test_commits_that_are_refused() -> None:
             broker.fail_next[ApiKey.OFFSET_COMMIT] = [ErrorCode.NOT_COORDINATOR]
             await consumer.commit()
         assert broker.committed == {0: 1}
+
+
+async def test_a_topic_that_is_gone_keeps_no_others_offsets_from_being_committed() -> None:
+    """Its own are refused, and told to a caller that commits by hand."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        async with consuming(broker, auto_commit=False) as consumer:
+            await read(consumer, 1)
+            gone = TopicPartition("gone", 0)
+            with pytest.raises(KafkaError, match="topic 'gone' does not exist"):
+                await consumer.commit({T0: 1, gone: 7})
+        assert broker.committed == {0: 1}
+
+
+async def test_a_partition_without_a_leader_keeps_no_other_from_being_read() -> None:
+    """Where to begin is found partition by partition."""
+    with GroupBroker(partitions=2) as broker:
+        broker.append(0, 2)
+        lead_all = broker.handlers[ApiKey.METADATA]
+
+        def lead(request: Any, version: int) -> Any:
+            response = lead_all(request, version)
+            response.topics[0].partitions[1].leader_id = -1
+            return response
+
+        broker.handlers[ApiKey.METADATA] = lead
+        async with consuming(broker) as consumer:
+            assert await read(consumer, 2) == [(0, 0), (0, 1)]
+            assert consumer.assignment == {T0, T1}
+            assert consumer.position(T1) is None
+            broker.handlers[ApiKey.METADATA] = lead_all
+            broker.append(1, 1)
+            assert await read(consumer, 1) == [(1, 0)]
+
+
+@pytest.mark.parametrize("reset", ["earliest", "none"])
+async def test_a_topic_that_was_made_again_is_read_from_where_the_reset_says(reset: str) -> None:
+    """From its start here; without a reset the caller is told, and seeks."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 3)
+        broker.committed = {0: 0}
+        async with consuming(broker, auto_offset_reset=reset, auto_commit=False) as consumer:
+            await read(consumer, 3)
+            broker.batches.clear()
+            broker.committed.clear()
+            broker.append(0, 5)
+            broker.topic_id = bytes(range(1, 17))
+            broker.fail_next[ApiKey.FETCH] = [ErrorCode.UNKNOWN_TOPIC_ID]
+            if reset == "none":
+                with pytest.raises(TopicChanged):
+                    await read(consumer, 1)
+                consumer.seek(T0, 0)
+            assert [offset for _, offset in await read(consumer, 5)] == [0, 1, 2, 3, 4]
 
 
 async def test_offsets_of_an_open_transaction_are_waited_for() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections import defaultdict
 from typing import Any
 
@@ -10,7 +12,7 @@ from tests.unit.client.log_broker import LogBroker
 from tests.unit.client.scripted_broker import DROP
 
 from tidelog.client.cluster import Cluster
-from tidelog.client.errors import OffsetOutOfRange
+from tidelog.client.errors import OffsetOutOfRange, TopicChanged
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.fetching import FetchedData, FetchSettings
 from tidelog.model.errors import ErrorCode
@@ -144,4 +146,73 @@ async def test_an_offset_is_not_reset_before_what_comes_before_it_is_taken() -> 
                 await fetcher.advance()
                 await fetcher.wait()
             assert (asked, data.fetch_offset) == ([2], 5)
+            await fetcher.close()
+
+
+async def test_partitions_without_a_leader_are_waited_for_and_hold_up_no_others() -> None:
+    """What has a leader is read on; the rest is asked for with growing pauses, and read when it has one."""
+    with LogBroker(partitions=2) as broker:
+        broker.append(0, *[1] * 30)
+        broker.append(1, 3)
+        lead_all = broker.handlers[ApiKey.METADATA]
+        leads_all = threading.Event()
+
+        def lead(request: Any, version: int) -> Any:
+            response = lead_all(request, version)
+            if not leads_all.is_set():
+                for partition in response.topics[0].partitions[1:]:
+                    partition.leader_id = -1
+            return response
+
+        broker.handlers[ApiKey.METADATA] = lead
+        async with Cluster(broker.bootstrap) as cluster:
+            fetcher = Fetcher(
+                cluster,
+                {TopicPartition("t", 0): 0, TopicPartition("t", 1): 0},
+                settings=FetchSettings(partition_max_bytes=100),
+            )
+            seen = {0: 0, 1: 0}
+            async with asyncio.timeout(30):
+                async for data in fetcher:
+                    seen[data.topic_partition.partition] = data.next_offset
+                    if seen[0] == 30:
+                        if not leads_all.is_set():
+                            assert seen[1] == 0
+                            assert len(broker.asked(ApiKey.METADATA)) < 15
+                        leads_all.set()
+                    if seen == {0: 30, 1: 3}:
+                        break
+            await fetcher.close()
+
+
+async def test_nothing_has_a_leader_for_a_while() -> None:
+    """A reader of one partition hangs on no wake-up that never comes."""
+    with LogBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        lead_all = broker.handlers[ApiKey.METADATA]
+
+        def lead(request: Any, version: int) -> Any:
+            response = lead_all(request, version)
+            if len(broker.asked(ApiKey.METADATA)) < 4:
+                response.topics[0].partitions[0].leader_id = -1
+            return response
+
+        broker.handlers[ApiKey.METADATA] = lead
+        assert await read(broker, {0: 0}, {0: 1}) == {0: [0]}
+
+
+async def test_a_topic_that_was_made_again_is_another_topic() -> None:
+    """An offset of the former one says nothing about it: TopicChanged names both ids."""
+    with LogBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        async with Cluster(broker.bootstrap) as cluster:
+            fetcher = Fetcher(cluster, {TopicPartition("t", 0): 0}, settings=FetchSettings(max_wait_ms=1))
+
+            async def read_on() -> None:
+                async for _ in fetcher:
+                    broker.topic_id = bytes(range(1, 17))
+                    broker.fail_next[ApiKey.FETCH] = [ErrorCode.UNKNOWN_TOPIC_ID]
+
+            with pytest.raises(TopicChanged, match=r"its id was 000102.*, and is 010203"):
+                await read_on()
             await fetcher.close()

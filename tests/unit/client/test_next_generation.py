@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.unit.client.group_broker import GroupBroker
+from tests.unit.client.scripted_broker import DROP
 from tests.unit.client.test_consumer import Told
 from tests.waiting import eventually
 
@@ -33,6 +34,8 @@ class NextGenerationBroker(GroupBroker):
     def _beat(self, request: Any, version: int) -> Any:
         kind = messages.ConsumerGroupHeartbeatResponse
         failure = self._failure(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+        if failure is DROP:
+            return DROP
         if failure is not None:
             return kind(error_code=failure, error_message="no", heartbeat_interval_ms=20)
         if request.member_epoch < 0:
@@ -238,3 +241,25 @@ async def test_a_broker_without_the_protocol_is_told() -> None:
         async with consuming(broker, Told()) as consumer:
             with pytest.raises(Exception, match="does not serve ConsumerGroupHeartbeat"):
                 await consumer.poll(10)
+
+
+async def test_after_a_lost_answer_a_heartbeat_says_all_there_is() -> None:
+    """The coordinator may have raised the epoch: it takes the one before only with what the member owns."""
+    with NextGenerationBroker(partitions=2) as broker:
+        told = Told()
+        async with consuming(broker, told) as consumer, polling(consumer):
+            await eventually(lambda: consumer.assignment and len(broker.beats) > 4)
+            assert broker.beats[-1].subscribed_topic_names is None
+            broker.fail_next[ApiKey.CONSUMER_GROUP_HEARTBEAT] = [DROP]
+            seen = len(broker.beats)
+            await eventually(lambda: len(broker.beats) > seen + 2)
+            lost = next(
+                i for i, beat in enumerate(broker.beats) if i >= seen and beat.subscribed_topic_names is not None
+            )
+            again = broker.beats[lost]
+            assert again.subscribed_topic_names == ["t"]
+            assert again.rebalance_timeout_ms == 300_000
+            assert [entry.partitions for entry in again.topic_partitions] == [[0]]
+            assert again.member_epoch == broker.beats[lost - 1].member_epoch
+            await eventually(lambda: broker.beats[-1].subscribed_topic_names is None)
+        assert told.events == [("assigned", [0]), ("revoked", [0])]

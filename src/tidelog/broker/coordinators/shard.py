@@ -50,6 +50,7 @@ class Shard(Generic[M]):
         "is_loaded",
         "machine",
         "markers",
+        "news",
         "replica",
         "requests",
         "term",
@@ -63,6 +64,8 @@ class Shard(Generic[M]):
         """The leader epoch for which it was loaded; under another one it is void."""
         self.machine = machine
         self.is_loaded = False
+        self.news: list[Any] = []
+        """Events without a reply that came while the state was loaded: handled when it is."""
         self.closed = False
         """Nobody is answered by it any more."""
         self.failure: str | None = None

@@ -12,7 +12,7 @@ write before it: what was told can never be taken back.
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -45,6 +45,10 @@ DEADLINES_PER_TURN_MAX: Final = 200
 """Deadlines that are carried out before the loop gets its turn."""
 RETRY_MS: Final = 1_000
 """Between two looks at what is due while the partition takes no appends, and before it is loaded anew unasked."""
+LOAD_RETRY_MS_MAX: Final = 30_000
+"""Between two attempts to read a partition that could not be read; the first comes after RETRY_MS."""
+UNREADABLE_AFTER: Final = 2
+"""Attempts in a row that have failed, after which a listing leaves the partition out."""
 
 
 class _Loaded:
@@ -67,6 +71,8 @@ class Shards(Generic[M]):
         self._last_request = 0
         self._loading: list[Shard[M]] = []
         self._to_load: deque[Shard[M]] = deque()
+        self._load_failures: Counter[int] = Counter()
+        """[partition] -> attempts to load it that have failed in a row."""
 
     @property
     def on_committed(self) -> Callable[[Shard[M], Any], object] | None:
@@ -132,8 +138,17 @@ class Shards(Generic[M]):
         return answer
 
     def ask_all(self, make: Callable[[int], Any]) -> Deferred[list[Any]]:
-        """The replies of all coordinators here, in the order of their partitions; fails if one of them does."""
-        return gather([self.ask_partition(partition, make) for partition in self.led_partitions()])
+        """The replies of all coordinators here, in the order of their partitions; fails if one of them does.
+
+        One whose partition cannot be read, time and again, is left out: it must not take the others' answers along.
+        """
+        readable = [partition for partition in self.led_partitions() if not self._is_unreadable(partition)]
+        return gather([self.ask_partition(partition, make) for partition in readable])
+
+    def _is_unreadable(self, partition: int) -> bool:
+        shard = self._shards.get(partition)
+        is_broken = shard is not None and shard.failure is not None
+        return is_broken or self._load_failures[partition] >= UNREADABLE_AFTER
 
     def tell(self, shard: Shard[M], event: Any) -> bool:
         """An event that nobody waits for, of a shard that was handed out before; nothing, once it is closed.
@@ -149,18 +164,25 @@ class Shards(Generic[M]):
         return True
 
     def tell_all(self, event: Any) -> None:
-        """Something that concerns all coordinators here and has no reply; those being loaded do not hear of it."""
+        """Something that concerns all coordinators here and has no reply; one that is being loaded handles it then."""
         for partition in self.led_partitions():
             shard = self._shards.get(partition)
-            if shard is not None and shard.is_loaded and shard.is_current:
-                try:
-                    self._check_appends(shard, event)
-                    self._handle(shard, event)
-                except KafkaError:
-                    continue
-                except Exception:
-                    # One coordinator's mistake must not keep the news from the others.
-                    logger.exception("event failed: partition=%s", shard.replica.topic_partition)
+            if shard is None or not shard.is_current:
+                continue
+            if shard.is_loaded:
+                self._tell(shard, event)
+            else:
+                shard.news.append(event)
+
+    def _tell(self, shard: Shard[M], event: Any) -> None:
+        try:
+            self._check_appends(shard, event)
+            self._handle(shard, event)
+        except KafkaError as error:
+            logger.warning("event not handled: partition=%s error=%s", shard.replica.topic_partition, error)
+        except Exception:
+            # One coordinator's mistake must not keep the news from the others.
+            logger.exception("event failed: partition=%s", shard.replica.topic_partition)
 
     def sweep(self, make: Callable[[int, Any], Any]) -> None:
         """Has all coordinators here do what may take each of them several events; clients have their turns between.
@@ -241,7 +263,9 @@ class Shards(Generic[M]):
         shard = self._shards.get(partition)
         if shard is not None and shard.replica is replica and shard.is_current:
             return shard
-        self._drop(partition)
+        former = self._shards.pop(partition, None)
+        if former is not None:
+            former.close()
         shard = self._shards[partition] = Shard(replica, self._make())
         if replica.log.log_start_offset >= replica.log.log_end_offset:
             self._loaded(shard)
@@ -271,12 +295,40 @@ class Shards(Generic[M]):
         elif isinstance(error, ValueError):
             shard.failure = str(error)
         else:
+            self._load_later(shard, error)
+
+    def _load_later(self, shard: Shard[M], error: Exception) -> None:
+        """After the first failure the next question loads the state; after more of them only time does."""
+        partition = shard.replica.topic_partition.partition
+        self._load_failures[partition] += 1
+        attempts = self._load_failures[partition]
+        if attempts < UNREADABLE_AFTER or not shard.is_current:
             self._abandon(shard)
+            return
+        pause_ms = min(RETRY_MS << (attempts - 1), LOAD_RETRY_MS_MAX)
+        logger.warning(
+            "coordinator_not_loaded: partition=%s attempts=%d again_in_ms=%d error=%s",
+            shard.replica.topic_partition,
+            attempts,
+            pause_ms,
+            error,
+        )
+        self._node.shell.after(pause_ms, self._load_again, shard)
+
+    def _load_again(self, former: Shard[M]) -> None:
+        partition = former.replica.topic_partition.partition
+        if self._shards.get(partition) is not former:
+            return
+        self._shards.pop(partition).close()
+        replica = self._led(partition)
+        if replica is not None:
+            self._current(partition, replica).news = former.news
 
     def _loaded(self, shard: Shard[M]) -> None:
         if not shard.is_current:
             return
         shard.is_loaded = True
+        self._load_failures.pop(shard.replica.topic_partition.partition, None)
         for marker in shard.markers:
             # What was read may hold them as well: then there is nothing left for them to end.
             shard.machine.transaction_ended(marker.producer_id, marker.producer_epoch, committed=marker.committed)
@@ -287,8 +339,13 @@ class Shards(Generic[M]):
             self._arm(shard)
         else:
             self._carry_out(shard, result, event)
+        news, shard.news = shard.news, []
+        for each in news:
+            if shard.is_current:
+                self._tell(shard, each)
 
     def _drop(self, partition: int) -> None:
+        self._load_failures.pop(partition, None)
         shard = self._shards.pop(partition, None)
         if shard is not None:
             shard.close()

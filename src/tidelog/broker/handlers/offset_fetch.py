@@ -4,7 +4,8 @@ Versions 1-10. v2: all of a group's offsets (null topics), an error of the whole
 offsets only: UNSTABLE_OFFSET_COMMIT while a transaction may change one. v8: several groups (KIP-709). v9: member epochs
 (KIP-848). v10: topics by id alone.
 
-A partition without a committed offset has offset -1 and no error.
+A partition without a committed offset has offset -1 and no error; so has one whose offset was committed for another
+topic of that name, which was deleted.
 """
 
 from __future__ import annotations

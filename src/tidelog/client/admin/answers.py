@@ -9,7 +9,7 @@ from tidelog.client.errors import ClientError
 from tidelog.client.exchange import ByVersion
 from tidelog.client.operations import Deadline, Operation
 from tidelog.client.routing import Routing
-from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import TopicPartition
 
 REQUEST_TIMEOUT_MS: Final = 30_000
@@ -20,7 +20,7 @@ def error_of(code: int, message: str | None, subject: str) -> KafkaError | None:
     """The error of an answer, in the broker's words or else as `subject`; None where it succeeded."""
     if code == ErrorCode.NONE:
         return None
-    return KafkaError(ErrorCode(code), message or subject)
+    return KafkaError(error_code(code), message or subject)
 
 
 def error_codes(entries: Iterable[Any]) -> Iterator[int]:

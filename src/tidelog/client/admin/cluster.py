@@ -10,7 +10,7 @@ from tidelog.client.admin.answers import ask_broker, error_of
 from tidelog.client.operations import Operation
 from tidelog.client.routing import Routing
 from tidelog.client.views import Broker
-from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
 
@@ -76,7 +76,7 @@ def describe_log_dirs(
 def _log_directory(entry: Any) -> LogDirectory:
     return LogDirectory(
         path=entry.log_dir,
-        error=ErrorCode(entry.error_code),
+        error=error_code(entry.error_code),
         replicas={
             TopicPartition(topic.name, replica.partition_index): ReplicaOnDisk(
                 replica.partition_size, replica.offset_lag, replica.is_future_key

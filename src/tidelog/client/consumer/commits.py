@@ -13,10 +13,11 @@ from tidelog.client.offsets import (
     commit_error_codes,
     commit_request,
     commit_results,
-    committed_answer,
+    committed_answers,
     committed_error_codes,
     committed_request,
 )
+from tidelog.client.operations import Deadline
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import TopicPartition
 
@@ -51,30 +52,47 @@ class Commits:
 
     async def commit(
         self, offsets: Mapping[TopicPartition, CommittedOffset], *, timeout_s: float | None = None
-    ) -> None:
-        """Commits; CommitRefused where the group has given this member up, KafkaError for what else goes wrong."""
-        if not offsets:
-            return
+    ) -> dict[TopicPartition, KafkaError]:
+        """Commits; the error of each partition that was refused, such as those of a topic that is gone.
+
+        CommitRefused, raised, where the group has given this member up or changes hands: nothing was committed then.
+        """
         deadline = self._routing.deadline(timeout_s)
-        await self._cluster.run(self._routing.require_topics({tp.topic for tp in offsets}, deadline))
+        refused = await self._refuse_unknown_topics(offsets, deadline)
+        rest = {tp: offset for tp, offset in offsets.items() if tp not in refused}
         attempt = 0
-        while True:
+        while rest:
             member = self._member()
             if self._joins() and member.generation < 0:
                 # A coordinator takes the commits of nobody in particular while its group is empty: after whoever had
                 # our partitions meanwhile has left, ours would take theirs back.
                 raise _refused(KafkaError(ErrorCode.UNKNOWN_MEMBER_ID))
-            request = commit_request(self._routing, member, offsets)
+            request = commit_request(self._routing, member, rest)
             response = await self._connection.ask(request, commit_error_codes, deadline)
-            results = dict(commit_results(response, self._routing))
-            errors = [error for error in results.values() if error is not None]
-            if not errors:
-                return
+            errors = {tp: error for tp, error in commit_results(response, self._routing) if error is not None}
             attempt += 1
-            stale = errors[0].code is ErrorCode.STALE_MEMBER_EPOCH
+            stale = any(error.code is ErrorCode.STALE_MEMBER_EPOCH for error in errors.values())
             if stale and await self._cluster.run(self._routing.pause(attempt, deadline)):
                 continue
-            raise _refused(errors[0])
+            for error in errors.values():
+                if isinstance(told := _refused(error), CommitRefused):
+                    raise told
+            return refused | errors
+        return refused
+
+    async def _refuse_unknown_topics(
+        self, offsets: Collection[TopicPartition], deadline: Deadline
+    ) -> dict[TopicPartition, KafkaError]:
+        """The partitions of topics that do not exist: they must not keep the others' offsets from being committed."""
+        unknown = {tp.topic for tp in offsets} - self._routing.topics.keys()
+        if not unknown:
+            return {}
+        await self._cluster.run(self._routing.refresh(unknown, deadline))
+        return {
+            tp: KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{tp.topic}' does not exist")
+            for tp in offsets
+            if tp.topic not in self._routing.topics
+        }
 
     async def committed(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
@@ -83,19 +101,33 @@ class Commits:
 
         Offsets that a transaction is about to commit are waited for (KIP-447).
         """
+        answers = await self.committed_each(partitions, timeout_s=timeout_s)
+        found: dict[TopicPartition, CommittedOffset] = {}
+        for topic_partition, answer in answers.items():
+            if isinstance(answer, KafkaError):
+                raise answer
+            found[topic_partition] = answer
+        return found
+
+    async def committed_each(
+        self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, CommittedOffset | KafkaError]:
+        """The same, with each partition's error; KafkaError for the group's."""
         if not partitions:
             return {}
         deadline = self._routing.deadline(timeout_s)
-        await self._cluster.run(self._routing.require_topics({tp.topic for tp in partitions}, deadline))
+        refused = await self._refuse_unknown_topics(partitions, deadline)
+        rest = [tp for tp in partitions if tp not in refused]
         attempt = 0
-        while True:
+        while rest:
             member = self._member()
-            request = committed_request(self._routing, member, partitions, require_stable=True)
+            request = committed_request(self._routing, member, rest, require_stable=True)
             response = await self._connection.ask(request, committed_error_codes, deadline)
             again = _AGAIN & set(map(error_code, committed_error_codes(response)))
             attempt += 1
             if not again or not await self._cluster.run(self._routing.pause(attempt, deadline)):
-                return committed_answer(response, self._routing, member.group)
+                return refused | committed_answers(response, self._routing, member.group)
+        return dict(refused)
 
 
 def _refused(error: KafkaError) -> KafkaError:

@@ -230,14 +230,15 @@ class Consumer:
         return self._ownership.changing or rebalancing
 
     def _settle_if_needed(self) -> bool:
-        """Starts the task that rebalances and finds positions, if there is need; raises what it failed with.
+        """Starts to rebalance and to find positions, if there is need; raises what that failed with.
 
         It is a task of its own because a poll that times out must not undo half of a rebalance.
         """
         if self._settling is not None and self._settling.done():
             task, self._settling = self._settling, None
             task.result()
-        needed = self._ownership.unplaced or (self._membership is not None and self._membership.unsettled)
+        self._ownership.find_positions()
+        needed = self._membership is not None and self._membership.unsettled
         if not needed or self._settling is not None:
             return False
         self._settling = asyncio.create_task(self._settle())
@@ -247,8 +248,6 @@ class Consumer:
     async def _settle(self) -> None:
         if self._membership is not None and self._membership.unsettled:
             await self._membership.settle()
-        if self._ownership.unplaced:
-            await self._ownership.find_positions()
 
     def _give(self, data: FetchedData) -> ConsumedBatch:
         topic_partition = data.topic_partition
@@ -364,6 +363,7 @@ class Consumer:
             await self._commit_and_leave()
         finally:
             self._ownership.drop(self.assignment)
+            await self._ownership.placement.close()
             await self._fetcher.close()
             for connection in self._connections:
                 connection.close()

@@ -62,6 +62,9 @@ class NextGenerationMembership:
         self._is_joining = False
         """Whether the coordinator may have taken us in, and its answer is not here yet."""
         self._interval_s = _BEFORE_THE_FIRST_ANSWER_S
+        self._tells_all = False
+        """Whether the next heartbeat says all there is: the coordinator may have answered one, and raised our epoch.
+        A member that names the epoch before is taken for the same only where it says what it owns."""
         self._told_topics: list[str] | None = None
         self._told_owned: list[TopicPartition] | None = None
         self._target: dict[TopicId, list[int]] | None = None
@@ -151,7 +154,7 @@ class NextGenerationMembership:
                     return
                 # The coordinator is away: it comes back, or another one, and says whether we are still members.
                 logger.info("heartbeat failed group=%s error=%s", self._group, error)
-                again = True
+                self._tells_all = again = True
             attempt = attempt + 1 if again else 0
             pause_s = self._routing.retry.pause_s(attempt, self._routing.draw) if again else self._interval_s
             try:
@@ -180,10 +183,21 @@ class NextGenerationMembership:
         owned = sorted(self._ownership.positions)
         request = self._request(owned)
         self._is_joining = epoch == _JOINING
+
+        def tell_all() -> Any:
+            nonlocal owned, request
+            self._tells_all = True
+            owned = sorted(self._ownership.positions)
+            request = self._request(owned)
+            return request
+
         response = await self._connection.ask(
-            request, lambda response: (response.error_code,), self._routing.deadline(self._settings.session_timeout_s)
+            request,
+            lambda response: (response.error_code,),
+            self._routing.deadline(self._settings.session_timeout_s),
+            again=tell_all,
         )
-        self._is_joining = False
+        self._is_joining = self._tells_all = False
         code = error_code(response.error_code)
         if code is ErrorCode.NONE:
             if request.subscribed_topic_names is not None:
@@ -213,14 +227,14 @@ class NextGenerationMembership:
             instance_id=self._settings.instance_id,
             rack_id=self._settings.rack,
         )
-        if joins:
+        if joins or self._tells_all:
             request.rebalance_timeout_ms = int(self._settings.max_poll_interval_s * 1000)
             request.server_assignor = self._settings.server_assignor
-        if joins or self._topics != self._told_topics:
+        if joins or self._tells_all or self._topics != self._told_topics:
             request.subscribed_topic_names = list(self._topics)
         if joins:
             request.topic_partitions = []
-        elif owned != self._told_owned and self._target is None:
+        elif self._tells_all or (owned != self._told_owned and self._target is None):
             request.topic_partitions = self._by_id(owned)
         return request
 

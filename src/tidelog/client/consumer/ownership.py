@@ -16,12 +16,13 @@ from typing import Final
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumer.commits import Commits
 from tidelog.client.consumer.listener import RebalanceListener
+from tidelog.client.consumer.placement import Placement
 from tidelog.client.consumer.settings import AutoOffsetReset, ConsumerSettings
-from tidelog.client.errors import ClientError, NoOffset, OffsetOutOfRange
+from tidelog.client.errors import ClientError, OffsetOutOfRange, TopicChanged
 from tidelog.client.fetcher import Fetcher
-from tidelog.client.offsets import CommittedOffset, list_offsets
-from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from tidelog.client.offsets import CommittedOffset
+from tidelog.model.errors import KafkaError
+from tidelog.model.identifiers import TopicPartition
 
 logger: Final = logging.getLogger(__name__)
 
@@ -37,7 +38,15 @@ class Ownership:
         self._settings = settings
         self._commits = commits
         self.listener = RebalanceListener()
-        self.fetcher = Fetcher(cluster, {}, settings=settings.fetch, recover=self._recover, patience_s=float("inf"))
+        self.fetcher = Fetcher(
+            cluster,
+            {},
+            settings=settings.fetch,
+            recover=self._recover,
+            replaced=self._replaced,
+            patience_s=float("inf"),
+        )
+        self.placement = Placement(cluster, settings, commits, self._placed, self.fetcher.wake)
         self.positions: dict[TopicPartition, int | None] = {}
         """[partition] -> the next offset to give to the caller."""
         self.ends: dict[TopicPartition, int] = {}
@@ -90,6 +99,7 @@ class Ownership:
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         """Forgets partitions at once, without a word."""
         self.fetcher.drop(partitions)
+        self.placement.forget(partitions)
         for topic_partition in partitions:
             self.positions.pop(topic_partition, None)
             self.ends.pop(topic_partition, None)
@@ -115,54 +125,19 @@ class Ownership:
         self.positions[topic_partition] = offset
         self.fetcher.seek(topic_partition, offset)
 
-    async def find_positions(self) -> None:
-        """Finds where to begin with partitions that are new. NoOffset where nothing says so.
+    def find_positions(self) -> None:
+        """Begins to find where to begin with partitions that are new; raises what a former search failed with.
 
-        Those that a transaction has in hand stay without a position: it may be open for as long as its producer wants.
+        NoOffset where nothing says where to begin.
         """
-        wanted = self.unplaced
-        committed: dict[TopicPartition, CommittedOffset] = {}
-        if self._commits is not None:
-            try:
-                committed = await self._commits.committed(wanted)
-            except KafkaError as error:
-                if error.code is not ErrorCode.UNSTABLE_OFFSET_COMMIT:
-                    raise
-                logger.info("committed offsets are not decided yet partitions=%s", ",".join(map(str, wanted)))
-                return
-        starts = {tp: found.offset for tp, found in committed.items()}
-        starts |= await self._reset([tp for tp in wanted if tp not in starts])
-        for topic_partition, offset in starts.items():
-            # The caller may have sought elsewhere meanwhile, or the partition may have gone.
-            if topic_partition in self.positions and self.positions[topic_partition] is None:
-                if topic_partition in committed:
-                    self._committed[topic_partition] = offset
-                self.seek(topic_partition, offset)
+        self.placement.search(self.unplaced)
 
-    async def _reset(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        if not partitions:
-            return {}
-        if self._settings.auto_offset_reset is AutoOffsetReset.NONE:
-            raise NoOffset(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"nothing is committed for {', '.join(map(str, sorted(partitions)))}, and auto.offset.reset is none",
-            )
-        earliest = self._settings.auto_offset_reset is AutoOffsetReset.EARLIEST
-        question = EARLIEST_TIMESTAMP if earliest else LATEST_TIMESTAMP
-        found = await self._cluster.run(
-            list_offsets(
-                self._cluster.routing,
-                dict.fromkeys(partitions, question),
-                isolation=self._settings.fetch.isolation,
-            )
-        )
-        starts: dict[TopicPartition, int] = {}
-        for topic_partition, answer in found.items():
-            if not isinstance(answer, KafkaError):
-                starts[topic_partition] = answer.offset
-            elif not answer.code.retriable:
-                raise answer
-        return starts
+    def _placed(self, topic_partition: TopicPartition, offset: int, is_committed: bool) -> None:
+        # The caller may have sought elsewhere meanwhile, or the partition may have gone.
+        if topic_partition in self.positions and self.positions[topic_partition] is None:
+            if is_committed:
+                self._committed[topic_partition] = offset
+            self.seek(topic_partition, offset)
 
     def _recover(self, error: OffsetOutOfRange) -> int | None:
         match self._settings.auto_offset_reset:
@@ -178,6 +153,22 @@ class Ownership:
         self.positions[error.topic_partition] = offset
         return offset
 
+    def _replaced(self, error: TopicChanged, partitions: list[TopicPartition]) -> None:
+        """A topic was deleted and made again: its partitions begin anew, where auto.offset.reset says so."""
+        self.placement.forget(partitions)
+        for topic_partition in partitions:
+            self.positions[topic_partition] = None
+            self.ends.pop(topic_partition, None)
+            self._committed.pop(topic_partition, None)
+        if self._settings.auto_offset_reset is AutoOffsetReset.NONE:
+            raise error
+        logger.warning(
+            "topic replaced: partitions=%s reset=%s reason=%s",
+            ",".join(map(str, partitions)),
+            self._settings.auto_offset_reset,
+            error.message,
+        )
+
     # Commits
 
     def uncommitted(self) -> dict[TopicPartition, CommittedOffset]:
@@ -189,10 +180,14 @@ class Ownership:
         }
 
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset], timeout_s: float | None = None) -> None:
-        """Commits, and remembers what is no news any more."""
+        """Commits each partition by itself, and remembers what is no news any more; raises the first refusal."""
         assert self._commits is not None
-        await self._commits.commit(offsets, timeout_s=timeout_s)
-        self._committed |= {tp: committed.offset for tp, committed in offsets.items() if tp in self.positions}
+        refused = await self._commits.commit(offsets, timeout_s=timeout_s)
+        self._committed |= {
+            tp: committed.offset for tp, committed in offsets.items() if tp in self.positions and tp not in refused
+        }
+        for error in refused.values():
+            raise error
 
     async def commit_quietly(
         self, timeout_s: float | None = None, *, besides: tuple[TopicPartition, int] | None = None

@@ -30,7 +30,7 @@ from tidelog.coordinator.groups.part import Part
 from tidelog.coordinator.records import NEVER, CommittedOffset, OffsetRecord, decode_offset
 from tidelog.coordinator.state_machine import Remaining
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.coordinator.groups.coordinator import GroupCoordinator
@@ -112,7 +112,18 @@ class Offsets(Part):
             asked = found if event.partitions is None else event.partitions
             unstable.update(place for place in asked if store.is_pending(name, *place))
         offsets = {place: decode_offset(value) for place, value in found.items() if place not in unstable}
-        return FetchedOffsets(offsets, unstable)
+        return FetchedOffsets(
+            {place: value for place, value in offsets.items() if not self._is_of_former_topic(place, value)}, unstable
+        )
+
+    def _is_of_former_topic(self, place: TopicPartition, committed: CommittedOffset) -> bool:
+        """Whether the offset was committed for a topic that was deleted, and another one has its name now.
+
+        The event of the deletion may have been missed; both ids must be known to differ, as in Kafka.
+        """
+        view = self._coordinator.metadata
+        known = None if view is None else view.topics.get(place.topic)
+        return known is not None and committed.topic_id not in (ZERO_TOPIC_ID, known.topic_id)
 
     # Delete.
 

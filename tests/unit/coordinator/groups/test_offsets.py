@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amount import examples
 
+from tidelog.assignors.assignor import TopicLayout
 from tidelog.coordinator.groups.coordinator import GroupCoordinator
 from tidelog.coordinator.groups.events import CLASSIC, DeleteGroups, GroupListing, ListedGroup, ListGroups
 from tidelog.coordinator.groups.offset_events import (
@@ -25,10 +26,11 @@ from tidelog.coordinator.groups.offset_events import (
 )
 from tidelog.coordinator.groups.offsets import EXPIRY_OFFSETS_MAX
 from tidelog.coordinator.groups.settings import GroupSettings
+from tidelog.coordinator.groups.topics_view import TopicsView, TopicView
 from tidelog.coordinator.records import CoordinatorRecord
 from tidelog.coordinator.state_machine import Remaining
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import Offset, TopicPartition
+from tidelog.model.identifiers import ZERO_TOPIC_ID, Offset, TopicId, TopicPartition
 from tidelog.protocol import messages
 
 SETTINGS = GroupSettings(offset_metadata_max_bytes=10)
@@ -109,6 +111,26 @@ def test_deciding_changes_nothing() -> None:
     coordinator = GroupCoordinator(SETTINGS)
     assert coordinator.handle(0, commit()).writes
     assert coordinator == GroupCoordinator(SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("committed_for", "present", "is_none"),
+    [(b"f", b"p", True), (b"p", b"p", False), (None, b"p", False), (b"f", None, False)],
+)
+def test_an_offset_of_a_former_topic_of_that_name_is_none(
+    committed_for: bytes | None, present: bytes | None, is_none: bool
+) -> None:
+    """As Kafka: only where both ids are known to differ; the event of the deletion may have been missed."""
+    shell = Shell()
+    former = ZERO_TOPIC_ID if committed_for is None else TopicId(committed_for * 16)
+    shell(commit(offsets=[OffsetToCommit(P0, Offset(7), topic_id=former)]))
+    if present is not None:
+        known = TopicView(P0.topic, TopicId(present * 16), TopicLayout(1))
+        shell.coordinator.metadata = TopicsView([known])
+    for wanted in ([P0], None):
+        reply = shell(FetchOffsets(1, "g", wanted))
+        assert isinstance(reply, FetchedOffsets)
+        assert (not reply.offsets) == is_none
 
 
 def test_an_unknown_group_has_no_offsets() -> None:

@@ -1,0 +1,198 @@
+"""Where a consumer begins with partitions that are new to it, partition by partition.
+
+    new -> what the group committed -> else auto.offset.reset: its leader is asked -> a position
+
+Each leader is asked by itself, so that one that does not answer, or a partition that has none, keeps no other
+partition from being read. What could not be found now is tried again after a pause that grows. A partition that was
+given up meanwhile, and perhaps came back, takes nothing of a search that began before: others may have committed since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from typing import Any, Final
+
+from tidelog.client.cluster import Cluster
+from tidelog.client.consumer.commits import Commits
+from tidelog.client.consumer.settings import AutoOffsetReset, ConsumerSettings
+from tidelog.client.errors import ConnectionFailed, NoOffset, RequestTimedOut
+from tidelog.client.offsets import CommittedOffset, list_offsets
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+
+logger: Final = logging.getLogger(__name__)
+
+LEADER_S_MAX: Final = 10.0
+"""How long one attempt at a leader may take."""
+
+Placed = Callable[[TopicPartition, int, bool], object]
+
+
+class Placement:
+    """Finds positions in tasks of its own; `placed(partition, offset, is_committed)` is told each."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: ConsumerSettings,
+        commits: Commits | None,
+        placed: Placed,
+        wake: Callable[[], None],
+    ) -> None:
+        self._cluster = cluster
+        self._routing = cluster.routing
+        self._settings = settings
+        self._commits = commits
+        self._placed = placed
+        self._wake = wake
+        self._searches: dict[TopicPartition, object] = {}
+        """[partition] -> what stands for the search that is under way."""
+        self._resume_at: dict[TopicPartition, float] = {}
+        self._attempts: dict[TopicPartition, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failure: Exception | None = None
+
+    def search(self, partitions: Collection[TopicPartition]) -> None:
+        """Begins to search for those of `partitions` that are not searched for and are due; raises a former failure."""
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        now = time.monotonic()
+        due = [tp for tp in partitions if tp not in self._searches and self._resume_at.get(tp, 0.0) <= now]
+        if not due:
+            return
+        search = object()
+        self._searches.update(dict.fromkeys(due, search))
+        self._start(self._find(due, search))
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """These are given up: what a search finds for them counts no more."""
+        for topic_partition in partitions:
+            self._searches.pop(topic_partition, None)
+            self._resume_at.pop(topic_partition, None)
+            self._attempts.pop(topic_partition, None)
+
+    async def close(self) -> None:
+        """Ends all searches."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and isinstance(error := task.exception(), Exception):
+            self._failure = self._failure or error
+        self._wake()
+
+    async def _find(self, partitions: list[TopicPartition], search: object) -> None:
+        try:
+            unplaced = await self._take_committed(partitions, search)
+            if unplaced and self._settings.auto_offset_reset is AutoOffsetReset.NONE:
+                raise NoOffset(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"nothing is committed for {', '.join(map(str, sorted(unplaced)))}, and auto.offset.reset is none",
+                )
+            await self._ask_leaders(unplaced, search)
+        except (ConnectionFailed, RequestTimedOut) as error:
+            self._later(partitions, search, error)
+        except KafkaError as error:
+            self._drop(partitions, search)
+            if not error.code.retriable:
+                raise
+            self._rest(partitions, error)
+        except BaseException:
+            self._drop(partitions, search)
+            raise
+
+    async def _take_committed(self, partitions: list[TopicPartition], search: object) -> list[TopicPartition]:
+        """Places what the group committed; what has no commit is left."""
+        if self._commits is None:
+            return partitions
+        answers = await self._commits.committed_each(partitions)
+        undecided = [tp for tp, answer in answers.items() if isinstance(answer, KafkaError)]
+        for topic_partition in undecided:
+            error = answers[topic_partition]
+            assert isinstance(error, KafkaError)
+            if error.code is not ErrorCode.UNSTABLE_OFFSET_COMMIT and not error.code.retriable:
+                raise error
+            # A transaction has it in hand, which may be open for as long as its producer wants; or its topic is new.
+            self._later([topic_partition], search, error)
+        for topic_partition, answer in answers.items():
+            if isinstance(answer, CommittedOffset):
+                self._found(topic_partition, answer.offset, search, is_committed=True)
+        return [tp for tp in partitions if tp not in answers]
+
+    async def _ask_leaders(self, partitions: list[TopicPartition], search: object) -> None:
+        topics = {tp.topic for tp in partitions if self._routing.leader(tp) is None}
+        if topics:
+            await self._cluster.run(self._routing.refresh(topics, self._routing.deadline(LEADER_S_MAX)))
+        groups: dict[object, list[TopicPartition]] = {}
+        for topic_partition in partitions:
+            leader = self._routing.leader(topic_partition)
+            if leader is None:
+                self._later([topic_partition], search, None)
+            else:
+                groups.setdefault(leader.address, []).append(topic_partition)
+        for group in groups.values():
+            self._start(self._ask_leader(group, search))
+
+    async def _ask_leader(self, partitions: list[TopicPartition], search: object) -> None:
+        is_earliest = self._settings.auto_offset_reset is AutoOffsetReset.EARLIEST
+        question: Mapping[TopicPartition, int] = dict.fromkeys(
+            partitions, EARLIEST_TIMESTAMP if is_earliest else LATEST_TIMESTAMP
+        )
+        try:
+            found = await self._cluster.run(
+                list_offsets(self._routing, question, isolation=self._settings.fetch.isolation, timeout_s=LEADER_S_MAX)
+            )
+        except (ConnectionFailed, RequestTimedOut) as error:
+            self._later(partitions, search, error)
+            return
+        except BaseException:
+            self._drop(partitions, search)
+            raise
+        refused: KafkaError | None = None
+        for topic_partition, answer in found.items():
+            if not isinstance(answer, KafkaError):
+                self._found(topic_partition, answer.offset, search, is_committed=False)
+            elif answer.code.retriable:
+                self._later([topic_partition], search, answer)
+            else:
+                self._drop([topic_partition], search)
+                refused = refused or answer
+        if refused is not None:
+            raise refused
+
+    def _found(self, topic_partition: TopicPartition, offset: int, search: object, *, is_committed: bool) -> None:
+        if self._searches.get(topic_partition) is search:
+            self.forget([topic_partition])
+            self._placed(topic_partition, offset, is_committed)
+
+    def _drop(self, partitions: Collection[TopicPartition], search: object) -> None:
+        for topic_partition in partitions:
+            if self._searches.get(topic_partition) is search:
+                del self._searches[topic_partition]
+
+    def _later(self, partitions: Collection[TopicPartition], search: object, reason: Exception | None) -> None:
+        """These are searched for again after a pause."""
+        mine = [tp for tp in partitions if self._searches.get(tp) is search]
+        self._drop(mine, search)
+        self._rest(mine, reason)
+
+    def _rest(self, partitions: Collection[TopicPartition], reason: Exception | None) -> None:
+        for topic_partition in partitions:
+            attempts = self._attempts[topic_partition] = self._attempts.get(topic_partition, 0) + 1
+            pause_s = self._routing.retry.pause_s(attempts, self._routing.draw)
+            self._resume_at[topic_partition] = time.monotonic() + pause_s
+            asyncio.get_running_loop().call_later(pause_s, self._wake)
+            if attempts == 1:
+                logger.info("position not found yet: partition=%s reason=%s", topic_partition, reason or "no leader")
