@@ -5,11 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.storage.support import NOW_MS, TP, FaultyDisk, batch, fill, open_log, open_manager, read_all, records_of
+from tests.unit.storage.support import (
+    NOW_MS,
+    TOPIC_ID,
+    TP,
+    FaultyDisk,
+    batch,
+    fill,
+    open_log,
+    open_manager,
+    read_all,
+    records_of,
+)
 
 from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import TopicPartition
 from tidelog.storage.errors import WouldBlock
 from tidelog.storage.log_config import LogConfig
+from tidelog.storage.log_manager import LogManagerSettings
 
 SIZE = len(batch(b"." * 100))
 
@@ -133,3 +146,24 @@ def test_epochs_know_where_they_end(tmp_path: Path) -> None:
     fill(log, 3, leader_epoch=0)
     fill(log, 4, leader_epoch=2)
     assert [log.end_offset_for_epoch(epoch) for epoch in (0, 1, 2, 3)] == [(0, 3), (0, 3), (2, 7), (-1, -1)]
+
+
+def test_answers_that_wait_do_not_hold_all_files(tmp_path: Path) -> None:
+    """Half of the pool at most; what is read beyond that is opened when it is sent, and closed again."""
+    disk = FaultyDisk()
+    manager = open_manager(tmp_path, disk=disk, settings=LogManagerSettings(open_files_max=8))
+    logs = [manager.create(TopicPartition("t", partition), TOPIC_ID) for partition in range(40)]
+    for log in logs:
+        fill(log, 3)
+    results = [log.read(0, 1 << 20, up_to_offset=3) for log in logs]
+    assert len(disk.open_files) <= 8
+    held = [result.ranges[0].file.fileno() is not None for result in results]
+    assert held == [True] * 4 + [False] * 36
+    for result, log in zip(results, logs, strict=True):
+        values = [record.value for record in records_of(result.ranges[0].read())]
+        assert [value[:1] for value in values if value is not None] == [b"0", b"1", b"2"], log.topic_partition
+    assert len(disk.open_files) <= 8
+    for result in results:
+        result.ranges[0].release()
+    assert manager.pool.held_count == 0
+    assert logs[0].read(0, 1 << 20, up_to_offset=3).ranges[0].file.fileno() is not None
