@@ -17,12 +17,20 @@ from sim.mutants.coordination import COORDINATION_MUTANTS
 from sim.mutants.elections import ELECTION_MUTANTS
 from sim.mutants.mutant import Edit, Mutant
 from sim.mutants.protocol import MUTANTS
+from sim.mutants.rot import ROT_MUTANTS
 from sim.mutants.settings import SETTINGS_MUTANTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ALL: Final = (*MUTANTS, *COORDINATION_MUTANTS, *COMPACTION_MUTANTS, *SETTINGS_MUTANTS, *ELECTION_MUTANTS)
+ALL: Final = (
+    *MUTANTS,
+    *COORDINATION_MUTANTS,
+    *COMPACTION_MUTANTS,
+    *SETTINGS_MUTANTS,
+    *ELECTION_MUTANTS,
+    *ROT_MUTANTS,
+)
 """With those that came later than the thirty."""
 
 

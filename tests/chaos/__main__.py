@@ -25,6 +25,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+from tests.chaos import rot
 from tests.chaos.faults import (
     MIX,
     OF_ZOOKEEPER,
@@ -91,6 +92,7 @@ def main() -> int:
     if data.exists() and any(data.iterdir()):
         parser.error(f"{data} is not empty")
     target: Target
+    settings = {**TIDELOG_SETTINGS, **(rot.SETTINGS if plan.fault == rot.Rot.name else {})}
     if arguments.kafka is not None:
         target = Kafka(arguments.kafka, data, KAFKA_SETTINGS)
     elif on_zookeeper:
@@ -105,11 +107,11 @@ def main() -> int:
     elif plan.fault == "supervisor":
         target = StartedCluster(data, TIDELOG_SETTINGS)
     else:
-        target = TestingCluster(data, TIDELOG_SETTINGS)
+        target = TestingCluster(data, settings)
     full, notes = _full(plan.fault, target)
     crowd = Descriptors(arguments.crowd, arguments.hold)
     faults: list[Fault] = [Kill(), Pause(PAUSE_S), full, Failing(), All(), Supervisor(), crowd]
-    faults.append(Clock(random.Random(seed)))
+    faults += [Clock(random.Random(seed)), rot.Rot(random.Random(seed))]
     faults += [kind(random.Random(seed)) for kind in OF_ZOOKEEPER]
     # Told to end, it ends what it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -147,14 +149,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.chaos", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    kinds = (*MIX, "supervisor", "descriptors", "clock", *(fault.name for fault in OF_ZOOKEEPER), "mix")
+    alone = ("supervisor", "descriptors", "clock", rot.Rot.name)
+    kinds = (*MIX, *alone, *(fault.name for fault in OF_ZOOKEEPER), "mix")
     parser.add_argument("--cycles", type=int, default=20, help="how often something breaks (%(default)s)")
     parser.add_argument("--seed", type=int, help="of what breaks when (drawn, and printed)")
     parser.add_argument(
         "--fault",
         choices=kinds,
         default="kill",
-        help="mix: all but supervisor, descriptors and clock (%(default)s)",
+        help="mix: all but supervisor, descriptors, clock and rot (%(default)s)",
     )
     parser.add_argument("--minutes", type=float, help="end after so many, however many cycles that makes")
     parser.add_argument("--crowd", type=int, default=1500, help="idle connections, for descriptors (%(default)s)")

@@ -10,6 +10,7 @@ supervisor   SIGKILL for the process that holds the metadata store and starts th
 descriptors  more idle connections to a broker than it may open files: acknowledgements go on, within a second, no
              directory goes offline, memory stays (from a minute on), and after a clean restart every record is there
 clock        the wall clock of a broker jumps, forward by up to two days or back by most of an hour, and back again
+rot          a bit turns over in a file of a broker: `rot`
 
 On ZooKeeper (--zookeeper N) also
 server       SIGKILL for one of its servers, every other time the leader of the ensemble, which comes back
