@@ -18,7 +18,7 @@ ROT_MUTANTS: Final = (
         "rot-not-mended",
         "broker.replicas.repairs",
         "            self._waiting.append(_Repair(rot, now_ms))\n",
-        "",
+        "            pass\n",
         "a rotten batch that other replicas have is never read again",
     ),
 )

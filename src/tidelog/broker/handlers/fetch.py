@@ -81,6 +81,14 @@ class _Reading:
         self.ahead: Log | None = None
         """Whose next bytes are to be checked while these are sent."""
 
+    def look_again(self) -> None:
+        """An I/O thread has read: what it saw of the offsets may be older by now than what other readers were told."""
+        replica, data = self.replica, self.data
+        if replica is not None:
+            data.high_watermark = replica.high_watermark
+            data.last_stable_offset = replica.last_stable_offset
+            data.log_start_offset = replica.log.log_start_offset
+
 
 class _Fetch:
     """One fetch request, until it is answered: an operation of the purgatory."""
@@ -194,6 +202,8 @@ class _Fetch:
             except Exception as error:
                 self.answer.fail(error)
             else:
+                for reading in readings:
+                    reading.look_again()
                 self._complete(readings)
 
         reading.on_complete(done)
