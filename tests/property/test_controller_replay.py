@@ -2,7 +2,8 @@
 
 What a controller knows is what another one reads from the store. And after every event: the leader is in the ISR, the
 ISR among the replicas; leader and partition epochs never decrease, an epoch has one leader and no two ISRs of one
-version; who leads was in sync before, but for unclean elections, which are counted, and none where none is allowed.
+version; who leads was in sync before and not known to have lost records, but for unclean elections, which are counted,
+and none where none is allowed.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ from tidelog.controller.events import (
     IsrProposal,
     LeaderBalanceDue,
     LogDirectoryFailed,
+    LogEndsDue,
+    LogEndsLearned,
+    MarksChanged,
     MorePartitions,
     NewTopic,
     PreferredElectionRequested,
@@ -52,6 +56,16 @@ from tidelog.controller.events import (
 )
 from tidelog.metadata.image import ConfigResource, ConfigResourceType, PartitionImage
 from tidelog.metadata.operations import Create, Delete, Operation, SetData
+from tidelog.metadata.replica_marks import (
+    MARKS,
+    ReplicaDamage,
+    ReplicaMark,
+    decode_replica_mark,
+    encode_replica_mark,
+    parse_mark_name,
+    replica_mark_path,
+    unclean_stop_path,
+)
 from tidelog.metadata.znodes import (
     PREFERRED_ELECTION,
     REASSIGN_PARTITIONS,
@@ -73,6 +87,7 @@ from tidelog.model.identifiers import (
     BrokerEpoch,
     BrokerId,
     LeaderEpoch,
+    Offset,
     PartitionEpoch,
     TopicPartition,
 )
@@ -123,6 +138,11 @@ steps = st.one_of(
     st.tuples(st.just("tool: settings"), names, st.booleans()),
     st.tuples(st.just("tool: preferred"), some_partitions),
     st.tuples(st.just("tool: delete"), names),
+    st.tuples(st.just("mark"), brokers, names, st.integers(0, 2), st.booleans()),
+    st.tuples(st.just("mend"), brokers, names, st.integers(0, 2)),
+    st.tuples(st.just("stopped uncleanly"), brokers),
+    st.tuples(st.just("log ends"), brokers, st.integers(0, 3)),
+    st.tuples(st.just("log ends due")),
 )
 
 
@@ -148,6 +168,11 @@ class Run:
         self.unclean = 0
         self.leaving: set[int] = set()
         """Brokers that asked to leave in this term, and were live ever since."""
+        self.marked: set[str] = set()
+        """Names of the marks before the event."""
+        self.alone: set[tuple[str, int]] = set()
+        """Partitions that had one replica before the event, or have one now."""
+        self.write(Create(MARKS))
         for topic, partitions, replication_factor in (("a", 3, 3), ("b", 1, 2)):
             self.step(("create", topic, partitions, replication_factor))
 
@@ -157,8 +182,37 @@ class Run:
     def step(self, step: tuple) -> None:  # type: ignore[type-arg]
         self.cluster.last = Result()
         self.by_hand = step[0] in ("elect", "elect some") and step[1] is ElectionType.UNCLEAN
+        self.marked = self.marks()
+        self.alone = self.sole_replicas()
         self.carry_out(step)
+        self.alone |= self.sole_replicas()
         self.check_writes()
+
+    def marks(self) -> set[str]:
+        """Of topics as they are, and no earlier ones."""
+        found = set()
+        for path in self.cluster.tree.paths():
+            parsed = parse_mark_name(path.removeprefix(f"{MARKS}/")) if path.startswith(f"{MARKS}/") else None
+            topic = parsed and parsed[1] and self.cluster.controller.image.topics.get(parsed[1].topic)
+            if topic and decode_replica_mark(self.cluster.tree.get(path)[0]).topic_id == topic.topic_id:
+                found.add(path)
+        return found
+
+    def sole_replicas(self) -> set[tuple[str, int]]:
+        partitions = self.cluster.controller.image.partitions()
+        return {tuple(each) for each, image in partitions if len(set(image.replicas) - set(image.adding)) == 1}
+
+    def mark(self, path: str, data: bytes | None) -> None:
+        """A broker writes a mark, or removes one (None); the controller hears of it."""
+        name, exists = path.removeprefix(f"{MARKS}/"), self.cluster.tree.exists(path) is not None
+        if data is not None and not exists:
+            self.write(Create(path, data))
+            self.marked = self.marks()
+            self.cluster.run(MarksChanged([(name, data)]))
+        elif data is None and exists:
+            self.write(Delete(path))
+            self.marked = self.marks()
+            self.cluster.run(MarksChanged([], [name]))
 
     def carry_out(self, step: tuple) -> None:  # type: ignore[type-arg]
         image = self.cluster.controller.image
@@ -201,6 +255,21 @@ class Run:
                 self.ask(AlterReassignments([ReassignPartition(TopicPartition(name, partition), replicas)]))
             case ("catch up", name, partition):
                 self.catch_up(TopicPartition(name, partition))
+            case ("mark", broker_id, name, partition, has_hole):
+                topic = image.topics.get(name)
+                if topic is not None:
+                    damage = ReplicaDamage(Offset(1), LeaderEpoch(0), Offset(2), has_hole)
+                    path = replica_mark_path(broker_id, TopicPartition(name, partition))
+                    self.mark(path, encode_replica_mark(ReplicaMark(topic.topic_id, damage)))
+            case ("mend", broker_id, name, partition):
+                self.mark(replica_mark_path(broker_id, TopicPartition(name, partition)), None)
+            case ("stopped uncleanly", broker_id):
+                self.mark(unclean_stop_path(broker_id), b"")
+            case ("log ends", broker_id, end):
+                ends = {each: (LeaderEpoch(0), Offset(end)) for each, found in image.partitions() if found.leader < 0}
+                self.cluster.run(LogEndsLearned(broker_id, ends))
+            case ("log ends due",):
+                self.cluster.run(LogEndsDue())
             case ("directory", broker_id):
                 self.cluster.run(LogDirectoryFailed(broker_id))
             case ("elect some", type, partitions):
@@ -343,7 +412,10 @@ class Run:
             assert now.leader_epoch > before.leader_epoch or now.leader == before.leader
             assert now.controller_epoch >= before.controller_epoch
             assert now.leader in (before.leader, NO_LEADER) or now.leader not in self.leaving
-            if now.leader not in (NO_LEADER, *before.isr):
+            if now.leader in (NO_LEADER, before.leader):
+                continue
+            is_damaged = replica_mark_path(now.leader, TopicPartition(*key)) in self.marked and key not in self.alone
+            if now.leader not in before.isr or is_damaged:
                 assert now.isr == (now.leader,)
                 assert key[0] in unclean_allowed or self.by_hand
                 self.unclean += 1
@@ -358,6 +430,9 @@ class Run:
         assert loaded.producer_id_block_version == live.producer_id_block_version
         assert loaded.bare_nodes == live.bare_nodes
         assert loaded.malformed == live.malformed == {}
+        assert sorted(loaded.marks.names) == sorted(live.marks.names)
+        for topic_partition in live.marks.partitions():
+            assert loaded.damaged_replicas(topic_partition) == live.damaged_replicas(topic_partition)
         for topic_partition, image in live.image.partitions():
             if not image.has_state or topic_partition.topic in live.deleting:
                 continue
@@ -369,7 +444,8 @@ class Run:
                 assert image.leader in live.image.brokers
                 assert topic_partition not in live.failed_replicas.get(image.leader, ())
             else:
-                assert not any(live.is_online(id, topic_partition) for id in image.isr)
+                whole = live.whole_replicas(topic_partition, image.isr)
+                assert not any(live.is_online(id, topic_partition) for id in whole)
 
 
 @settings(max_examples=200)
@@ -397,6 +473,7 @@ def test_a_long_life(seed: int) -> None:
 
 LIKELY = {"propose": 40, "live": 16, "stopped": 8, "shut down": 6, "create": 6, "balance": 6}
 LIKELY |= {"elect": 3, "term": 3, "fail": 2, "tool": 2, "configure": 1, "delete": 1}
+LIKELY |= {"mark": 8, "mend": 4, "stopped uncleanly": 1, "log ends": 3, "log ends due": 1}
 
 
 def _likely(draw: random.Random, run: Run) -> tuple:  # type: ignore[type-arg]
@@ -429,6 +506,16 @@ def _likely(draw: random.Random, run: Run) -> tuple:  # type: ignore[type-arg]
             return kind, broker_id
         case "delete":
             return kind, name
+        case "mark":
+            return kind, broker_id, name, draw.randint(0, 2), draw.random() < 0.3
+        case "mend":
+            return kind, broker_id, name, draw.randint(0, 2)
+        case "stopped uncleanly":
+            return kind, broker_id
+        case "log ends":
+            return kind, broker_id, draw.randint(0, 3)
+        case "log ends due":
+            return (kind,)
         case "tool":
             return "tool: topic", name, {index: draw.sample(BROKERS, 2) for index in range(draw.randint(1, 4))}
     return ("balance",) if kind == "propose" else (kind,)
