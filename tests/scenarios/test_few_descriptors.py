@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -83,12 +84,13 @@ def test_more_idle_connections_than_descriptors(tmp_path: Path) -> None:
         assert sorted(read(bootstrap)) == sorted(values)
 
 
-def test_a_limit_that_cannot_do_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_a_limit_that_cannot_do_is_refused(tmp_path: Path, brokers: int) -> None:
     """In one sentence, before anything is touched."""
     data = tmp_path / "data"
     command = [sys.executable, "-m", "tidelog", "start", "--data", str(data), "--port", "0", "--store-port", "0"]
     done = subprocess.run(
-        command,
+        [*command, "--brokers", str(brokers)],
         capture_output=True,
         text=True,
         timeout=600,

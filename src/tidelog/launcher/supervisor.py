@@ -19,6 +19,7 @@ import signal
 from dataclasses import dataclass, field
 from typing import Final
 
+from tidelog.broker.descriptors import allot, raise_file_limit
 from tidelog.broker.failure import BrokerFailed, disk_refused
 from tidelog.client.addresses import parse_bootstrap
 from tidelog.client.connection import Connection
@@ -110,6 +111,8 @@ class Supervisor:
 
     async def start(self, *, store_port: int | None = None) -> None:
         """Returns when clients can connect to all brokers. BrokerFailed; nothing is left running then."""
+        # The brokers have the same limit: one that is too low is found before anything is touched.
+        allot(raise_file_limit())
         try:
             os.makedirs(self.plan.data, exist_ok=True)
             self.store.open()

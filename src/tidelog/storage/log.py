@@ -267,7 +267,8 @@ class Log(ReadableLog):
                     self.producers.check_verified(header, guard)
                 marker = end_of_transaction(data, position, header) if header.is_control else None
                 self.producers.prepare(update, header, origin, marker, transaction_version=transaction_version)
-        if update is not None and origin is AppendOrigin.CLIENT:
+        limit = self.folder.environment.producer_limit
+        if limit.is_full and update is not None and origin is AppendOrigin.CLIENT:
             self._check_known(update)
         size = len(data)
         segment = self.segments[-1]
@@ -289,8 +290,12 @@ class Log(ReadableLog):
                 latest = header.partition_leader_epoch
         self.log_end_offset = Offset(last_offset + 1)
         if update is not None:
-            self._note_producers(update)
+            seen_ms, known = limit.now_ms(), len(self.producers.entries)
+            for entry in update.entries.values():
+                entry.seen_ms = seen_ms
             self.producers.commit(update)
+            if len(self.producers.entries) != known:
+                limit.added(len(self.producers.entries) - known)
         self._remember_position(first_offset, start)
         durability = self.durability
         if durability.unflushed_since_ms is None:
@@ -350,23 +355,13 @@ class Log(ReadableLog):
             raise
 
     def _check_known(self, update: ProducerUpdate) -> None:
-        """`KafkaError` KAFKA_STORAGE_ERROR for producers that are new where too many are known: they try again."""
-        limit = self.folder.environment.producer_limit
-        if limit.is_full and not update.entries.keys() <= self.producers.entries.keys():
+        """`KafkaError` KAFKA_STORAGE_ERROR for producers that are new, where too many are known: they try again."""
+        if not update.entries.keys() <= self.producers.entries.keys():
+            limit = self.folder.environment.producer_limit
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"this broker remembers {limit.count} producers, and can take no new one (producer.ids.max)",
             )
-
-    def _note_producers(self, update: ProducerUpdate) -> None:
-        """They are heard of now; some may be new."""
-        limit, known = self.folder.environment.producer_limit, self.producers.entries
-        now_ms, new = limit.now_ms(), 0
-        for producer_id, entry in update.entries.items():
-            entry.seen_ms = now_ms
-            new += producer_id not in known
-        if new:
-            limit.added(new)
 
     def assign_epoch(self, epoch: int) -> None:
         """Notes that a leader of `epoch` starts at the log's end; made durable with the next flush or checkpoint."""

@@ -49,7 +49,7 @@ _TOLD_INTERVAL_MS: Final = 60_000
 class ProducerLimit:
     """Counts the producers of all logs. Owned by the thread that owns the logs; `Choice.run` may happen elsewhere."""
 
-    __slots__ = ("_clock", "_new", "_now_ms", "_told_ms", "count", "count_max", "is_pressed", "on_crowded")
+    __slots__ = ("_clock", "_new", "_now_ms", "_told_ms", "count", "count_max", "is_full", "is_pressed", "on_crowded")
 
     def __init__(self, clock: Clock, count_max: int = PRODUCERS_MAX) -> None:
         self._clock = clock
@@ -60,6 +60,8 @@ class ProducerLimit:
         """Whether new producer ids are to be given out slowly."""
         self.on_crowded: Callable[[], object] = lambda: None
         """Called when it is time to look which producers may go."""
+        self.is_full = False
+        """Whether producers that are not known yet are to be refused."""
         self._new = 0
         """Since the last look."""
         self._now_ms = 0
@@ -70,30 +72,30 @@ class ProducerLimit:
         """Whether some should go."""
         return self.count >= self.count_max - self.count_max // 10
 
-    @property
-    def is_full(self) -> bool:
-        """Whether producers that are not known yet are to be refused."""
-        return self.count >= self.count_max + self.count_max // 8
-
     def now_ms(self) -> int:
         """Monotonic time in whole seconds; the same object for all of a second, so that it costs no memory."""
-        now_ms = self._clock.monotonic_ms() // 1000 * 1000
-        if now_ms != self._now_ms:
-            self._now_ms = now_ms
+        now_ms = self._clock.monotonic_ms()
+        if not 0 <= now_ms - self._now_ms < 1_000:
+            self._now_ms = now_ms - now_ms % 1_000
         return self._now_ms
 
     def added(self, count: int) -> None:
         """So many producers are new in some log."""
         self.count += count
         self._new += count
+        self._judge()
         if self._new > self.count_max // 50 and self.is_crowded:
             self._new = 0
             self.on_crowded()
+
+    def _judge(self) -> None:
+        self.is_full = self.count >= self.count_max + self.count_max // 8
 
     def looked(self, count: int, forgotten: int) -> None:
         """So many there are, after so many were forgotten to make room."""
         self.count = count
         self._new = 0
+        self._judge()
         self.is_pressed = self.is_crowded
         now_ms = self._clock.monotonic_ms()
         if (forgotten or self.is_pressed) and (self._told_ms is None or now_ms - self._told_ms >= _TOLD_INTERVAL_MS):

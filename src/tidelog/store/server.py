@@ -42,6 +42,8 @@ CONNECTIONS_MAX: Final = 1000
 """Where descriptors are not short."""
 CONNECT_WAIT_MS: Final = 10_000
 """A connection that asks for no session meanwhile is closed."""
+REFUSED_INTERVAL_MS: Final = 60_000
+"""Between two lines in the log about connections that were refused."""
 SILENT_MS_MIN: Final = 1_000
 """Such a connection may have to go earlier, after so long, where another one needs its place."""
 VERSION: Final = "3.8.0"
@@ -65,6 +67,9 @@ class StoreServer:
         self._wake_ms = 0
         """When the timer wakes us, monotonic."""
         self._closed = False
+        self._refused = 0
+        """Connections since that was last told."""
+        self._refused_told_ms: int | None = None
         self._network: Network | None = None
         self._mover = NO_SESSION
         """The session for which everybody else is cut off."""
@@ -111,7 +116,16 @@ class StoreServer:
             return False
         connections_max = CONNECTIONS_MAX if self._connections_max is None else self._connections_max
         if len(self._connections) >= connections_max and not self._make_room():
-            logger.warning("connection refused: there are %d already peer=%s", connections_max, connection.peer)
+            self._refused += 1
+            now_ms = self._clock.monotonic_ms()
+            if self._refused_told_ms is None or now_ms - self._refused_told_ms >= REFUSED_INTERVAL_MS:
+                logger.warning(
+                    "connection refused: there are %d already peer=%s refused=%d",
+                    connections_max,
+                    connection.peer,
+                    self._refused,
+                )
+                self._refused_told_ms, self._refused = now_ms, 0
             return False
         loop = asyncio.get_running_loop()
         self._connections[connection] = loop.call_later(CONNECT_WAIT_MS / 1000, connection.close)
