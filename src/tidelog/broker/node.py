@@ -12,6 +12,7 @@ All methods are called on one thread, the loop's; only what is given to `Shell.i
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -36,6 +37,7 @@ from tidelog.broker.replicas.replica_sessions import ReplicaSessions
 from tidelog.broker.replicas.scrubbing import Scrubbing
 from tidelog.broker.replicas.throttles import Throttles
 from tidelog.broker.replicas.topic_settings import log_config
+from tidelog.broker.shell import InDirectories, blocking_half
 from tidelog.metadata.image import CLUSTER_DEFAULT, ConfigChanged, ConfigResource, ConfigResourceType
 from tidelog.model.identifiers import BrokerEpoch
 from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -196,8 +198,8 @@ class Node:
         self._flush_scheduled = False
         self._checking_ahead: set[Log] = set()
         """Logs in which an I/O thread looks at what consumers will want."""
-        self._flushing = 0
-        """Flushes of the group that is under way."""
+        self._flushing: dict[str | None, int] = {}
+        """[log directory] -> flushes of its group that is under way."""
         self._awaiting_starts: list[Deferred[None]] = []
         """Who waits until the first offsets of logs are written down."""
         self._stopped = False
@@ -340,7 +342,7 @@ class Node:
     @property
     def is_flushing(self) -> bool:
         """Whether a flush is under way that producers may wait for."""
-        return self._flushing > 0
+        return bool(self._flushing)
 
     def run_disk_task(self, task: DiskTask) -> Deferred[None]:
         """Runs a task on an I/O thread and finishes it here; completes in any case, `finish` sees to errors.
@@ -364,7 +366,7 @@ class Node:
             done.complete(None)
             self._write_starts()
 
-        self.shell.in_pool(task.run).on_complete(finish)
+        self.shell.in_pool(blocking_half(task)).on_complete(finish)
         return done
 
     def disk_work(self) -> None:
@@ -374,7 +376,7 @@ class Node:
             self.shell.soon(self._flush)
 
     def _flush(self) -> None:
-        """Flushes all logs that ask for it, as one group; who asks meanwhile shares the next."""
+        """Flushes all logs that ask for it, as one group in each log directory; who asks meanwhile shares the next."""
         self._flush_scheduled = False
         if self._stopped:
             return
@@ -383,19 +385,20 @@ class Node:
             self.run_disk_task(truncation).on_complete(self._flush_if_wanted)
         for task in self.logs.producer_upkeep.tasks(self.clock.monotonic_ms()):
             self.run_disk_task(task)
-        if self._flushing:
-            return
-        tasks = self.logs.upkeep.flush_tasks()
-        self._flushing = len(tasks)
+        tasks = self.logs.upkeep.flush_tasks(but=self._flushing)
         for task in tasks:
-            self.run_disk_task(task).on_complete(self._flush_done)
+            self._flushing[task.log_dir] = self._flushing.get(task.log_dir, 0) + 1
+        for task in tasks:
+            self.run_disk_task(task).on_complete(functools.partial(self._flush_done, task.log_dir))
 
-    def _flush_done(self, _: Deferred[None]) -> None:
-        self._flushing -= 1
+    def _flush_done(self, log_dir: str | None, _: Deferred[None]) -> None:
+        self._flushing[log_dir] -= 1
+        if not self._flushing[log_dir]:
+            del self._flushing[log_dir]
         self._flush_if_wanted(_)
 
     def _flush_if_wanted(self, _: Deferred[None]) -> None:
-        if not self._flushing and any(directory.flush_requests for directory in self.logs.directories):
+        if any(each.flush_requests and each.path not in self._flushing for each in self.logs.directories):
             self.disk_work()
 
     def _flush_by(self, due_ms: int) -> None:
@@ -431,7 +434,7 @@ class Node:
                 # Whoever reads there meets it again, and judges the device.
                 logger.info("not checked ahead: partition=%s error=%s", log.topic_partition, error)
 
-        self.shell.in_pool(log.check_ahead).on_complete(checked)
+        self.shell.in_pool(InDirectories((log.owner.path,), log.check_ahead)).on_complete(checked)
 
     def starts_durable(self) -> Deferred[None]:
         """Completes when the first offsets of all logs, as they are now, are written down: no crash moves one back.

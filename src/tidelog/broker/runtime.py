@@ -28,6 +28,7 @@ from tidelog.broker.connections.server import Server
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.descriptors import allot, raise_file_limit
 from tidelog.broker.failure import BrokerFailed, disk_refused
+from tidelog.broker.io_threads import IoThreads
 from tidelog.broker.node import Node
 from tidelog.broker.replicas.cleaning import cleaner_settings
 from tidelog.broker.replicas.topic_settings import log_config
@@ -60,8 +61,6 @@ logger: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-IO_THREADS: Final = 4
-"""Threads for reads that miss the page cache and for fsyncs: enough to keep a device busy, few enough to stay small."""
 LEADING_MS_MAX: Final = 5_000
 """How long it waits then until it leads what it is to lead; clients that come before are told to try again."""
 READY_MS_MAX: Final = 60_000
@@ -100,7 +99,7 @@ class Runtime:
         self._disk = disk
         self._network = network
         self._executor = executor
-        self._owns_executor = executor is None
+        self._threads = IoThreads()
         self._in_flight = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -139,10 +138,7 @@ class Runtime:
 
     def in_pool(self, work: Callable[[], T]) -> Deferred[T]:
         outcome: Deferred[T] = Deferred()
-        if self._executor is None:
-            from concurrent.futures import ThreadPoolExecutor
-
-            self._executor = ThreadPoolExecutor(IO_THREADS, "tidelog-io")
+        threads = self._threads if self._executor is None else self._executor
         self._in_flight += 1
         self._idle.clear()
 
@@ -158,7 +154,7 @@ class Runtime:
             else:
                 raise error
 
-        future = self._executor.submit(work)
+        future: Future[T] = threads.submit(work)
         future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(deliver, done))
         return outcome
 
@@ -558,11 +554,10 @@ class Runtime:
         if logs is not None:
             # Logs that are still being recovered are not clean, whoever stops the broker.
             if clean and node is not None:
-                logs.close(node.broker_epoch)
+                logs.close(node.broker_epoch, but=self._threads.busy_directories)
             else:
                 logs.abandon()
-        if self._executor is not None and self._owns_executor:
-            self._executor.shutdown(wait=False)
+        self._threads.shutdown()
 
 
 class _LocalController:

@@ -4,12 +4,13 @@ way to the other brokers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from tidelog.broker.deferred import Deferred
+    from tidelog.storage.tasks import DiskTask
 
 T = TypeVar("T")
 
@@ -35,6 +36,25 @@ class Purpose(Enum):
     """Which versions of altered settings other brokers have."""
 
 
+class InDirectories:
+    """Work for `Shell.in_pool` that waits for these log directories alone, and is not to keep others waiting."""
+
+    __slots__ = ("_work", "directories")
+
+    def __init__(self, directories: Iterable[str], work: Callable[[], Any]) -> None:
+        self.directories = frozenset(directories)
+        """Their paths."""
+        self._work = work
+
+    def __call__(self) -> Any:
+        return self._work()
+
+
+def blocking_half(task: DiskTask) -> Callable[[], None]:
+    """A disk task's `run`, for `Shell.in_pool`."""
+    return task.run if task.log_dir is None else InDirectories((task.log_dir,), task.run)
+
+
 class Timer(Protocol):
     """A call that is due later."""
 
@@ -55,7 +75,11 @@ class Shell(Protocol):
         ...
 
     def in_pool(self, work: Callable[[], T]) -> Deferred[T]:
-        """Runs `work` on one of the few I/O threads; completes on the loop's thread, with OSError if work raised it."""
+        """Runs `work` on one of a few I/O threads; completes on the loop's thread, with what work raised if it did.
+
+        Work in log directories is `InDirectories`: each directory has threads of its own, so that one that hangs stalls
+        nothing else.
+        """
         ...
 
     def ask(self, broker_id: int, purpose: Purpose, message: Any, version: int, timeout_ms: int) -> Deferred[Any]:

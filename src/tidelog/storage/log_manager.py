@@ -45,7 +45,7 @@ from tidelog.storage.segment import Segment
 from tidelog.storage.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Container, Iterable, Sequence
 
     from tidelog.ports.clock import Clock
     from tidelog.ports.disk import Disk
@@ -235,10 +235,17 @@ class LogManager:
         self._logs[log.topic_partition] = log
         self._owners[log.topic_partition] = directory
 
-    def close(self, broker_epoch: int = -1) -> None:
-        """Stops cleanly: everything durable, checkpoints written, the next start needs no recovery."""
+    def close(self, broker_epoch: int = -1, *, but: Container[str] = ()) -> None:
+        """Stops cleanly: everything durable, checkpoints written, the next start needs no recovery.
+
+        Directories in `but`, by their paths, are let go of as they are: their disks do not answer.
+        """
         for directory in self.directories:
-            directory.close(broker_epoch)
+            if directory.path in but:
+                logger.error("log_directory_not_closed path=%s reason='its disk does not answer'", directory.path)
+                directory.release()
+            else:
+                directory.close(broker_epoch)
         self.pool.close()
 
     def abandon(self) -> None:

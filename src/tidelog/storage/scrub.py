@@ -228,7 +228,7 @@ class Scrub:
             else:
                 scrub.position, scrub.next_offset = checked.end, checked.next_offset
 
-        return SimpleTask(f"scrub of {log.topic_partition}", run, finish)
+        return SimpleTask(f"scrub of {log.topic_partition}", run, finish, log.owner.path)
 
 
 def rest_ms(size: int, took_ms: int, bytes_per_second: int) -> int:

@@ -22,7 +22,7 @@ from tidelog.storage.settings_gate import AlwaysCurrent
 from tidelog.storage.tasks import DiskTask, SimpleTask, run_now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from tidelog.model.identifiers import TopicPartition
     from tidelog.ports.clock import Clock
@@ -214,11 +214,14 @@ class Upkeep:
 
         return SimpleTask(f"truncations in {directory.path}", run, finish, directory.path)
 
-    def flush_tasks(self) -> list[DiskTask]:
-        """Flushes of the logs that rolled or have `flush.messages` unflushed records; cheap when there are none."""
+    def flush_tasks(self, *, but: Container[str | None] = ()) -> list[DiskTask]:
+        """Flushes of the logs that rolled or have `flush.messages` unflushed records; cheap when there are none.
+
+        Not in the directories `but`, by their paths.
+        """
         tasks: list[DiskTask] = []
         for directory in self._directories:
-            if directory.flush_requests:
+            if directory.flush_requests and directory.path not in but:
                 for log in directory.take_flush_requests():
                     # Up to the active segment after a roll, up to the end where the settings ask for it.
                     task = _flush(log, None if log.is_flush_due else log.active.base_offset)

@@ -1,7 +1,8 @@
 """A log's life in memory, one step after the other, any operation of whose disk may fail; and what it has promised.
 
 A step that the disk refuses is done again, as clients and replicas do, while the directory is online. `Life.check`
-opens the log anew, after a clean stop or after a kill, and compares it with the promises and with a full scan of itself.
+opens the log anew, after a clean stop or after a kill, and compares it with the promises and with a full scan of
+itself.
 """
 
 from __future__ import annotations

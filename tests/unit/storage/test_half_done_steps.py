@@ -22,6 +22,7 @@ from tests.unit.storage.support import (
     open_log,
     open_manager,
     read_all,
+    records_of,
 )
 
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -29,7 +30,7 @@ from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_manager import LogManager
 from tidelog.storage.producer_state import AppendOrigin
-from tidelog.storage.tasks import run_now
+from tidelog.storage.tasks import DiskTask, run_now
 
 CONFIG = LogConfig(segment_bytes=4000)
 ALONE = [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN]
@@ -208,3 +209,117 @@ def test_a_scan_that_a_kill_interrupts_keeps_the_entries(tmp_path: Path) -> None
         open_manager(tmp_path, disk=disk, config=config)
     assert restarted(tmp_path, config).aborted_transactions(0, 10) == aborted
     assert len(aborted) == 1
+
+
+def test_a_log_that_begins_anew_while_it_is_read_is_no_broken_disk(tmp_path: Path) -> None:
+    """A reader in another thread is about to open a file that is removed meanwhile: it asks again."""
+    disk = FaultyDisk()
+    manager, log = open_log(tmp_path, disk=disk, config=LogConfig(segment_bytes=1500))
+    fill(log, 40)
+    for segment in log.segments:
+        segment.forget_files()
+    hits: list[str] = []
+
+    def begins_anew(operation: str, path: str) -> None:
+        if operation == "open" and path.endswith(".log") and not hits:
+            hits.append(path)
+            log.truncate_fully(1000)
+
+    disk.fault = begins_anew
+    for result in (log.read(5, 1000, up_to_offset=40),):
+        assert records_of(b"".join(part.read() for part in result.ranges))[0].offset == 5
+    assert hits
+    assert manager.offline_directories == []
+    with pytest.raises(KafkaError) as refused:
+        log.read(5, 1000, up_to_offset=40)
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("is_removed", [False, True], ids=["renamed", "removed"])
+def test_a_log_that_is_deleted_while_it_is_read_is_no_broken_disk(tmp_path: Path, is_removed: bool) -> None:
+    """The file is opened by the name that it has now, or the reader is told that there is none any more."""
+    disk = FaultyDisk()
+    manager, log = open_log(tmp_path, disk=disk, config=LogConfig(segment_bytes=1500))
+    fill(log, 40)
+    for segment in log.segments:
+        segment.forget_files()
+    hits: list[str] = []
+
+    def deleted(operation: str, path: str) -> None:
+        if operation == "open" and path.endswith(".log") and not hits:
+            hits.append(path)
+            manager.delete(TP)
+            if is_removed:
+                manager.upkeep.run_due(0)
+                manager.upkeep.run_due(10**9)
+
+    disk.fault = deleted
+    if is_removed:
+        with pytest.raises(KafkaError) as refused:
+            log.read(5, 1000, up_to_offset=40)
+        assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    else:
+        assert log.read(5, 1000, up_to_offset=40).size
+    assert hits
+    assert manager.offline_directories == []
+
+
+def test_a_file_that_is_really_gone_takes_the_directory_offline(tmp_path: Path) -> None:
+    """Nobody has renamed it: that is damage."""
+    manager, log = open_log(tmp_path, config=LogConfig(segment_bytes=1500))
+    fill(log, 40)
+    for segment in log.segments:
+        segment.forget_files()
+    (Path(log.directory) / f"{0:020d}.log").unlink()
+    with pytest.raises(KafkaError):
+        log.read(5, 1000, up_to_offset=40)
+    assert manager.offline_directories == [str(tmp_path)]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("mistake"), MemoryError(), KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)])
+@pytest.mark.parametrize("kind", ["truncation", "checkpoint", "flush", "sync", "removal"])
+def test_an_exception_that_no_disk_raises_wedges_nothing(tmp_path: Path, error: Exception, kind: str) -> None:
+    """The task is finished, the directory goes on, and what was to be done is done the next time."""
+    disk = FaultyDisk()
+    manager, log = open_log(tmp_path, disk=disk, config=CONFIG)
+    upkeep, directory = manager.upkeep, manager.directories[0]
+    fill(log, 30)
+    log.update_high_watermark(log.log_end_offset)
+
+    def raises(operation: str, path: str) -> None:
+        if operation in ("open", "fsync", "fsync_directory", "unlink"):
+            raise error
+
+    def tasks() -> list[DiskTask]:
+        if kind == "truncation":
+            return upkeep.truncation_tasks()
+        if kind == "checkpoint":
+            return upkeep.checkpoint_tasks()
+        if kind == "flush":
+            return [task for task in [log.flush_task()] if task is not None]
+        if kind == "sync":
+            return upkeep.durability_tasks()
+        return upkeep.due_tasks(10**9)
+
+    if kind == "truncation":
+        log.announce_truncation(20)
+    elif kind == "removal":
+        log.delete_old_segments(NOW_MS + 10**12)
+        upkeep.run_due(0)
+    disk.fault = raises  # type: ignore[assignment]
+    found = tasks()
+    assert found
+    for task in found:
+        run_now(task)
+    disk.fault = works
+    assert not directory.is_checkpointing
+    assert directory.failure is None
+    if kind == "removal":
+        upkeep.run_due(0)
+    for task in tasks():
+        run_now(task)
+    assert (log.truncation_is_pending, directory.failure) == (False, None)
+    if kind == "removal":
+        assert not [name for name in os.listdir(log.directory) if name.endswith(".deleted")]
+    else:
+        assert tasks() == []

@@ -25,6 +25,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.shell import InDirectories
 from tidelog.ports.disk import Chunk, FileRange
 
 if TYPE_CHECKING:
@@ -380,7 +381,8 @@ class Outbox:
             self._probed = size
             self._pump()
 
-        self._shell.in_pool(lambda: file.pread(size, position)).on_complete(warmed)
+        log_dir = file.path.rsplit("/", 2)[0]
+        self._shell.in_pool(InDirectories((log_dir,), lambda: file.pread(size, position))).on_complete(warmed)
 
     def _again(self) -> None:
         self._scheduled = True

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.broker.replicas.acks import ACKS_ALL
+from tidelog.broker.shell import InDirectories
 from tidelog.coordinator.records import MalformedRecord, UnknownRecordType
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.records.batch import check_crc, iterate_headers, read_pairs
@@ -105,7 +106,7 @@ class Loading:
                 for part in found.ranges:
                     part.release()
 
-        self._node.shell.in_pool(read).on_complete(self._begin_slices)
+        self._node.shell.in_pool(InDirectories((log.owner.path,), read)).on_complete(self._begin_slices)
 
     def _begin_slices(self, done: Deferred[bytes]) -> None:
         try:

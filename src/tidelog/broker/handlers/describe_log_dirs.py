@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.context import authorize
 from tidelog.broker.handlers import Versions
+from tidelog.broker.shell import InDirectories
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.ports.disk import Disk, Space
 from tidelog.protocol import messages
@@ -43,7 +44,7 @@ def handle(
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     directories = list(node.logs.online_directories)
     # A file system that hangs must not hang the loop.
-    spaces = node.shell.in_pool(lambda: _spaces(node.disk, directories))
+    spaces = node.shell.in_pool(InDirectories(directories, lambda: _spaces(node.disk, directories)))
     return spaces.then(lambda known: _response(node, wanted, known))
 
 

@@ -22,8 +22,9 @@ from tidelog.broker.replicas import replica_fetch, replica_selector
 from tidelog.broker.replicas.fetch_partitions import failed, replica_of, topic_of
 from tidelog.broker.replicas.fetch_sessions import FetchContext, FetchPartition
 from tidelog.broker.replicas.replica_manager import Replica, check_leader_epoch, diverging_epoch
+from tidelog.broker.shell import InDirectories
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import BrokerEpoch, BrokerId
+from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicPartition
 from tidelog.ports.disk import FileRange
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -194,7 +195,7 @@ class _Fetch:
         except WouldBlock:
             pass
         # A consumer far behind: index pages have to come from the device.
-        reading = self._node.shell.in_pool(lambda: self._read_all(blocking=True))
+        reading = self._node.shell.in_pool(InDirectories(self._directories(), lambda: self._read_all(blocking=True)))
 
         def done(settled: Deferred[list[_Reading]]) -> None:
             try:
@@ -208,6 +209,16 @@ class _Fetch:
 
         reading.on_complete(done)
         return None
+
+    def _directories(self) -> set[str]:
+        """Of the logs that are read."""
+        node, directories = self._node, set()
+        for wanted in self._plan.partitions.values():
+            topic = wanted.topic or node.metadata.topic_name(wanted.topic_id)
+            replica = None if topic is None else node.replicas.get(TopicPartition(topic, wanted.partition))
+            if replica is not None:
+                directories.add(replica.log.owner.path)
+        return directories
 
     def _read_all(self, *, blocking: bool) -> list[_Reading]:
         readings: list[_Reading] = []

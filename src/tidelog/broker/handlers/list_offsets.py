@@ -19,6 +19,7 @@ from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers.fetch import READ_COMMITTED
 from tidelog.broker.replicas.replica_manager import check_leader_epoch
+from tidelog.broker.shell import InDirectories
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -132,7 +133,9 @@ def _look_up(
     try:
         result = log.offset_for_timestamp(timestamp, up_to_offset=limit, blocking=False)
     except WouldBlock:
-        lookup = node.shell.in_pool(lambda: log.offset_for_timestamp(timestamp, up_to_offset=limit))
+        lookup = node.shell.in_pool(
+            InDirectories((log.owner.path,), lambda: log.offset_for_timestamp(timestamp, up_to_offset=limit))
+        )
     else:
         _found(context, timestamp, found, result, is_uncertain)
         return None
@@ -145,7 +148,7 @@ def _look_up(
             found.error_code = error.code
         outcome.complete(None)
 
-    lookup.on_complete(settle)  # type: ignore[arg-type]  # Deferred is invariant.
+    lookup.on_complete(settle)
     return outcome
 
 

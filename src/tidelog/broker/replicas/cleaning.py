@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.shell import blocking_half
 from tidelog.storage.cleaner.settings import CleanerSettings
 from tidelog.storage.disk_errors import as_os_error
 from tidelog.storage.tasks import log_unexpected
@@ -78,7 +79,7 @@ class Cleaning:
         task = cleaner.next_task()
         if task is not None:
             self._is_busy = True
-            shell.in_pool(task.run).on_complete(lambda ran: self._ran(task, ran))
+            shell.in_pool(blocking_half(task)).on_complete(lambda ran: self._ran(task, ran))
             return
         due_ms = cleaner.next_due_ms
         if due_ms is not None:

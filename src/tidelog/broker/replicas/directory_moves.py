@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.replicas.replica_manager import diverging_epoch
+from tidelog.broker.shell import InDirectories
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import NO_LEADER_EPOCH, TopicPartition
 from tidelog.storage.errors import CorruptFile
@@ -286,7 +287,9 @@ class Moves:
                 if info.rolled or future.is_flush_due:
                     self._node.disk_work()
 
-        return self._node.shell.in_pool(lambda: _read(log, start, size, end)).then(append)
+        return self._node.shell.in_pool(InDirectories((log.owner.path,), lambda: _read(log, start, size, end))).then(
+            append
+        )
 
     def _copy_last(self, move: _Move, future: Log) -> bool:
         """Copies what came while the copy was made durable, in this turn; whether that was little enough.

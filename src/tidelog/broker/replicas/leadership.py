@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidelog.broker.cluster.metadata_cache import broker_ids
-from tidelog.broker.deferred import Deferred
+from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.replicas.replica_manager import Replica, ReplicaManager
 from tidelog.broker.replicas.topic_settings import log_config
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
@@ -126,12 +126,9 @@ class Leadership:
             self._create_some(deque(orders), outcomes, made)
 
         def made() -> None:
-            task = self._node.logs.upkeep.durability_task()
-            if task is None:
-                take_up()
-            else:
-                # A sync that fails takes its directory offline, which `_take_up` sees.
-                self._node.run_disk_task(task).on_complete(lambda _: take_up())
+            tasks = self._node.logs.upkeep.durability_tasks()
+            # A sync that fails takes its directory offline, which `_take_up` sees.
+            gather([self._node.run_disk_task(task) for task in tasks]).on_complete(lambda _: take_up())
 
         def take_up() -> None:
             wanted = deque(order for order in orders if order[0] not in outcomes)

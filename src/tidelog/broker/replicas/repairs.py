@@ -18,7 +18,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from tidelog.broker.shell import Purpose
+from tidelog.broker.shell import InDirectories, Purpose
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import NO_LEADER_EPOCH, ZERO_TOPIC_ID, BrokerId
 from tidelog.protocol import messages
@@ -160,7 +160,7 @@ class Repairs:
             else:
                 proceed(result)
 
-        self._node.shell.in_pool(work).on_complete(settle)
+        self._node.shell.in_pool(InDirectories((repair.rot.log.owner.path,), work)).on_complete(settle)
 
     # Where is the damage?
 

@@ -25,6 +25,7 @@ from tidelog.broker.deferred import Deferred
 from tidelog.broker.replicas.fetch_partitions import failed, replica_of, topic_of
 from tidelog.broker.replicas.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, TOPIC_IDS_SINCE
 from tidelog.broker.replicas.replica_manager import check_leader_epoch, diverging_epoch
+from tidelog.broker.shell import InDirectories
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import BrokerEpoch, BrokerId, Offset
 from tidelog.ports.disk import FileRange
@@ -405,7 +406,8 @@ class _ReplicaFetch:
             else:
                 self._complete(readings)
 
-        self._node.shell.in_pool(read).on_complete(done)
+        directories = {reading.replica.log.owner.path for reading in cold if reading.replica is not None}
+        self._node.shell.in_pool(InDirectories(directories, read)).on_complete(done)
 
     def _learn(self, reading: _Reading) -> None:
         """What the request says of the follower's log. Nothing, where it parts from ours: it will be truncated."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.shell import blocking_half
 from tidelog.storage.scrub import Scrub, rest_ms
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Scrubbing:
             self._wait(min(due_ms, LOOK_MS))
             return
         began_ms = self._node.clock.monotonic_ms()
-        self._node.shell.in_pool(task.run).on_complete(lambda ran: self._ran(scrub, task, began_ms, ran))
+        self._node.shell.in_pool(blocking_half(task)).on_complete(lambda ran: self._ran(scrub, task, began_ms, ran))
 
     def _ran(self, scrub: Scrub, task: DiskTask, began_ms: int, ran: Deferred[None]) -> None:
         error: OSError | None = None

@@ -259,7 +259,7 @@ class LogCleaner:
             self._is_busy = False
             task.finish(error)
 
-        return SimpleTask(f"before a cleaning: {task}", task.run, finish)
+        return SimpleTask(f"before a cleaning: {task}", task.run, finish, task.log_dir)
 
     def _slice(self, cleaning: Cleaning) -> DiskTask:
         rate = self.settings.io_bytes_per_second_max
@@ -281,7 +281,7 @@ class LogCleaner:
             self._next_ms = began_ms + int(done * 1000 / rate) if rate > 0 else began_ms + 1000
             self._finish_slice(cleaning, failed[0] if failed else None)
 
-        return SimpleTask(f"clean {cleaning.log.topic_partition}", run, finish)
+        return SimpleTask(f"clean {cleaning.log.topic_partition}", run, finish, cleaning.log.owner.path)
 
     def _finish_slice(self, cleaning: Cleaning, failed: Exception | None) -> None:
         log = cleaning.log
