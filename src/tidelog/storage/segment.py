@@ -538,6 +538,7 @@ class Segment(SegmentFiles):
         before_cut: BeforeCut | None = None,
         *,
         known_epochs: Collection[int] | None = None,
+        may_have_gaps: bool = True,
     ) -> Iterator[tuple[FoundBatch, memoryview]]:
         """Every valid batch with its bytes, checked, and indexed as it goes by; then cuts the file behind the last of
         them. A batch whose leader epoch is below `latest_epoch`, or below that of the one before it, is not valid.
@@ -546,7 +547,8 @@ class Segment(SegmentFiles):
         transaction index is the caller's to replace. `before_cut` is told of the file, the position of the cut, the
         file's size, and the next offset and the latest epoch at the cut; what it raises leaves the file as it is.
         `known_epochs` are those of the checkpoint: another one, far above those before, that the batch behind does not
-        have is damaged; None to believe every one.
+        have is damaged; None to believe every one. `may_have_gaps`: whether compaction can have left gaps between
+        offsets; else a batch behind one has a wrong offset, which no checksum covers.
         """
         for index in (self.offset_index, self.time_index):
             index.reset()
@@ -561,6 +563,8 @@ class Segment(SegmentFiles):
                 if header.base_offset < next_offset or header.last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
                     break
                 if header.partition_leader_epoch < latest_epoch:
+                    break
+                if header.base_offset > next_offset and not may_have_gaps:
                     break
                 epoch = header.partition_leader_epoch
                 is_unknown = (

@@ -201,6 +201,19 @@ def test_what_a_reader_will_want_is_checked_ahead(tmp_path: Path) -> None:
         log.read(39, size, up_to_offset=40)
 
 
+def test_a_last_batch_with_a_wrong_offset_is_not_recovered(tmp_path: Path) -> None:
+    """After a crash nothing behind it says so; where compaction leaves no gaps, a gap does."""
+    for policy, end in (("delete", END - RECORDS), ("compact", END - RECORDS + 32 + RECORDS)):
+        config = LogConfig(cleanup_policy=(policy,))
+        manager, log = open_log(tmp_path / policy, config=config)
+        for number in range(BATCHES):
+            log.append(batch(PAYLOAD, b"%d" % number), leader_epoch=3, now_ms=NOW_MS)
+        path = log.active.log_file.path
+        flip(path, starts(Path(path).read_bytes())[-1] + 7, 5)
+        manager.abandon()
+        assert open_log(tmp_path / policy, config=config)[1].log_end_offset == end
+
+
 def test_a_large_range_is_checked_by_an_io_thread(tmp_path: Path) -> None:
     """The loop does not wait for the checksums of much: it asks again where it may."""
     log = open_log(tmp_path)[1]
