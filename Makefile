@@ -54,10 +54,10 @@ lint: venv ## ruff, mypy --strict and the import contracts.
 	@lint-imports --no-logo
 
 unit: venv ## The tests of `make test`, in parallel; T='-k name' selects.
-	@PYTHONHASHSEED=0 python -m pytest -n 2 --dist loadgroup -q -m 'not thorough' $(T)
+	@PYTHONHASHSEED=0 python -m pytest -n 2 --dist loadfile -q -m 'not thorough' $(T)
 
 thorough: venv ## The tests that `make test` leaves out, and ten times the examples of each property.
-	@PYTHONHASHSEED=0 python -m pytest -n 2 --dist loadgroup -q -m 'thorough or hypothesis' --hypothesis-profile=thorough $(T)
+	@PYTHONHASHSEED=0 python -m pytest -n 2 --dist loadfile -q -m 'thorough or hypothesis' --hypothesis-profile=thorough $(T)
 
 vectors: venv ## Kafka's golden vectors; TIDELOG_VECTORS=DIR judges those in DIR.
 	@python -m tests.vectors.run

@@ -29,6 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.older.version import extract
+
 DIST: Final = Path("dist")
 DEADLINE_S: Final = 600.0
 """For a command, pip's downloads included."""
@@ -96,7 +98,7 @@ def sdist(folder: Path, environment: Mapping[str, str]) -> list[str]:
 def unpacked(folder: Path, environment: Mapping[str, str]) -> list[str]:
     """The sdist's content, to be installed editable."""
     with tarfile.open(only("*.tar.gz")) as archive:
-        archive.extractall(folder / "unpacked", filter="data")
+        extract(archive, folder / "unpacked")
     return ["--editable", str(only("tidelog-*", folder / "unpacked"))]
 
 

@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from tests.older.make_data import CODECS, DATA, DEADLINE_S, SETTINGS, committed, consume, read, read_all, send, transact
+from tests.older.version import extract
 from tests.waiting import until, until_equal
 from tidelog.testing import Cluster
 
@@ -29,7 +30,7 @@ def older(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     name, brokers = request.param
     folder = tmp_path_factory.mktemp("older")
     with tarfile.open(DATA / f"{name}.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+        extract(archive, folder)
     with Cluster({**SETTINGS, **TODAY}, brokers=brokers, data=str(folder / "data")) as cluster:
         yield cluster, json.loads(Path(DATA / f"{name}.json").read_text())
 

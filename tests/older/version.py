@@ -29,8 +29,14 @@ def unpack(folder: Path) -> Path:
     """The commit's packages in `folder`; the path for PYTHONPATH. Plain Python serves as its kernel."""
     archive = subprocess.run(["git", "archive", COMMIT, "src"], cwd=ROOT, capture_output=True, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-        files.extractall(folder, filter="data")
+        extract(files, folder)
     return folder / "src"
+
+
+def extract(archive: tarfile.TarFile, folder: Path) -> None:
+    """Unpacks into the folder and nowhere else, where Python (3.11.4 and later) can promise that."""
+    archive.extraction_filter = getattr(tarfile, "data_filter", None)
+    archive.extractall(folder)
 
 
 def start(source: Path, *arguments: str | Path, log: Path) -> subprocess.Popen[str]:

@@ -22,7 +22,7 @@ from tidelog.pipeline.table import BatchDone, TableJob, start_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.row("R38")]
+pytestmark = [pytest.mark.spark, pytest.mark.row("R38")]
 
 
 def job(broker: Broker, topic: str, path: Path, **fields: Any) -> TableJob:

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from tests.amount import thorough
 from tests.unit.pyspark_tidelog.spark_fixtures import Broker
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.row("R38"), thorough]
+pytestmark = [pytest.mark.spark, pytest.mark.row("R38"), thorough]
 
 DEADLINE_S = 300.0
 POLL_S = 0.002

@@ -18,7 +18,7 @@ from tidelog.records.compression import Codec
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.row("R38")]
+pytestmark = [pytest.mark.spark, pytest.mark.row("R38")]
 
 
 def read(spark: SparkSession, broker: Broker, topic: str, **options: str) -> DataFrame:

@@ -21,7 +21,7 @@ from pyspark_tidelog.stream import TidelogStreamReader
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.row("R38")]
+pytestmark = [pytest.mark.spark, pytest.mark.row("R38")]
 
 ALL = ReadAllAvailable()
 MakeReader = Callable[..., TidelogStreamReader]

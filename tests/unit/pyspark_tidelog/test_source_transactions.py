@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Producer
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.row("R38")]
+pytestmark = [pytest.mark.spark, pytest.mark.row("R38")]
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 TIMEOUT_S = 180.0
