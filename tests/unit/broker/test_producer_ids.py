@@ -11,7 +11,7 @@ from tidelog.broker.cluster.producer_ids import DELAY_MS_MAX
 from tidelog.broker.deferred import Deferred
 from tidelog.controller.events import ProducerIdBlock
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import ProducerId
+from tidelog.model.identifiers import ProducerId, TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.storage.producer_limit import RECENT_MS
@@ -60,3 +60,30 @@ def test_under_pressure_each_waits_for_its_turn(broker: Broker) -> None:
     assert all(decoded(broker, answer).error_code == 0 for answer in answers[:-1])
     limit.is_pressed = False
     assert decoded(broker, ask(broker)).error_code == 0
+
+
+def send(broker: Broker, producer_id: int, sequence: int = 0) -> int:
+    """The error code of a batch."""
+    answer = broker.produce("t", producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+    return answer.error_code  # type: ignore[no-any-return]
+
+
+def test_a_flood_of_producers_is_bounded_while_others_go_on(broker: Broker) -> None:
+    """A look is taken as they come: those that are silent go, new ones are refused where none may, known ones serve."""
+    broker.lead("t")
+    limit = broker.logs.producer_limit
+    limit.count_max = 100
+    entries = broker.logs.get(TopicPartition("t", 0)).producers.entries  # type: ignore[union-attr]
+    codes = [send(broker, producer_id) for producer_id in range(200)]
+    assert codes == [0] * 112 + [ErrorCode.KAFKA_STORAGE_ERROR] * 88
+    assert len(entries) == 112
+    assert limit.is_pressed
+    assert all(send(broker, producer_id, 1) == 0 for producer_id in range(112))
+    broker.shell.advance(RECENT_MS)
+    for producer_id in range(10):
+        assert send(broker, producer_id, 2) == 0
+    broker.node.tick()
+    broker.shell.run_turns()
+    assert len(entries) == 80
+    assert set(range(10)) < set(entries)
+    assert [send(broker, producer_id) for producer_id in range(200, 205)] == [0] * 5
