@@ -256,6 +256,22 @@ def test_what_a_truncation_cut_off_is_not_written(tmp_path: Path, encoded: bool)
     assert len(world.log.producers_at_end(NOW_MS).entries) == 1_000
 
 
+def test_a_snapshot_behind_a_cut_that_no_producer_notices_is_not_written(tmp_path: Path) -> None:
+    """The state stays as it is, since only records of others went; what is appended next is not in the snapshot."""
+    world = World(tmp_path, 100_000)
+    many(world)
+    for _ in range(10):
+        world.log.append(batch(b"x"), leader_epoch=0, now_ms=NOW_MS)
+    state = world.log.producers
+    world.log.roll(NOW_MS)
+    (task,) = world.manager.producer_upkeep.tasks(world.clock.monotonic_ms())
+    task.run()
+    world.log.truncate_to(SNAPSHOT_AT_ONCE_MAX + 5)
+    assert world.log.producers is state
+    task.finish(None)
+    assert snapshot_offsets(world.log.folder) == []
+
+
 def test_a_clean_stop_writes_it_at_once(tmp_path: Path) -> None:
     """The snapshot of the log's end has all; the one that waited is not missed."""
     world = World(tmp_path, 100_000)

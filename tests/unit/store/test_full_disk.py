@@ -92,7 +92,7 @@ def test_a_client_takes_its_answers_in_order() -> None:
             disk.full = True
             writer.send(request(1, OpCode.CREATE, creation("/a")))
             await turn()
-            writer.send(request(2, OpCode.GET_DATA, path_and_watch("/", False)))
+            writer.send(request(2, OpCode.EXISTS, path_and_watch("/b", False)))
             writer.send(request(-2, OpCode.PING))
             assert await briefs(writer) == [(-2, 0)]
             reader.send(request(1, OpCode.EXISTS, path_and_watch("/b", False)))
@@ -101,7 +101,7 @@ def test_a_client_takes_its_answers_in_order() -> None:
             answers: list[object] = []
             while len(answers) < 2:
                 answers += await briefs(writer)
-            assert answers == [(1, 0), (2, 0)]
+            assert answers == [(1, 0), (2, -101)]
 
     run(scenario)
 
