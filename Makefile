@@ -65,7 +65,8 @@ vectors: venv ## Kafka's golden vectors; TIDELOG_VECTORS=DIR judges those in DIR
 fuzz: venv ## Mutated bytes into every parser; SECONDS=n for each parser family, ARGS='--seed 7'.
 	@python -m tests.property.fuzz $(or $(SECONDS),60) $(ARGS)
 
-soak: venv ## Simulated clusters under faults; SEEDS=n runs of 30 simulated seconds, ARGS='--seed 1000 --brokers 5'.
+soak: venv ## Every operation of a log's disk fails; simulated clusters under faults; SEEDS=n runs of 30 simulated seconds, ARGS='--seed 1000 --brokers 5'.
+	@python -m tests.unit.storage.life
 	@python -m sim --seeds $(or $(SEEDS),200) --jobs 2 --keep-going $(ARGS)
 
 nightly: venv ## `make test` ten times, then chance for some hours: all tests, soak, fuzz, chaos; SEED=n repeats a night.

@@ -66,6 +66,8 @@ logger: Final = logging.getLogger(__name__)
 
 FLUSH_DELAY_MS_MIN: Final = 10
 """Between two looks at what flush.ms asks for: appends of that time share a flush, whatever the setting."""
+STARTS_RETRY_MS: Final = 500
+"""Before checkpoints are written again that a disk has refused for a lack of descriptors or memory."""
 DISK_TICK_MS_MIN: Final = 1_000
 """Between two looks at what is due for the disk; flushes that somebody waits for don't wait for it."""
 
@@ -200,6 +202,8 @@ class Node:
         """Logs in which an I/O thread looks at what consumers will want."""
         self._flushing: dict[str | None, int] = {}
         """[log directory] -> flushes of its group that is under way."""
+        self._starts_timer: Timer | None = None
+        """Set while a disk is to have time to find descriptors or memory for checkpoints again."""
         self._awaiting_starts: list[Deferred[None]] = []
         """Who waits until the first offsets of logs are written down."""
         self._stopped = False
@@ -448,11 +452,20 @@ class Node:
 
     def _write_starts(self) -> None:
         """Writes the checkpoints for who waits for them; what is being written just now may be older."""
-        if not self._awaiting_starts or self.logs.upkeep.is_checkpointing:
+        if not self._awaiting_starts or self.logs.upkeep.is_checkpointing or self._starts_timer is not None:
             return
         waiting, self._awaiting_starts = self._awaiting_starts, []
 
+        def again() -> None:
+            self._starts_timer = None
+            self._write_starts()
+
         def written(_: Deferred[list[None]]) -> None:
+            if any(each.checkpoints_are_behind and each.failure is None for each in self.logs.directories):
+                # Without descriptors or memory; nothing is durable yet.
+                self._awaiting_starts = waiting + self._awaiting_starts
+                self._starts_timer = self.shell.after(STARTS_RETRY_MS, again)
+                return
             for durable in waiting:
                 durable.complete(None)
 
@@ -497,7 +510,7 @@ class Node:
         self.scrubbing.stop()
         self.isr_updates.stop()
         self.departures.stop()
-        for timer in (self._disk_timer, self._flush_timer):
+        for timer in (self._disk_timer, self._flush_timer, self._starts_timer):
             if timer is not None:
                 timer.cancel()
 

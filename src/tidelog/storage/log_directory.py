@@ -98,6 +98,8 @@ class LogDirectory:
         """Logs with something to flush or to checkpoint."""
         self.knows_cleaned = False
         """Whether there is a checkpoint of the cleaner's to be kept true; without compacted topics there is none."""
+        self.checkpoints_are_behind = False
+        """Whether the disk has refused the last checkpoints, for now."""
         self.is_checkpointing = False
         """Whether a task that writes checkpoints is under way."""
         self._is_damaged = False
@@ -357,6 +359,7 @@ class LogDirectory:
 
     def not_written(self, writes: list[tuple[str, bytes]]) -> None:
         """These checkpoints were to be written and perhaps were not: they are to be written again."""
+        self.checkpoints_are_behind = True
         for path, content in writes:
             name = path.rpartition("/")[2]
             if self.written.get(name) == content:
@@ -371,6 +374,7 @@ class LogDirectory:
                     draft, offsets = self._recovery_draft
                     if content is draft:
                         self.recovery_written = offsets
+        self.checkpoints_are_behind = False
 
     def sync_folders(self, created: list[str]) -> None:
         """Makes new folders of partitions durable, and that others were renamed or removed.
