@@ -82,8 +82,8 @@ def _as_found(
     whole = [id for id in whole if id not in _bounced(turn, topic_partition, whole)]
     is_stale = len(whole) < len(image.isr)
     if image.leader in whole:
-        if _lost_its_tail(turn, topic_partition, image.leader):
-            # In its old epoch it would write other records at offsets that others have.
+        if len(image.replicas) > 1 and _lost_its_tail(turn, topic_partition, image.leader):
+            # In its old epoch it would write other records at offsets that another replica has.
             return NO_LEADER, whole, True
         return image.leader, whole, is_stale
     if whole:

@@ -258,6 +258,10 @@ def test_of_members_back_together_the_cleanly_stopped_one_leads() -> None:
     cluster.restart_all(0, 1)
     assert cluster.state == (0, (0, 1))
     assert cluster.partition("t").leader_epoch == 2
+    cluster = Marked([0])
+    cluster.unclean(0)
+    cluster.restart_all(0, 1)
+    assert (cluster.state, cluster.partition("t").leader_epoch) == ((0, (0,)), 0), "no other replica has anything"
 
 
 def test_an_unclean_stop_of_long_ago_orders_nothing() -> None:
