@@ -29,6 +29,9 @@ INTERRUPTED: Final = 130
 """128 and SIGINT, as shells count: for commands that Ctrl-C keeps from finishing."""
 
 
+BOOTSTRAP_OPTIONS: Final = ("-b", "--bootstrap-server")
+
+
 class Command(NamedTuple):
     """What the program knows of a command without importing it."""
 
@@ -55,12 +58,18 @@ COMMANDS: Final = {
 
 def main() -> None:
     """The console script: runs the command of sys.argv and exits with its code."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # For as long as the process lives.
+    if sys.stdout is None:
+        print("tidelog: stdout is closed: there is nowhere to write to", file=sys.stderr)
+        sys.exit(FAILED)
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
     """Runs a command and returns its exit code; what goes wrong is one line on stderr."""
     try:
+        arguments = _with_bootstrap_behind(arguments)
         command = COMMANDS.get(arguments[0]) if arguments else None
         if command is None:
             return _top_level(arguments)
@@ -81,6 +90,9 @@ def run(arguments: Sequence[str]) -> int:
         print(f"tidelog: {error}", file=sys.stderr)
         return WRONG_USAGE
     except Exception as error:
+        if undecodable := _undecodable(arguments, error):
+            print(f"tidelog: an argument is not valid UTF-8: {undecodable!r}", file=sys.stderr)
+            return WRONG_USAGE
         reasons = _expected(error)
         if reasons is None:
             raise
@@ -88,6 +100,25 @@ def run(arguments: Sequence[str]) -> int:
         for reason in reasons:
             print(f"tidelog: {reason}", file=sys.stderr)
         return FAILED
+
+
+def _with_bootstrap_behind(arguments: Sequence[str]) -> Sequence[str]:
+    """`tidelog -b HOST:PORT COMMAND ...` as `tidelog COMMAND ... -b HOST:PORT`; other arguments as they are."""
+    for option in BOOTSTRAP_OPTIONS:
+        if arguments and arguments[0] == option and len(arguments) > 2:
+            return [*arguments[2:], option, arguments[1]]
+        if arguments and arguments[0].startswith(f"{option}=") and len(arguments) > 1:
+            return [*arguments[1:], arguments[0]]
+    return arguments
+
+
+def _undecodable(arguments: Sequence[str], error: BaseException | None) -> str | None:
+    """The argument that an error is about: bytes that are no UTF-8 come from the shell as lone surrogates."""
+    while error is not None and not isinstance(error, UnicodeEncodeError):
+        error = error.__cause__
+    if error is None:
+        return None
+    return next((each for each in arguments if any("\ud800" <= character <= "\udfff" for character in each)), None)
 
 
 def _expected(error: Exception) -> Sequence[str] | None:

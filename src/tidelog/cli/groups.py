@@ -10,7 +10,7 @@ import typer
 from tidelog.cli import group_text
 from tidelog.cli.errors import Refused, WrongUsage
 from tidelog.cli.group_offsets import Reset, named_partitions, parse_reset, planned, progress
-from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
+from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS, one_of
 from tidelog.cli.output import print_json, print_table
 from tidelog.client import admin
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
@@ -30,6 +30,12 @@ Topics: TypeAlias = Annotated[
     typer.Option("--topic", "-t", metavar="NAME[:P,...]", help="Only this one, or these partitions; may be repeated."),
 ]
 
+GROUP_STATES: Final = (
+    "PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling", "NotReady",
+)  # fmt: skip
+"""Those of all types of groups, as Kafka names them."""
+GROUP_TYPES: Final = ("Classic", "Consumer", "Share", "Streams")
+
 RESETTABLE: Final = ("Empty", "Dead")
 """States of groups whose offsets are nobody's at the moment."""
 
@@ -47,10 +53,10 @@ def list_groups(
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """List consumer groups with their state and type."""
+    states = one_of(state or (), GROUP_STATES, "--state")
+    types = one_of(type or (), GROUP_TYPES, "--type")
     with _cluster(bootstrap, timeout) as cluster:
-        found = cluster.run(
-            admin.list_groups(cluster.routing, states=state or (), types=[each.capitalize() for each in type or ()])
-        )
+        found = cluster.run(admin.list_groups(cluster.routing, states=states, types=types))
     match output:
         case Form.KAFKA:
             print(group_text.listed(found, with_state=state is not None, with_type=type is not None), end="")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated, TypeAlias
+from collections.abc import Iterable
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
@@ -18,6 +19,9 @@ class Form(enum.StrEnum):
     JSON = "json"
     KAFKA = "kafka"
 
+
+TIMEOUT_S_MAX: Final = 1_000_000.0
+"""Above some larger one operating systems refuse to wait."""
 
 Bootstrap: TypeAlias = Annotated[
     str,
@@ -34,7 +38,7 @@ Output: TypeAlias = Annotated[
     Form, typer.Option("--output", "-o", help="table for people, json for programs, kafka: as Kafka's tool prints it.")
 ]
 TimeoutS: TypeAlias = Annotated[
-    float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="Give up after this.")
+    float, typer.Option("--timeout", min=0.1, max=TIMEOUT_S_MAX, metavar="SECONDS", help="Give up after this.")
 ]
 
 DEFAULT_TIMEOUT_S = 30.0
@@ -59,3 +63,12 @@ def replica_lists(text: str, option: str) -> list[list[int]]:
         return [[int(broker) for broker in part.split(":")] for part in text.split(",")]
     except ValueError:
         raise WrongUsage(f"{option} {text!r} is not broker:broker,broker:broker,...: one list a partition") from None
+
+
+def one_of(given: Iterable[str], known: Iterable[str], option: str) -> list[str]:
+    """Each of `given` as it is spelled in `known`, whatever its case; WrongUsage for what is not there."""
+    spelled = {each.lower(): each for each in known}
+    for each in given:
+        if each.lower() not in spelled:
+            raise WrongUsage(f"{option} {each!r} is none of {', '.join(spelled.values())}")
+    return [spelled[each.lower()] for each in given]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Iterable, Sequence
@@ -31,8 +32,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
     console = Console(soft_wrap=False)
     if not console.is_terminal:
-        # A pipe has no width: nothing should be folded for one that is assumed.
-        console = Console(width=10_000)
+        # A pipe has no width: nothing should be folded for one that is assumed. Nor does rich print into it: where the
+        # reader has gone it would end the program, and not as every other command does.
+        console = Console(width=10_000, file=io.StringIO())
+        console.print(table)
+        assert isinstance(console.file, io.StringIO)
+        sys.stdout.write(console.file.getvalue())
+        return
     console.print(table)
 
 

@@ -10,6 +10,7 @@ import os
 import stat
 import sys
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Final
@@ -24,14 +25,22 @@ from tidelog.cli.records import InvalidRecord, RecordToSend, json_parser, line_p
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumed import Header
+from tidelog.client.errors import ClientError, RefusedWithBatch
 from tidelog.client.partitioners import DEFAULT, PARTITIONERS, InvalidPartition, Own
-from tidelog.client.producer import Producer, ProducerSettings
+from tidelog.client.producer import Delivery, Producer, ProducerSettings
+from tidelog.client.producer.producer import TIMESTAMP_MAX
+from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.records.batch import Codec
 
 app = typer.Typer(add_completion=False)
 
 CHUNK_SIZE: Final = 256 << 10
 """Bytes read at a time; between two of them the sender gets its turn."""
+_RECORD_ERRORS: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP})
+"""What is wrong with a record, and with no other."""
+LINGER_MS_MAX: Final = 3_600_000.0
+FAILURES_TOLD_MAX: Final = 10
+"""Lines that could not be sent, of which each is named; of more only the number is told."""
 LINE_SIZE_MAX: Final = 64 << 20
 """Bytes. A line that never ends must not fill the memory."""
 
@@ -95,7 +104,8 @@ def produce(
         ),
     ] = None,
     timestamp: Annotated[
-        int | None, typer.Option("--timestamp", min=0, metavar="MS", help="Of all records, since 1970.")
+        int | None,
+        typer.Option("--timestamp", min=0, max=TIMESTAMP_MAX, metavar="MS", help="Of all records, since 1970."),
     ] = None,
     codec: Annotated[
         CodecName, typer.Option("--compression", "-z", help="How batches are compressed.")
@@ -111,7 +121,9 @@ def produce(
     transaction_size: Annotated[
         int | None, typer.Option("--transaction-size", min=1, metavar="N", help="A transaction every N records.")
     ] = None,
-    linger_ms: Annotated[float, typer.Option("--linger", min=0, metavar="MS", help="Wait for more in a batch.")] = 5.0,
+    linger_ms: Annotated[
+        float, typer.Option("--linger", min=0, max=LINGER_MS_MAX, metavar="MS", help="Wait for more in a batch.")
+    ] = 5.0,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, metavar="BYTES", help="Of a batch.")] = 512 << 10,
     output: Output = Form.TABLE,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -128,7 +140,7 @@ def produce(
         raise WrongUsage("--transaction-size needs --transactional-id")
     if partitioner is not None and partition is not None:
         raise WrongUsage("give either --partition or --partitioner")
-    headers: list[Header] = [(name, value.encode()) for name, value in key_values(header or [], "--header").items()]
+    headers: list[Header] = [(name, os.fsencode(value)) for name, value in key_values(header or [], "--header").items()]
     parse = _parser(format, key_separator, key, null, is_base64, headers)
     settings = ProducerSettings(
         acks={Acks.ALL: -1, Acks.LEADER: 1, Acks.NONE: 0}[acks],
@@ -193,7 +205,7 @@ def _parser(
     is_base64: bool,
     headers: list[Header],
 ) -> Callable[[bytes], RecordToSend]:
-    all_key = None if key is None else key.encode()
+    all_key = None if key is None else os.fsencode(key)
     if format is InputFormat.JSON:
         if key_separator is not None or null is not None:
             raise WrongUsage("JSON lines have keys and nulls of their own: no --key-separator, no --null")
@@ -244,19 +256,60 @@ async def _produce(
 async def _send_all(
     producer: Producer, topic: str, lines: _Input, parse: Callable[[bytes], RecordToSend], job: _Job, sent: _Sent
 ) -> None:
-    """Sends every line; a bad one ends it after those before it."""
+    """Sends every line. One that cannot be read ends it after those before; those that brokers refuse are named at
+    the end, and the rest is sent."""
     failure: InvalidRecord | InvalidPartition | None = None
+    refusals = _Refusals(producer)
     try:
         async for chunk in lines.chunks():
             for line in chunk:
-                await _send(producer, topic, lines, parse(line), job, sent)
-            producer.raise_failure()
+                where = lines.where
+                refusals.add(where, await _send(producer, topic, lines, parse(line), job, sent))
+            refusals.collect()
             await asyncio.sleep(0)
     except (InvalidRecord, InvalidPartition) as error:
         failure = error
-    await producer.flush()
+    with contextlib.suppress(KafkaError, ClientError):
+        await producer.flush()
+    refusals.collect()
     if failure is not None:
         raise failure
+    if refusals.told:
+        raise Refused(refusals.in_words(sent.records))
+
+
+class _Refusals:
+    """Which lines brokers refused; any other failure ends the command."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self._open: deque[tuple[str, Delivery]] = deque()
+        self.told: list[str] = []
+        self._count = 0
+
+    def add(self, where: str, delivery: Delivery) -> None:
+        """A line was given to the producer."""
+        self._open.append((where, delivery))
+
+    def collect(self) -> None:
+        """Takes note of what has become of the oldest lines; raises what no other line would be spared either."""
+        while self._open and (outcome := self._open[0][1].outcome) is not None:
+            where, _ = self._open.popleft()
+            if isinstance(outcome, Exception):
+                if not _is_of_one_record(outcome):
+                    raise outcome
+                self._count += 1
+                if self._count <= FAILURES_TOLD_MAX:
+                    self.told.append(f"{where}: {outcome.message if isinstance(outcome, KafkaError) else outcome}")
+
+    def in_words(self, records: int) -> list[str]:
+        """A line for each refusal, but not for too many; and what became of the others."""
+        more = [f"and {self._count - FAILURES_TOLD_MAX} more"] if self._count > FAILURES_TOLD_MAX else []
+        return [*self.told, *more, f"{self._count} of {records} records were refused; the others were sent"]
+
+
+def _is_of_one_record(error: Exception) -> bool:
+    return isinstance(error, RefusedWithBatch) or (isinstance(error, KafkaError) and error.code in _RECORD_ERRORS)
 
 
 async def _send_in_transactions(
@@ -277,18 +330,24 @@ async def _send_in_transactions(
     sent.committed = sent.records
 
 
-async def _send(producer: Producer, topic: str, lines: _Input, record: RecordToSend, job: _Job, sent: _Sent) -> None:
-    await producer.send(
+async def _send(
+    producer: Producer, topic: str, lines: _Input, record: RecordToSend, job: _Job, sent: _Sent
+) -> Delivery:
+    timestamp = job.timestamp if record.timestamp is None else record.timestamp
+    if timestamp is not None and not 0 <= timestamp <= TIMESTAMP_MAX:
+        raise InvalidRecord(f"a timestamp is 0 to {TIMESTAMP_MAX} ms since 1970, not {timestamp}")
+    delivery = await producer.send(
         topic,
         record.value,
         key=record.key,
         headers=record.headers,
         partition=job.partition if record.partition is None else record.partition,
-        timestamp=job.timestamp if record.timestamp is None else record.timestamp,
+        timestamp=timestamp,
     )
     lines.taken()
     sent.records += 1
     sent.bytes += len(record.value or b"") + len(record.key or b"")
+    return delivery
 
 
 class _Input:
@@ -312,7 +371,7 @@ class _Input:
     async def chunks(self) -> AsyncIterator[list[bytes]]:
         """Lists of lines without their ends (\\n or \\r\\n), as soon as there are some."""
         if self._messages:
-            yield [message.encode() for message in self._messages]
+            yield [os.fsencode(message) for message in self._messages]  # Bytes that are no UTF-8, too.
             return
         for path in self._files:
             self._name, self._line = ("stdin" if str(path) == "-" else str(path)), 0
@@ -335,6 +394,8 @@ class _Input:
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[int]:
     if str(path) == "-":
+        if sys.stdin is None:
+            raise WrongUsage("stdin is closed: name files to send, or give --message")
         yield sys.stdin.fileno()
         return
     descriptor = os.open(path, os.O_RDONLY)

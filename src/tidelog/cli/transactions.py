@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from tidelog.cli.errors import Refused, WrongUsage
-from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
+from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS, one_of
 from tidelog.cli.output import print_json, print_table
 from tidelog.client import admin
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
@@ -26,6 +26,13 @@ MINUTE_MS = 60_000
 
 Topic = Annotated[str, typer.Option("--topic", "-t", metavar="NAME", help="The topic.")]
 Partition = Annotated[int, typer.Option("--partition", "-p", min=0, help="The partition of it.")]
+
+
+TRANSACTION_STATES: Final = (
+    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
+    "PrepareEpochFence",
+)  # fmt: skip
+"""As Kafka names them."""
 
 
 @app.command("list")
@@ -46,11 +53,10 @@ def list_(
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """List transactional ids, their coordinators and states."""
+    states = one_of(state or (), TRANSACTION_STATES, "--state")
     with _cluster(bootstrap, timeout) as cluster:
         found = cluster.run(
-            admin.list_transactions(
-                cluster.routing, states=state or (), running_longer_ms=duration_filter, pattern=pattern
-            )
+            admin.list_transactions(cluster.routing, states=states, running_longer_ms=duration_filter, pattern=pattern)
         )
     rows = [(each.transactional_id, each.coordinator_id, each.producer_id, each.state) for each in found]
     _print(output, ("TransactionalId", "#Coordinator", "#ProducerId", "TransactionState"), rows)

@@ -283,3 +283,74 @@ def test_a_reader_that_left_ends_it_quietly(process: Process, tidelog: Tidelog, 
     os.close(reading)
     _, errors = consumer.communicate(timeout=180)
     assert (consumer.returncode, errors) == (0, b"")
+
+
+def test_a_line_that_is_too_large_fails_alone(tidelog: Tidelog, topic: str, tmp_path: Path) -> None:
+    """The command names it, sends the rest, and exits with 1."""
+    tidelog("topics", "create", topic, "-c", "max.message.bytes=1000")
+    (tmp_path / "lines").write_text("".join(f"{'x' * 3000 if i == 50 else i}\n" for i in range(101)))
+    sent = tidelog("produce", topic, str(tmp_path / "lines"))
+    assert sent.code == 1
+    assert f"{tmp_path / 'lines'}:51: " in sent.err
+    assert "max.message.bytes" in sent.err
+    assert "1 of 101 records were refused; the others were sent" in sent.err
+    assert tidelog("consume", topic).lines == [str(i) for i in range(101) if i != 50]
+
+
+def test_bytes_that_are_no_text_are_sent_as_they_are(tidelog: Tidelog, topic: str) -> None:
+    """The shell hands them over as lone surrogates; in a topic's name they make no sense."""
+    tidelog("topics", "create", topic)
+    argument = os.fsdecode(b"\xff\xfe")
+    assert tidelog("produce", topic, "-m", argument, "-k", argument, "-H", f"h={argument}").code == 0
+    assert tidelog("consume", topic, "--base64").out == "//4=\n"
+    refused = tidelog("topics", "create", argument)
+    assert (refused.code, "not valid UTF-8" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (("produce", "t", "-m", "x", "--timestamp", str(2**63)), "--timestamp"),
+        (("produce", "t", "-m", "x", "--linger", "inf"), "--linger"),
+        (("topics", "list", "--timeout", "inf"), "--timeout"),
+        (("groups", "list", "--state", "Nonsense"), "--state 'Nonsense' is none of PreparingRebalance"),
+        (("groups", "list", "--type", "nonsense"), "--type 'nonsense' is none of Classic"),
+        (("transactions", "list", "--state", "Nonsense"), "--state 'Nonsense' is none of Empty"),
+    ],
+)
+def test_values_that_make_no_sense_are_wrong_usage(tidelog: Tidelog, arguments: tuple[str, ...], what: str) -> None:
+    """Exit code 2, and the option's name; no empty table, no traceback."""
+    refused = tidelog(*arguments)
+    assert (refused.code, what in refused.err) == (2, True), refused.err
+
+
+def test_closed_streams_are_told(tidelog: Tidelog, process: Process, topic: str) -> None:
+    """Without stdin there is nothing to send, without stdout nowhere to write to."""
+    tidelog("topics", "create", topic)
+    for arguments, closed, what in (
+        (("produce", topic), 0, b"stdin is closed"),
+        (("topics", "list"), 1, b"stdout is closed"),
+    ):
+        started = process(*arguments, stderr=subprocess.PIPE, preexec_fn=lambda closed=closed: os.close(closed))
+        _, error = started.communicate(timeout=60)
+        assert started.returncode in (1, 2)
+        assert error.startswith(b"tidelog: "), error
+        assert what in error
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_a_reader_that_has_gone_is_no_failure(process: Process, form: str) -> None:
+    """As for `| head`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    started = process("topics", "list", "-o", form, stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    _, error = started.communicate(timeout=60)
+    assert (started.returncode, error) == (0, b"")
+
+
+def test_the_cluster_may_be_named_before_the_command(tidelog: Tidelog, bootstrap: str) -> None:
+    """`tidelog -b HOST:PORT COMMAND`, as the program's help says."""
+    assert tidelog("-b", bootstrap, "topics", "list").code == 0
+    assert tidelog(f"--bootstrap-server={bootstrap}", "topics", "list").code == 0
+    assert tidelog("-b", "127.0.0.1:1", "topics", "list", "--timeout", "0.2").code == 1

@@ -51,6 +51,22 @@ class Delivery:
         self._batch = batch
         self._index = index
 
+    @property
+    def outcome(self) -> RecordPlace | Exception | None:
+        """Where the record went, why it was not delivered, or None while that is open. Waits for nothing."""
+        batch, index = self._batch, self._index
+        while batch.done.done():
+            error = batch.done.exception()
+            if isinstance(error, BatchRefused):
+                return error.of(index)
+            if isinstance(error, Exception):
+                return error
+            result = batch.done.result()
+            if isinstance(result, ProducedBatch):
+                return _place(batch.topic_partition, result, index)
+            batch, index = _part_with(result, index)
+        return None
+
     async def place(self) -> RecordPlace:
         """Waits for the acknowledgement; KafkaError or ClientError when the record was not delivered.
 
@@ -63,13 +79,21 @@ class Delivery:
             except BatchRefused as error:
                 raise error.of(index) from error
             if isinstance(result, ProducedBatch):
-                offset = result.base_offset + index if result.base_offset >= 0 else -1
-                return RecordPlace(batch.topic_partition, offset)
-            for part in result:
-                if index < part.count:
-                    batch = part
-                    break
-                index -= part.count
+                return _place(batch.topic_partition, result, index)
+            batch, index = _part_with(result, index)
+
+
+def _place(topic_partition: TopicPartition, result: ProducedBatch, index: int) -> RecordPlace:
+    return RecordPlace(topic_partition, result.base_offset + index if result.base_offset >= 0 else -1)
+
+
+def _part_with(parts: tuple[Batch, ...], index: int) -> tuple[Batch, int]:
+    """The part of a batch that was split which has its record `index`, and where in it."""
+    for part in parts:
+        if index < part.count:
+            return part, index
+        index -= part.count
+    raise IndexError(index)
 
 
 class Batch:
