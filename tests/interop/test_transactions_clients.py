@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.amount import daily
 from tests.conformance.clients import scenarios
 from tests.conformance.clients.scenarios import Site
 
@@ -30,7 +31,7 @@ def test_interrupted(site: Site, client: str) -> None:
     scenarios.transact_under_kills(site, client)
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", daily(1, CLIENTS))
 def test_copied_exactly_once(site: Site, client: str) -> None:
     """Over kills of the application, of both coordinators and of a leader."""
     scenarios.copy(site, [client], kills=True)

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amount import examples
 from tests.unit.controller.harness import SESSION, Cluster, broker
 
 from tidelog.controller.events import (
@@ -448,7 +449,7 @@ class Run:
                 assert not any(live.is_online(id, topic_partition) for id in whole)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(600))
 @given(script=st.lists(steps, max_size=20))
 def test_live_state_equals_replayed_state(script: list[tuple]) -> None:  # type: ignore[type-arg]
     """After every event, another controller that loads the store knows the same; leaders live, in their ISR.

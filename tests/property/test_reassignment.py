@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.amount import examples
 from tests.unit.controller.harness import SESSION, Cluster, broker
 
 from tidelog.controller.events import (
@@ -261,7 +262,7 @@ DROPPED_LEADER = [
 """A reassignment is replaced while one that only it was adding leads."""
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(500))
 @example(script=DROPPED_LEADER)
 @given(script=st.lists(steps, max_size=25))
 def test_nothing_is_lost_and_all_arrive(script: list[tuple]) -> None:  # type: ignore[type-arg]

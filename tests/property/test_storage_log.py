@@ -11,6 +11,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.amount import examples
 from tests.unit.storage.support import NOW_MS, TP, StandingClock, batch, open_manager, read_all
 
 from tidelog.records.batch import Codec, iterate_headers
@@ -169,7 +170,7 @@ TestLog.settings = settings(
     shifts=st.lists(st.integers(-500, 500), min_size=60, max_size=60),
     interval=st.integers(1, 1000),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 def test_the_index_equals_a_rebuild_by_scan(sizes: list[int], shifts: list[int], interval: int) -> None:
     """Appending one at a time and indexing the whole segment anew give the same bytes."""
     config = LogConfig(index_interval_bytes=interval)

@@ -11,6 +11,7 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
+from tests.amount import examples
 from tests.unit.storage.support import NOW_MS, TOPIC_ID, TP, MemoryDisk, batch, marker, open_manager
 
 from tidelog.model.errors import KafkaError
@@ -118,7 +119,7 @@ def state(log: Log) -> dict[str, Any]:
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "by a task"])
 @given(before=SENT, after=SENT, data=st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_a_cut_log_is_as_if_the_rest_had_never_been(
     at_once: bool, before: list[Sent], after: list[Sent], data: st.DataObject
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 from hypothesis import given, settings
+from tests.amount import examples
 from tests.unit.storage.support import NOW_MS, TOPIC_ID, TP, MemoryDisk, batch, marker, open_manager
 
 from tidelog.model.errors import KafkaError
@@ -211,7 +212,7 @@ class Life:
 
 
 @given(steps=STEPS, data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 def test_committed_reads_are_what_was_committed(steps: list[Step], data: st.DataObject) -> None:
     """After every step, from any offset: the last stable offset, the records, and no more of them."""
     life = Life()

@@ -34,7 +34,7 @@ with warnings.catch_warnings():
 CLIENTS = ("confluent", "kafka-python", "tidelog")
 HEARTBEAT_MS = 100
 """Members learn with a heartbeat that they are to join again."""
-SESSION_MS = 6000
+SESSION_MS = 60_000
 _KAFKA_PYTHON = {
     "range": RangePartitionAssignor,
     "roundrobin": RoundRobinPartitionAssignor,

@@ -130,7 +130,7 @@ def test_frames_may_be_cut_anywhere(step: int) -> None:
     assert b"".join(transport.written) == b"".join(world.dispatcher.requests)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.lists(st.integers(1, 70_000), min_size=1, max_size=6), st.lists(st.integers(1, 60_000), min_size=1))
 def test_large_and_small_frames_in_any_cuts(sizes: list[int], cuts: list[int]) -> None:
     """Frames above and below every buffer size come through unharmed, whatever the reads."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from tests.amount import thorough
 from tests.unit.pyspark_tidelog.spark_fixtures import BASE_TIMESTAMP, Broker
 
 from tidelog.pipeline.errors import PipelineError, TableMismatch, UnparsableRecord
@@ -118,6 +119,7 @@ def test_files_of_a_batch_that_never_came_to_a_commit_do_no_harm(
     assert offsets(table) == [(0, offset) for offset in range(10)]
 
 
+@thorough
 def test_a_lost_checkpoint_doubles_nothing(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """The table itself knows how far it is: a new query goes on there, in new partitions from their beginning."""
     topic = broker.topic()
@@ -171,6 +173,7 @@ def test_json_becomes_typed_columns(spark: SparkSession, broker: Broker, tmp_pat
     assert frame.where("id = 2").count() == 1
 
 
+@thorough
 def test_chosen_columns_and_types(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """A schema fixes types, `columns` chooses among fields and the record's own."""
     topic = broker.topic()
@@ -207,6 +210,7 @@ def test_a_bad_record_stops_or_is_kept(spark: SparkSession, broker: Broker, tmp_
     assert "not int64" in found[2]["_reason"]
 
 
+@thorough
 def test_text_values(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """UTF-8 becomes a string column; what is none is refused with its offset."""
     topic = broker.topic()
@@ -219,6 +223,7 @@ def test_text_values(spark: SparkSession, broker: Broker, tmp_path: Path) -> Non
         run(spark, job(broker, topic, table, value=ValueFormat.TEXT, columns=("value", "partition", "offset")))
 
 
+@thorough
 def test_nothing_to_infer_from(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """An empty topic has no fields yet; samples that are no JSON objects are told."""
     topic = broker.topic()

@@ -15,6 +15,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amount import examples
 from tests.unit.coordinator.transactions.turns import TIMEOUT_MS, loaded_from
 
 from tidelog.coordinator.state_machine import TimePassed
@@ -369,7 +370,7 @@ class Life:
             assert told is None or outcomes == {told}, "a transaction ended otherwise than its producer was told"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_lives(seed: int) -> None:
     """Transactions are done as a whole or not at all and as their producers were told, epochs never go back, a fenced
