@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from sim.checks.partition_states import PartitionStates
 from sim.checks.replicas import ReplicaChecker, replicas_of
+from sim.checks.retention import Retention
 from sim.machine import DATA, OTHER_DATA, BrokerMachine, LoneMachine, Machine, StoreMachine, Surroundings
+from sim.plan import FaultKind
 from sim.store.history import StoreHistory
 from sim.world.network import SimulatedNetwork
 from tidelog.metadata.znodes import CONTROLLER, broker_path, decode_controller
@@ -81,6 +83,8 @@ class Cluster:
             history.largest_isr = self.states.largest_isr
             history.holders = self.checker.holders
             history.min_insync_replicas = plan.min_insync_replicas
+        by_retention = frozenset(topic.name for topic in plan.topics if not topic.retains)
+        self.checker.retention = Retention(by_retention, clocks_jump=FaultKind.CLOCK_JUMP in plan.faults)
         self.checker.compacted |= {topic.name for topic in plan.topics if topic.compacted}
         self.checker.lossy |= {topic.name for topic in plan.topics if topic.unclean}
         self.client_names: list[str] = []
@@ -191,6 +195,15 @@ class Cluster:
                     if replica.topic_partition == partition and leads != (state.leader == machine.broker_id):
                         found.append(f"{partition}: {machine.name} leads: {leads}, the leader is {state.leader}")
         return found
+
+    def marks_of(self, topics: Iterable[str]) -> list[str]:
+        """Topics of these that are still marked as ones that are to go."""
+        states = self.states
+        return (
+            []
+            if states is None
+            else [f"{name} is still to be deleted" for name in topics if states.is_being_deleted(name)]
+        )
 
     def close(self) -> None:
         """Unwinds everything, at the very end."""

@@ -73,6 +73,8 @@ SETTINGS: Final[Mapping[str, object]] = {
     "group.consumer.min.session.timeout.ms": 1000,
     "group.consumer.heartbeat.interval.ms": 300,
     "group.consumer.min.heartbeat.interval.ms": 100,
+    "offsets.retention.minutes": 120,  # More than clocks are ever apart.
+    "offsets.retention.check.interval.ms": 2000,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
 }
 """Small segments' indexes and short intervals: in half a minute everything is to have happened."""

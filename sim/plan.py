@@ -55,8 +55,8 @@ GROUPS: Final[tuple[str, ...]] = ("classic", "consumer")
 TRANSACTIONS: Final[tuple[str, ...]] = ("before", "since")
 
 DRAWN_LATER: Final = (FaultKind.CONTROLLER_MOVED, FaultKind.DEATH_IN_MOVE, FaultKind.WRITE_UNANSWERED)
-OF_DISKS: Final = (FaultKind.SHORTAGE, FaultKind.DISK_FULL, FaultKind.DISK_HANGS)
-AWAITED: Final = (FaultKind.SHORTAGE, FaultKind.DISK_FULL, FaultKind.ROT)
+OF_DISKS: Final = (FaultKind.SHORTAGE, FaultKind.DISK_FULL, FaultKind.DISK_HANGS, FaultKind.ROT)
+AWAITED: Final[tuple[FaultKind, ...]] = ()
 """Those that brokers do not survive yet: a run has them only where it is asked for them (`--fault`)."""
 TWO_DIRECTORIES_CHANCE: Final = 0.0
 """Awaited, too: a flush meets the renaming of its folder, and takes the directory offline (`--log-dirs 2`)."""
@@ -122,6 +122,8 @@ class Plan:
     """The protocols of the transactional producers that there are: "before" or "since" KIP-890."""
     reassigns: bool
     """Whether partitions are moved, and old tools write into the store."""
+    tombstones_go: bool
+    """Whether compaction takes tombstones within the run."""
     log_dirs: int
     """Of each broker, on one device; replicas move between two."""
     names_in_order: bool
@@ -176,8 +178,13 @@ def draw(
     pause = random.between(0.8, 4.0)
     racks = count > 1 and random.chance(0.3)
     topics = _topics(random, flushes=flushes, min_insync=min_insync, many=count > 1)
-    if random.stream("compaction").chance(0.4):
+    compaction = random.stream("compaction")
+    tombstones_go = False
+    if compaction.chance(0.4):
         compact = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.bytes": "1500"}
+        tombstones_go = compaction.chance(0.5)
+        if tombstones_go:
+            compact["delete.retention.ms"] = "4000"
         topics.append(TopicPlan("keyed", 2, {**topics[0].configs, **compact}, compacted=True))
     grouping, transacting = random.stream("groups"), random.stream("transactions")
     groups = tuple(protocol for protocol in GROUPS if grouping.chance(0.35))
@@ -198,6 +205,7 @@ def draw(
         groups=groups,
         transactions=transactions,
         reassigns=reassigns,
+        tombstones_go=tombstones_go,
         log_dirs=log_dirs or 1 + random.stream("directories").chance(TWO_DIRECTORIES_CHANCE),
         names_in_order=random.stream("file systems").chance(0.5),
         faults=(*faults, *wished) or (FaultKind.RESET, FaultKind.KILL),
@@ -216,6 +224,8 @@ def _topics(random: SeededRandom, *, flushes: bool, min_insync: int, many: bool)
     retention = {**common, "retention.bytes": str(8_000 + random.below(30_000))}
     retained = TopicPlan("bounded", 3 if many else 1, retention, retains=False)
     topics = [plain, trimmed, retained]
+    if random.stream("retention").chance(0.4):
+        topics.append(TopicPlan("aged", 1, {**common, "segment.bytes": "1500", "retention.ms": "7000"}, retains=False))
     if many and random.chance(0.4):
         topics.append(TopicPlan("unclean", 1, {**common, "unclean.leader.election.enable": "true"}, unclean=True))
     return topics

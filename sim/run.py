@@ -134,6 +134,7 @@ class Simulation:
         self.history.lossy |= {topic.name for topic in plan.topics if topic.unclean}
         self.history.compacted |= {topic.name for topic in plan.topics if topic.compacted}
         self.history.retained |= {topic.name for topic in plan.topics if topic.retains}
+        self.history.tombstones_go = plan.tombstones_go
         self.history.reads_may_fail = FaultKind.FLIPPED_READ in plan.faults
         self.cluster = Cluster(plan, loop, random, trace, self.history)
         self._producers = self._make_producers()
@@ -344,7 +345,8 @@ class Simulation:
 
     def _ailments(self) -> list[str]:
         movers = [mover for mover in (self._reassigner, self._directory_mover) if mover is not None]
-        return self.cluster.ailments() + [text for mover in movers for text in mover.ailments()]
+        marks = self.cluster.marks_of(self._administrator.topics)
+        return self.cluster.ailments() + marks + [text for mover in movers for text in mover.ailments()]
 
     async def _watch(self) -> None:
         """Looks into the machines, again and again."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sim.machine import BrokerMachine
     from sim.world.disk import SimulatedDisk
     from sim.world.randomness import SeededRandom
+    from tidelog.broker.replicas.replica_manager import Replica
 
 
 class LiveLogs:
@@ -31,19 +32,32 @@ class LiveLogs:
         self.checked = 0
 
     def check(self) -> None:
-        """Looks at one log of some broker; at none where that does not run, or is just cutting the log."""
+        """Looks at one log of some broker, and at one that was cut and has grown since: what a cut forgets to take back
+        is in the way now.
+        """
         machine = self._machines[self._random.below(len(self._machines))]
         replicas = replicas_of(machine) if machine.is_ready else []
-        if not replicas:
-            return
-        replica = replicas[self._random.below(len(replicas))]
+        if replicas:
+            self._check(machine, replicas[self._random.below(len(replicas))])
+        for (name, partition), end in list(self._checker.shrunk.items()):
+            machine = next(each for each in self._machines if each.name == name)
+            replica = machine.node.replicas.get(partition) if machine.is_ready and machine.node is not None else None
+            if replica is None or self._checker.end(machine, partition) <= end:
+                continue
+            if self._check(machine, replica):
+                del self._checker.shrunk[name, partition]
+                break
+
+    def _check(self, machine: BrokerMachine, replica: Replica) -> bool:
+        """False where nothing can be said: its directory has failed, or it is just being cut."""
         log = replica.log
         is_whole = not (log.is_offline or log.folder.is_deleted or log.truncation_is_pending or log.producers.is_behind)
         if not is_whole or (machine.broker_id, replica.topic_partition) in self._checker.excused:
-            return
+            return False
         with _undisturbed(machine.disk):
             check_log(log)
         self.checked += 1
+        return True
 
 
 @contextmanager

@@ -25,6 +25,10 @@ class BatchId(NamedTuple):
     epoch: int
     """Of the leader that appended it."""
     crc: int
+    size: int
+    """Bytes."""
+    youngest_ms: int
+    """Greatest timestamp of its records."""
 
 
 @dataclass(slots=True)
@@ -124,7 +128,14 @@ class LogView:
                 check_crc(content, position, header)
             except InvalidBatch:
                 break
-            batch = BatchId(header.base_offset, header.next_offset, header.partition_leader_epoch, header.crc)
+            batch = BatchId(
+                header.base_offset,
+                header.next_offset,
+                header.partition_leader_epoch,
+                header.crc,
+                header.size,
+                header.max_timestamp,
+            )
             found.append((previous, batch))
             segment.batches.append(batch)
             previous = batch

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sim.store.history import StoreHistory, Version
 
 _STATE_PATH: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/([0-9]+)/state")
+_TOPIC_PATH: Final = re.compile(r"/brokers/topics/([^/]+)")
 NOTICED_S: Final = 3.0
 """After which a controller is taken to know of a registration."""
 
@@ -126,6 +127,9 @@ class PartitionStates:
             self._registrations[int(path.rpartition("/")[2])] = self._seconds()
         match = _STATE_PATH.fullmatch(path)
         if match is None:
+            named = _TOPIC_PATH.fullmatch(path)
+            if named is not None and before.stat is not None and after.stat is not None:
+                self._check_moves(named[1], before, after)
             return
         if after.stat is None:
             self._incarnations.pop(path, None)
@@ -163,6 +167,18 @@ class PartitionStates:
             broker: known.get(broker, -1) if (registered := self._registered(broker)) is None else registered
             for broker in new.isr
         }
+
+    def _check_moves(self, topic: str, before: Version, after: Version) -> None:
+        """A move that ends at its target leaves nobody behind: the whole target is in sync."""
+        old, new = decode_topic(topic, before.data), decode_topic(topic, after.data)
+        for number, replicas in new.partitions.items():
+            adding, removing = old.adding.get(number, ()), old.removing.get(number, ())
+            target = [broker for broker in old.partitions.get(number, ()) if broker not in removing]
+            is_over = (adding or removing) and not new.adding.get(number) and not new.removing.get(number)
+            state = self.state(TopicPartition(topic, number))
+            if is_over and set(adding) <= set(replicas) and set(replicas) == set(target) and state is not None:
+                told = f"{topic}-{number} has moved to {replicas}, of which {state.isr} are in sync"
+                require(17, set(replicas) <= set(state.isr), told)
 
     def _check_change(
         self, where: str, topic: str, old: PartitionState, new: PartitionState, incarnations: dict[int, int]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from sim.checks.log_view import BatchId, LogView
+from sim.checks.retention import Retention
 from sim.invariants import require
 from tidelog.model.identifiers import BrokerId, TopicPartition, format_topic_id
 from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -60,6 +61,10 @@ class ReplicaChecker:
         """Replicas that lost data within the declared budget, while they are still in the ISR."""
         self.compacted: set[str] = {CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC}
         """Topics whose logs each replica rewrites when it likes: of their batches only the order can be judged."""
+        self.shrunk: dict[tuple[str, TopicPartition], int] = {}
+        """[(machine, partition)] -> where a log ended when it had become shorter."""
+        self.retention: Retention | None = None
+        """Set it where retention deletes records."""
         self.lossy: set[str] = set()
         """Topics whose committed records may be lost: unclean elections, losses past the budget."""
 
@@ -138,7 +143,10 @@ class ReplicaChecker:
         folder = machine.folder_of(partition)
         if view is None or view.folder != folder:
             view = self._views[place] = LogView(machine.disk, folder)
+        end = view.end
         new = view.refresh()
+        if view.end < end:
+            self.shrunk[place] = view.end
         if new:
             known = self._partition(view.topic_id, partition)
             for previous, batch in new:
@@ -187,6 +195,8 @@ class ReplicaChecker:
         leader = replica.leader
         assert leader is not None
         view = self._refresh(machine, partition)
+        if self.retention is not None:
+            self.retention.check(machine.name, replica, view, machine.clock.wall_ms())
         known = self._partition(view.topic_id, partition)
         where = f"{partition}: {machine.name} presumes to lead in epoch {leader.leader_epoch}"
         holder = known.leaders.setdefault(leader.leader_epoch, machine.broker_id)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sim.mutants.compaction import COMPACTION_MUTANTS
 from sim.mutants.coordination import COORDINATION_MUTANTS
+from sim.mutants.edges import EDGE_MUTANTS
 from sim.mutants.elections import ELECTION_MUTANTS
 from sim.mutants.mutant import Edit, Mutant
 from sim.mutants.protocol import MUTANTS
@@ -30,6 +31,7 @@ ALL: Final = (
     *SETTINGS_MUTANTS,
     *ELECTION_MUTANTS,
     *ROT_MUTANTS,
+    *EDGE_MUTANTS,
 )
 """With those that came later than the thirty."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+from sim.checks.history import value_of
 from sim.checks.log_checks import split_batches
 from sim.invariants import require
 from tidelog.model.errors import ErrorCode
@@ -127,7 +128,7 @@ class Reader:
         self.high_watermark, self.log_start = result.high_watermark, result.log_start_offset
         self.records = [record for batch in batches for record in batch.records if record.offset >= asked]
         for batch in batches:
-            self.values |= {record.offset: record.value or b"" for record in batch.records if record.offset >= asked}
+            self.values |= {record.offset: value_of(record) for record in batch.records if record.offset >= asked}
         if batches:
             self._trace.record("fetched", self.name, self.partition, broker, asked, self.offset, self.high_watermark)
 

@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from sim.checks.history import Guarantee, key_of
+from sim.checks.history import Guarantee, is_tombstone, key_of
 from sim.invariants import require
 from sim.workloads.consumers import Reader
 from sim.world.clock import EPOCH_MS
@@ -163,7 +163,7 @@ class Producer:
         records = [
             Record(index, timestamp, b"key" if self._random.chance(0.5) else None, value)
             if not keyed
-            else Record(index, timestamp, key_of(value), value)
+            else _keyed(index, timestamp, value)
             for index, value in enumerate(values)
         ]
         idempotent = self.guarantee is Guarantee.EXACTLY_ONCE
@@ -339,3 +339,10 @@ class Producer:
                 for topic, data in topics.items()
             ],
         )
+
+
+def _keyed(index: int, timestamp: int, value: bytes) -> Record:
+    """A record of a compacted topic."""
+    if is_tombstone(value):
+        return Record(index, timestamp, key_of(value), None, [("value", value)])
+    return Record(index, timestamp, key_of(value), value)
