@@ -415,13 +415,16 @@ class CommittedReader:
         self.stopping = False
 
     async def run(self) -> None:
-        """Until it is told to stop, and has read to the high watermarks."""
-        while not self.stopping or self.behind:
+        """Until it is told to stop, and has read to the high watermarks in a round that began after that."""
+        is_last = False
+        while not is_last or self.behind:
+            is_last = self.stopping
             for partition in self._partitions:
                 try:
                     await self._read(partition)
                 except (OSError, TimeoutError) as error:
                     self._trace.record("committed_reader_retries", self._name, repr(error))
+                    self.behind[partition] = repr(error)
                     self._router.forget(partition)
                     await asyncio.sleep(self._random.between(0.0, 2 * PAUSE_S))
             await asyncio.sleep(self._random.between(0.0, PAUSE_S))
