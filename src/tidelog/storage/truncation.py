@@ -129,7 +129,9 @@ def _forget_snapshots(log: Log, end: int) -> None:
     try:
         remove_snapshots(log.folder, above=end)
     finally:
-        log.producers.snapshot_offset = min(log.producers.snapshot_offset, max(end, log.log_start_offset))
+        if log.producers.snapshot_offset > end:
+            # The newest one is gone. An older one may be left; the next is taken in any case, also at `end` itself.
+            log.producers.snapshot_offset = -1
 
 
 def _ends_at(log: Log, offset: int) -> None:

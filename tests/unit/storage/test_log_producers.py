@@ -219,3 +219,20 @@ def test_truncation_takes_the_state_back(tmp_path: Path) -> None:
     assert log.producers.entries[5].last_sequence == 1
     assert log.producers.first_undecided_offset == 0
     assert send(log, 2, transactional=True).first_offset == 2
+
+
+def test_a_clean_stop_after_a_truncation_keeps_producers(tmp_path: Path) -> None:
+    """A truncation removes the only snapshot; the next clean stop writes one at the log's end, from which the next start,
+    which reads nothing else, knows the producer.
+    """
+    manager, log = open_log(tmp_path)
+    send(log, 0)
+    kept = log.log_end_offset
+    log.append(batch(b"not replicated"), leader_epoch=0, now_ms=NOW_MS)
+    manager.abandon()
+    manager, log = open_log(tmp_path)
+    log.truncate_to(kept)
+    manager.close()
+    manager, log = open_log(tmp_path)
+    assert log.producers.entries[5].last_sequence == 0
+    manager.close()
