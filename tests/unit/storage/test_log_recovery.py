@@ -21,6 +21,7 @@ from tests.unit.storage.support import (
 
 from tidelog.model.identifiers import LeaderEpoch, Offset
 from tidelog.records.batch import patch
+from tidelog.storage.checkpoints import decode_offsets
 from tidelog.storage.dump import dump_lines
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
@@ -392,3 +393,25 @@ def test_records_of_1970_are_no_damage(tmp_path: Path) -> None:
     assert len(again.segments) > 1
     assert again.log_end_offset == 21
     assert again.segments[0].time_index.last().timestamp == 0
+
+
+def test_a_cut_below_the_recovery_point_is_written_down_at_once(tmp_path: Path) -> None:
+    """Damage costs the log what was durable: what is appended in its place is not, and no checkpoint may say so."""
+    manager, log = open_log(tmp_path)
+    fill(log, 6)
+    for task in manager.upkeep.due_tasks(10**9):
+        run_now(task)
+    run_now(log.flush_task())
+    for task in manager.upkeep.checkpoint_tasks():
+        run_now(task)
+    manager.abandon()
+    path = tmp_path / "topicone-0" / "00000000000000000000.log"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    checkpoint = tmp_path / "recovery-point-offset-checkpoint"
+    assert decode_offsets(checkpoint.read_bytes())[TP] == 6
+    manager, log = open_log(tmp_path)
+    assert log.log_end_offset == 5
+    assert decode_offsets(checkpoint.read_bytes())[TP] == 5
+    manager.abandon()
