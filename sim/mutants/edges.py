@@ -14,8 +14,8 @@ EDGE_MUTANTS: Final = (
     Mutant(
         "truncation-keeps-aborted",
         "storage.transaction_index",
-        "        kept = [entry for entry in entries if entry.last_offset < offset]\n",
-        "        kept = entries\n",
+        "        return ENTRY_SIZE * sum(entry.last_offset < offset for entry in self.entries())\n",
+        "        return ENTRY_SIZE * len(self.entries())\n",
         "a truncation leaves what tells of transactions whose markers it has removed",
     ),
     Mutant(
