@@ -34,6 +34,7 @@ def set_rate(cluster: ReplicaCluster, broker_id: int, side: str, rate: int | Non
 def set_replicas(cluster: ReplicaCluster, broker_id: int, topic: str = "t", **replicas: str) -> None:
     """leader=..., follower=...: a topic's throttled replicas, as `broker_id` reads them."""
     values = {f"{side}.replication.throttled.replicas": text for side, text in replicas.items()}
+    cluster.topic_settings[topic] = values
     cluster.brokers[broker_id].node.settings_changed(ConfigResource(ConfigResourceType.TOPIC, topic), values)
 
 
