@@ -222,8 +222,9 @@ def test_truncation_takes_the_state_back(tmp_path: Path) -> None:
 
 
 def test_a_clean_stop_after_a_truncation_keeps_producers(tmp_path: Path) -> None:
-    """A truncation removes the only snapshot; the next clean stop writes one at the log's end, from which the next start,
-    which reads nothing else, knows the producer.
+    """A truncation removes the only snapshot; the next clean stop writes one at the log's end.
+
+    The next start reads nothing else, and knows the producer by it.
     """
     manager, log = open_log(tmp_path)
     send(log, 0)
