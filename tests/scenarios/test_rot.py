@@ -9,7 +9,8 @@ from pathlib import Path
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.scenarios.observing import DEADLINE_S, send
+from tests.scenarios.observing import DEADLINE_S, create, send
+from tests.scenarios.test_unreadable_batch import consumed
 
 from tidelog.records.batch import CRC_START, iterate_headers
 from tidelog.testing import Cluster
@@ -55,3 +56,15 @@ def test_a_rotten_record_is_read_as_it_was_sent() -> None:
         written = flip(path, 3)
         assert consume(cluster.bootstrap) == VALUES
         assert path.read_bytes() == written
+
+
+def test_what_no_replica_has_is_named_and_what_follows_is_read() -> None:
+    """With one replica `tidelog consume` says where the damage is; from a later offset it goes on."""
+    with Cluster() as cluster:
+        create(cluster, "t")
+        assert not send(cluster, "t", VALUES)
+        flip(Path(cluster.data_of(0)) / "t-0" / f"{0:020d}.log", 3)
+        code, output, errors = consumed(cluster, "t")
+        assert (code, output.split()) == (1, [value.decode() for value in VALUES[:3]])
+        assert "t-0 cannot be read at offset 3" in errors
+        assert consumed(cluster, "t", "--from", "4")[1].split() == [value.decode() for value in VALUES[4:]]

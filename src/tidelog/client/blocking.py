@@ -33,7 +33,15 @@ from tidelog.client.errors import (
     require_plaintext,
 )
 from tidelog.client.exchange import SIZE_PREFIX, Exchange
-from tidelog.client.fetching import READ_UNCOMMITTED, FetchedData, FetchSettings, fetch_request, fetched, whole_batches
+from tidelog.client.fetching import (
+    READ_UNCOMMITTED,
+    FetchedData,
+    FetchSettings,
+    fetch_request,
+    fetched,
+    rotten_batch,
+    whole_batches,
+)
 from tidelog.client.offsets import CommittedOffset, OffsetFound
 from tidelog.client.operations import Call, Deadline, Operation, Outcomes, Pause, Step
 from tidelog.client.producing import ProducedBatch, produce_batches
@@ -389,6 +397,8 @@ class _RangeReader:
         ((_, code, _, data),) = fetched(response, self._routing, {self._topic_partition: position})
         if code is ErrorCode.NONE:
             return data
+        if code is ErrorCode.CORRUPT_MESSAGE:
+            raise rotten_batch(self._topic_partition, position)
         refusal = KafkaError(code, str(self._topic_partition))
         if not code.retriable:
             raise self._cluster._with_range(refusal, self._topic_partition, position)

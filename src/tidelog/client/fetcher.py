@@ -25,7 +25,7 @@ from typing import Any, Final
 from tidelog.client.addresses import Address
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import ClientError, ConnectionFailed, OffsetOutOfRange, RequestTimedOut, TopicChanged
-from tidelog.client.fetching import FetchedData, FetchSettings, fetch_request, fetched
+from tidelog.client.fetching import FetchedData, FetchSettings, fetch_request, fetched, rotten_batch
 from tidelog.client.offsets import list_offsets
 from tidelog.client.operations import Call, Purpose
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -279,6 +279,8 @@ class Fetcher:
                 continue  # It went elsewhere while this was on its way.
             if code is ErrorCode.NONE:
                 self._take(data)
+            elif code is ErrorCode.CORRUPT_MESSAGE:
+                raise rotten_batch(topic_partition, data.fetch_offset)
             elif code.retriable:
                 self._failed(topic_partition, KafkaError(code, text or f"{topic_partition} can't be read: {code.name}"))
             elif code is ErrorCode.OFFSET_OUT_OF_RANGE:

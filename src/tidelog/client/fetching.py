@@ -70,6 +70,17 @@ class FetchedData:
         )
 
 
+def rotten_batch(topic_partition: TopicPartition, offset: int) -> KafkaError:
+    """What a fetch that was answered with CORRUPT_MESSAGE comes to: brokers say so where no replica has the records.
+
+    As Java's consumer does: asking again would go on for ever, and records behind are not to be taken unasked.
+    """
+    return KafkaError(
+        ErrorCode.CORRUPT_MESSAGE,
+        f"{topic_partition} cannot be read at offset {offset}: the broker has a damaged batch there; later ones can",
+    )
+
+
 def fetch_request(routing: Routing, positions: Mapping[TopicPartition, int], settings: FetchSettings) -> Any:
     """A full fetch (no session) of these partitions, whose topics `routing` knows, from these offsets."""
     kind = messages.FetchRequest
