@@ -53,10 +53,16 @@ def machine_with(*, synced: int, written: int, flushed: int, start: int = 0, rec
             file.fsync()
     checkpoint = mount.open(f"{DATA}/recovery-point-offset-checkpoint", create=True)
     checkpoint.pwrite(encode_offsets({PARTITION: recovery_point}), 0)
-    log = SimpleNamespace(is_offline=False, log_start_offset=start, flushed_offset=flushed)
+    log = SimpleNamespace(is_offline=False, log_start_offset=start, flushed_offset=flushed, directory=FOLDER)
     replica = SimpleNamespace(log=log, topic_partition=PARTITION)
     return SimpleNamespace(
-        name="broker1", is_ready=True, process=object(), disk=disk, node=SimpleNamespace(replicas=[replica])
+        name="broker1",
+        is_ready=True,
+        process=object(),
+        disk=disk,
+        node=SimpleNamespace(replicas=[replica]),
+        log_dirs=(DATA,),
+        folder_of=lambda partition: FOLDER,
     )
 
 
