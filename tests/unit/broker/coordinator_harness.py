@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -99,6 +100,8 @@ class Log:
     """Batches in memory."""
 
     def __init__(self) -> None:
+        self.owner = SimpleNamespace(path="/memory")
+        """The log directory, by whose threads it is read."""
         self.batches: list[tuple[int, int, bytes]] = []
         self.log_start_offset = 0
         self.log_end_offset = 0
