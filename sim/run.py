@@ -30,6 +30,7 @@ from sim.workloads.producers import Producer
 from sim.workloads.reassignments import Reassigner
 from sim.workloads.settings import SettingsAlterer
 from sim.workloads.spot_reads import SpotReader
+from sim.workloads.waiters import check_waiters
 from sim.world.clock import LoopClock
 from sim.world.loop import VirtualLoop
 from sim.world.process import SimulatedExecutor
@@ -329,6 +330,7 @@ class Simulation:
             [*always, *clients],
         )
         await self._final_reads(always)
+        await self._within(self._check_waiters(), 3 * SETTLE_S_MAX, "waiters have no end", always)
         await self._until(self._replicas_agree, lambda: "the replicas' logs don't end alike", always)
         await self._check_topics()
         await self._within(applications.check_final(), SETTLE_S_MAX, "committed offsets are not told", always)
@@ -416,6 +418,16 @@ class Simulation:
             self.history.check_final(partition, reader.log_start, reader.values)
         router.close()
 
+    async def _check_waiters(self) -> None:
+        """Of one partition of those that have a topic of their own to be kept."""
+        partition = self.plan.topics[0].all_partitions[self._random.stream("waiters").below(2)]
+        states = self.cluster.states
+        followers = () if states is None or not self.plan.racks else states.replicas(partition)
+        waiters = [self._router(f"waiter{number}") for number in range(2 + max(len(followers) - 1, 0))]
+        waker = self._router("waker")
+        await check_waiters(waker, waiters, partition, followers, self._trace)
+        waker.close()
+
     def _replicas_agree(self) -> bool:
         """Whether all replicas of each partition have come to the same end."""
         states = self.cluster.states
@@ -457,6 +469,8 @@ class Simulation:
             )
             manager.open()
             for log in manager.logs():
+                if machine.disk.is_rotten(log.directory):
+                    continue  # Nobody has read it since; its scrub would find it.
                 log.update_high_watermark(log.log_end_offset)
                 self._compare(machine, log.topic_partition, check_log(log), contents)
             manager.abandon()

@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING
 
 from sim.checks.log_checks import check_log
 from sim.checks.replicas import replicas_of
+from sim.invariants import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from sim.checks.log_checks import Batch
     from sim.checks.replicas import ReplicaChecker
     from sim.machine import BrokerMachine
     from sim.world.disk import SimulatedDisk
     from sim.world.randomness import SeededRandom
     from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.storage.log import Log
 
 
 class LiveLogs:
@@ -55,9 +58,23 @@ class LiveLogs:
         if not is_whole or (machine.broker_id, replica.topic_partition) in self._checker.excused:
             return False
         with _undisturbed(machine.disk):
-            check_log(log)
+            batches = check_log(log)
+        _check_stable(log, batches)
         self.checked += 1
         return True
+
+
+def _check_stable(log: Log, batches: Sequence[Batch]) -> None:
+    """Invariant 10: a transaction is undecided for readers until its marker is committed."""
+    begun: dict[int, int] = {}
+    for header, _, _ in batches:
+        if header.is_control:
+            first = begun.pop(header.producer_id, None)
+            if first is not None and header.base_offset >= log.high_watermark:
+                told = f"{log}: stable is {log.last_stable_offset}, the marker at {header.base_offset} is not committed"
+                require(10, log.last_stable_offset <= first, told)
+        elif header.is_transactional:
+            begun.setdefault(header.producer_id, header.base_offset)
 
 
 @contextmanager

@@ -76,11 +76,14 @@ EDGE_MUTANTS: Final = (
         "of all requests that wait for a partition one is looked at",
     ),
     Mutant(
-        "session-forgets-what-it-sent",
+        "session-forgets-the-quiet",
         "broker.replicas.fetch_sessions",
-        "            if self.partitions.pop(key, None) is not None:\n                self.partitions[key] = wanted\n",
-        "            self.partitions.pop(key, None)\n",
-        "a fetch session forgets a partition of which it has sent records",
+        "        if data.records and self._incremental:\n"
+        "            key = wanted.key\n"
+        "            if self.partitions.pop(key, None) is not None:\n"
+        "                self.partitions[key] = wanted\n",
+        "        if not data.records and self._incremental:\n            self.partitions.pop(wanted.key, None)\n",
+        "a fetch session forgets a partition of which it has told something other than records",
     ),
     Mutant(
         "stable-before-replicated",

@@ -223,7 +223,9 @@ class Producer:
         if any(self._leader(lane) < 0 for lane in lanes):
             await self._router.refresh(self._topics)
         for lane in lanes:
-            in_flight = IN_FLIGHT if self.guarantee is Guarantee.EXACTLY_ONCE else 1
+            # A producer of which nothing is known may begin anywhere, as with Kafka: where its first batch is refused
+            # (no descriptor is left), the second one would be taken.
+            in_flight = IN_FLIGHT if self.guarantee is Guarantee.EXACTLY_ONCE and lane.acknowledged else 1
             while len(lane.pending) < in_flight and not self.stopping and self._leader(lane) >= 0:
                 lane.pending.append(self._next_batch(lane))
                 if self._random.chance(0.6):

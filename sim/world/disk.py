@@ -82,7 +82,16 @@ Observer: TypeAlias = Callable[[Operation], None]
 class _Inode:
     """A file: what the page cache shows, and what a power cut would leave."""
 
-    __slots__ = ("content", "dirty", "durable", "modified_ms", "rewritten", "rotten", "size_dirty")
+    __slots__ = (
+        "content",
+        "dirty",
+        "durable",
+        "modified_ms",
+        "rewritten",
+        "rotten",
+        "rotten_durable",
+        "size_dirty",
+    )
 
     def __init__(self, now_ms: int) -> None:
         self.content = bytearray()
@@ -92,14 +101,17 @@ class _Inode:
         self.modified_ms = now_ms
         self.rotten: dict[int, int] = {}
         """[position] -> bits of the byte there that are not what was written."""
+        self.rotten_durable: dict[int, int] = {}
+        """The same of what is on the platter: what mends it has to be synced."""
         self.rewritten = 0
         """Counts what changed bytes that were there before: whoever reads along has to begin anew."""
 
-    def sound(self, content: bytearray) -> bytearray:
-        """`content`, its own, as it was before it began to rot."""
-        if self.rotten:
+    @staticmethod
+    def sound(content: bytearray, rotten: dict[int, int]) -> bytearray:
+        """A content as it was before it began to rot."""
+        if rotten:
             content = bytearray(content)
-            for position, bits in self.rotten.items():
+            for position, bits in rotten.items():
                 if position < len(content):
                     content[position] ^= bits
         return content
@@ -121,6 +133,7 @@ class _Inode:
             start = page * PAGE
             if start < size:
                 self.durable[start : start + PAGE] = self.content[start : start + PAGE]
+        self.rotten_durable = dict(self.rotten)
         self.forget_dirt()
 
     def forget_dirt(self) -> None:
@@ -131,6 +144,7 @@ class _Inode:
         self.rewritten += 1
         if nothing_survives:
             self.content = bytearray(self.durable)
+            self.rotten = dict(self.rotten_durable)
             self.forget_dirt()
             return
         old, new = self.durable, self.content
@@ -147,6 +161,11 @@ class _Inode:
                 if fate == 0 or (fate == 1 and random.chance(0.5)):
                     part = new[sector : min(sector + SECTOR, size)]
                     left[sector : sector + len(part)] = part
+        self.rotten = self.rotten_durable = {
+            position: bits
+            for position, bits in self.rotten_durable.items()
+            if position < len(left) and left[position] == old[position]
+        }
         self.content = left
         self.durable = bytearray(left)
         self.forget_dirt()
@@ -228,12 +247,12 @@ class FileContent:
 
     @property
     def content(self) -> bytearray:
-        return self._inode.sound(self._inode.content)
+        return self._inode.sound(self._inode.content, self._inode.rotten)
 
     @property
     def durable(self) -> bytearray:
         """What is on the platter."""
-        return self._inode.sound(self._inode.durable)
+        return self._inode.sound(self._inode.durable, self._inode.rotten_durable)
 
     @property
     def is_clean(self) -> bool:
@@ -347,7 +366,14 @@ class SimulatedDisk:
         inode = self._file(path)
         for content in (inode.content, inode.durable):
             content[position] ^= bits
-        inode.rotten[position] = inode.rotten.get(position, 0) ^ bits
+        for rotten in (inode.rotten, inode.rotten_durable):
+            rotten[position] = rotten.get(position, 0) ^ bits
+
+    def is_rotten(self, directory: str) -> bool:
+        """Whether a file in a directory still shows a process other bytes than were written."""
+        node = self._find(directory)
+        entries = node.entries if isinstance(node, _Directory) else {}
+        return any(isinstance(inode, _Inode) and inode.rotten for inode in entries.values())
 
     # What mounts use.
 
