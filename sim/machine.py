@@ -55,6 +55,7 @@ SETTINGS: Final[Mapping[str, object]] = {
     "log.index.size.max.bytes": 4096,
     "log.index.interval.bytes": 400,
     "log.segment.delete.delay.ms": 2000,
+    "log.initial.task.delay.ms": 500,
     "log.retention.check.interval.ms": 3000,
     "log.cleaner.backoff.ms": 1000,
     "log.cleaner.dedupe.buffer.size": 4096,
