@@ -1,7 +1,8 @@
 """What the controller knows of replicas that have lost records, and of brokers whose last stop was unclean.
 
-A replica that is marked does not lead: while another member of its ISR has all records, that one is elected or waited
-for (`tidelog.metadata.replica_marks` says who marks what). An unclean stop only puts a broker behind others.
+The controller elects no marked replica: it elects an unmarked member of the ISR, or waits for one. Exceptions: the only
+replica of a partition, and unclean elections. `tidelog.metadata.replica_marks` says what is marked, and by which part.
+An unclean stop only puts a broker behind others.
 """
 
 from __future__ import annotations
@@ -54,5 +55,5 @@ class Marks:
         }
 
     def partitions(self) -> Iterator[TopicPartition]:
-        """The partitions that have marks, of whatever topic id."""
+        """All partitions with marks, those of a deleted topic of the same name included."""
         return iter(list(self._replicas))

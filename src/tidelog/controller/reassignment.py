@@ -4,18 +4,18 @@ A partition goes from its origin to a target. While it is under way its topic's 
 
     replicas = target + (origin - target)      adding = what the origin has not      removing = what the target has not
 
-and nothing else does: a new controller goes on from there. Kafka 2.8 writes, and so do we:
+and a new controller continues from it. Kafka 2.8 writes, and so do we:
 
     begin      1 topic node: all replicas, adding, removing
                2 state: leader epoch + 1, so that every replica is told who else there is
-    under way    state: the ISR grows as the leader proposes it (`isr`)
+    under way  3 state: the ISR grows as the leader proposes it (`isr`)
     finish     4 state: leader epoch + 1; the first live one of the target leads, where the leader is none of it
-               5 state: each removed replica leaves the ISR, leader epoch + 1 a write; it is told to delete its files
+               5 state: each removed replica leaves the ISR, in the next leader epoch; it is told to delete its files
                6 topic node: the target alone
                7 /admin/reassign_partitions without the partition, or gone with the last one
 
-A partition is finished when its ISR holds the whole target and one of it can lead: all that is committed is there. What
-has a target that needs no new replica is begun and finished at once, which leaves out 2. A replica that a cancelled or
+A partition is finished when its ISR holds the whole target and one of it can lead: all that is committed is there. A
+reassignment whose target needs no new replica begins and finishes at once, without 2. A replica that a cancelled or
 replaced reassignment was adding is dropped at once, as in 5, unless nobody else is in sync: then it stays, to be
 removed later (Kafka drops it, and the records with it).
 

@@ -6,9 +6,10 @@
     ENOENT of a file that was renamed or removed by us    the operation fails alone; `LogFolder.fail` knows of that
     all others: EIO, EROFS, ENOSPC, ENOENT, ...           the directory goes offline until the broker is started again
 
-An fsync of a folder opens it first, which is what the errors of the second line are about.
+An fsync of a folder opens it first; the errors of the second line can come from that, and it may be tried again.
 
-That is decided here and nowhere else. ENOSPC is among the last because every write in the directory would fail with it;
+Exceptions: while a directory is loaded, every error takes it offline. ENOSPC is among the last because
+every write in the directory would fail with it;
 compaction alone, whose files are not needed, waits for room (`cleaner.log_cleaner`).
 
 What fails alone must leave the files and the state in memory in agreement: each step over several files is either

@@ -6,7 +6,7 @@ An idempotent producer is remembered in each partition that it writes to until i
     up to 9/10 of the maximum    nothing happens
     from there on                those silent for `RECENT_MS` go, the longest silent first; where that is not enough new
                                  producer ids are given out slowly (`ProducerIds`)
-    at the maximum               those silent for `KEPT_MS` go, too
+    above 19/20                  those silent for `KEPT_MS` go, too; in both cases until 4/5 of the maximum are left
     an eighth above it           producers that are not known yet are refused, with an error upon which they try again
 
 A producer with an open transaction stays. **Why nothing is written twice**: of a producer that is forgotten the next
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 PRODUCERS_MAX: Final = 200_000
 """Default of `producer.ids.max`: about 70 MB."""
 RECENT_MS: Final = 600_000
-"""Silent for less: forgotten only when the maximum is reached."""
+"""Silent for less: forgotten only above 19/20 of the maximum."""
 KEPT_MS: Final = 180_000
 """Silent for less: not forgotten for others. A client's `delivery.timeout.ms`, and a minute more."""
 LOOK_INTERVAL_MS: Final = 1_000

@@ -400,7 +400,9 @@ class Upkeep:
 
         def delete() -> None:
             if not self.settings_gate.are_current:
-                logger.warning("retention_put_off reason='the settings of today are not known' logs=%d", len(waiting))
+                logger.warning(
+                    "retention_put_off reason='the store has not confirmed the settings' logs=%d", len(waiting)
+                )
                 waiting.clear()
             now = self._clock.wall_ms()
             while waiting and self.settings_gate.are_current:

@@ -2,8 +2,8 @@
 
 SQLite because it is everywhere Python is, survives power cuts (write-ahead log, synchronous=FULL: a commit is on disk
 when it returns), and can be looked into with its own shell. One thread of its own does all the blocking, so the event
-loop never waits for the disk, and everything that arrives during one fsync shares the next. A lock file keeps a second
-process out.
+loop never waits for the disk, and writes that arrive during one fsync are committed together by the next. A lock file
+keeps a second process out.
 
     store.db    nodes(path, data, czxid, ...), sessions(id, ...), meta(zxid)
     .lock       held while the store is open
@@ -38,12 +38,12 @@ _REFUSALS: Final = {
     sqlite3.SQLITE_PERM: errno.EACCES,
     sqlite3.SQLITE_IOERR: errno.EIO,
 }
-"""What the disk, and not the content of the file, makes SQLite say, as the system's errors."""
+"""SQLite's codes for errors of the disk, each with the errno that stands for it; not those for a damaged file."""
 _MAY_PASS: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM})
-"""Refusals of a commit that leave nothing on the disk, and may end: no room, no descriptor, no memory. A failed write
-or fsync (SQLITE_IOERR) is none: what the disk holds then is not known."""
+"""SQLite refused the commit and wrote nothing; the cause (no room, descriptor or memory) may pass. A failed write or
+fsync (SQLITE_IOERR) is not among them: after it, what the disk holds is not known."""
 _MAY_PASS_EXTENDED: Final = frozenset({sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_NOMEM})
-"""The same, of those whose primary code says less: the index of the write-ahead log could not grow."""
+"""The same, by extended codes, since the primary one is SQLITE_IOERR: the write-ahead log's index did not grow."""
 _PRIMARY: Final = 0xFF
 """Mask of the primary code in one of SQLite's extended codes."""
 

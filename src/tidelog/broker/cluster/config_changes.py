@@ -6,10 +6,10 @@
 A version is the transaction that last changed the settings' node (its mzxid): it needs no place in any node's content,
 so Kafka's own brokers and tools raise it too.
 
-**Gaps.** A notification names a node that changed; it may be missed. A session that ends takes its watch along,
-notifications are deleted by age, by any broker's clock, and a connection that breaks hides those that came and went.
-So the position in /config/changes counts the notifications ever made there, which the store does too. Where the new
-ones that are still there do not explain the count, or one of them cannot be read, the versions of all settings are
+**Gaps.** A notification names a node that changed; it may be missed. When a session ends, its watch ends.
+Brokers delete old notifications. While a connection is down, notifications may come and go unseen.
+So a broker remembers how many notifications were ever made in /config/changes; the store keeps the same count. Where
+the new ones that are still there do not explain the count, or one cannot be read, the versions of all settings are
 compared (`_compare_all`) and those that differ are read. A new session begins with that, before the broker registers.
 """
 
@@ -57,14 +57,14 @@ _ENTITY_FOLDERS: Final = ("topics", "brokers")
 
 class _Known(NamedTuple):
     read_number: int
-    """Of the read that found it: a later read has seen a later state of the store, or the same."""
+    """Of the read that found it: a higher number never has older data."""
     version: int | None
     """None: to be read again before it is taken for known."""
     values: Mapping[str, str]
 
 
 class KnownSettings:
-    """The settings of each resource that was read, by the latest read of it: answers may come in another order."""
+    """Keeps the newest read of each resource's settings, since answers may arrive out of order."""
 
     def __init__(self) -> None:
         self._known: dict[ConfigResource, _Known] = {}
@@ -97,7 +97,7 @@ class KnownSettings:
             self._known[resource] = _Known(self.begin_read(), None, known.values)
 
     def resources(self) -> list[ConfigResource]:
-        """All that were read at some time, those without settings too."""
+        """All resources read so far, those without settings included."""
         return list(self._known)
 
 

@@ -1,14 +1,15 @@
 """Which connections may stay when there is no room for all.
 
     room left                    -> it stays
-    none, another one is idle    -> it takes the place of the one that was idle longest
+    none, another one is idle    -> it takes the place of one that asked nothing within its first second, else of
+                                    the one idle longest, for five seconds at least
     none, by the brokers' door   -> it stays if its first request is a broker's; there are a few places for that
     none                         -> it is closed
 
 Room is what `max.connections` allows and what the process has descriptors for. Kafka stops accepting when
 `max.connections` is reached, but for its listener between brokers, where it closes the connection that was used least
-recently (KIP-402). Here both kinds may share one listener, and a broker must get in, so none is left waiting unseen: it
-is served, or closed at once, and a client that is closed while it is idle connects again when it has something to ask.
+recently (KIP-402). Here clients and brokers may share one listener, so each connection is accepted at once and then
+served or closed; a client that is closed while it is idle connects again when it has something to ask.
 """
 
 from __future__ import annotations

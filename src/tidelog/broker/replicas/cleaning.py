@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 UNCONFIRMED_MS: Final = 1_000
-"""Before settings that could not be confirmed are asked for again: what a task has prepared is put in place then."""
+"""Pause before the store is asked again to confirm the settings; the task that has run waits meanwhile."""
 
 
 def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
@@ -42,12 +42,12 @@ class Cleaning:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._finish: Callable[[], None] | None = None
-        """Of a task that has run, and waits for the settings of today: compaction removes records by them."""
+        """Second half of a task that has run: called once the settings, by which records go, are confirmed."""
         self._timer: Timer | None = None
         self._is_busy = False
         self._is_stopped = False
         self._cleanings = 0
-        """As many as the cleaner had brought to their end when its checkpoint was last asked for."""
+        """Cleanings that were finished when the checkpoint was last asked for."""
 
     def start(self) -> None:
         """The broker serves: logs may be cleaned from now on."""

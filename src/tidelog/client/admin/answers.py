@@ -29,7 +29,7 @@ def error_codes(entries: Iterable[Any]) -> Iterator[int]:
 
 
 def ask_broker(routing: Routing, broker_id: int, request: Any, deadline: Deadline) -> Operation[Any]:
-    """The answer of one broker, of any where `broker_id` is negative; KafkaError where that broker is not live."""
+    """Asks one broker, or any if `broker_id` is negative; KafkaError if that broker is not live."""
     if broker_id < 0:
         return (yield from routing.ask_any(request, deadline))
     broker = routing.brokers.get(broker_id)

@@ -3,8 +3,9 @@
     new -> what the group committed -> else auto.offset.reset: its leader is asked -> a position
 
 Each leader is asked by itself, so that one that does not answer, or a partition that has none, keeps no other
-partition from being read. What could not be found now is tried again after a pause that grows. A partition that was
-given up meanwhile, and perhaps came back, takes nothing of a search that began before: others may have committed since.
+partition from being read. What could not be found now is tried again after a pause that grows.
+If a partition is given up during a search, the result counts no more, even if it comes back: others may have committed
+since.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Placement:
         self._failure: Exception | None = None
 
     def search(self, partitions: Collection[TopicPartition]) -> None:
-        """Begins to search for those of `partitions` that are not searched for and are due; raises a former failure."""
+        """Searches for each partition that has no search running and whose pause is over; raises an earlier failure."""
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
@@ -183,7 +184,7 @@ class Placement:
                 del self._searches[topic_partition]
 
     def _later(self, partitions: Collection[TopicPartition], search: object, reason: Exception | None) -> None:
-        """These are searched for again after a pause."""
+        """Searches again after a pause, but not for partitions that a newer search has taken over."""
         mine = [tp for tp in partitions if self._searches.get(tp) is search]
         self._drop(mine, search)
         self._rest(mine, reason)

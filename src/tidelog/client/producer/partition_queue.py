@@ -12,7 +12,8 @@ Until a leader has acknowledged something of an epoch, one batch is in flight: a
 takes any sequence, so that the second batch could go in before the first.
 
 A batch that fails for good leaves a gap in the sequences. What is behind it then needs another epoch, in which
-sequences begin at 0 (KIP-360): `take` asks for it through `renew` when nothing of the old epoch is open any more.
+sequences begin at 0 (KIP-360): `take` asks for it through `renew` once each batch of the old epoch is
+acknowledged or has failed.
 
 Invariants: `waiting` is sorted by `order`, and batches that were sent before (they have a sequence) come first.
 A batch whose records may be in the log under one epoch is never signed with another.
@@ -145,7 +146,7 @@ class PartitionQueue:
         self.resume_at = max(self.resume_at, resume_at)
 
     def split(self, batch: Batch) -> tuple[Batch, Batch]:
-        """Sends a batch that is too large as two."""
+        """Splits a batch that is too large; both parts wait in its place."""
         self.in_flight.remove(batch)
         parts = batch.split()
         for part in parts:

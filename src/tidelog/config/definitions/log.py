@@ -66,7 +66,7 @@ SETTINGS: Final = (
         "log.roll.ms",
         LONG,
         None,
-        "Age at which a segment is closed, by the timestamp of its first batch; before `log.roll.hours`.",
+        "Age at which a segment is closed, by the timestamp of its first batch; overrides `log.roll.hours`.",
         importance=HIGH,
         mode=CLUSTER_WIDE,
     ),
@@ -75,8 +75,8 @@ SETTINGS: Final = (
         "log.roll.jitter.ms",
         LONG,
         None,
-        "The most by which rolling is spread, at random, so that not all partitions roll at once; before "
-        "`log.roll.jitter.hours`.",
+        "Each segment rolls earlier by a random time, at most this long, so that not all partitions roll at once; "
+        "overrides `log.roll.jitter.hours`.",
         importance=HIGH,
         mode=CLUSTER_WIDE,
     ),
@@ -101,7 +101,7 @@ SETTINGS: Final = (
         "log.retention.ms",
         LONG,
         None,
-        "How long records are kept, by the largest timestamp of their segment; -1: for ever. Before "
+        "How long records are kept, by the largest timestamp of their segment; -1: for ever. Overrides "
         "`log.retention.minutes` and `log.retention.hours`.",
         valid=Range(-1),
         importance=HIGH,
@@ -240,8 +240,7 @@ SETTINGS: Final = (
         "log.scrub.max.bytes.per.second",
         LONG,
         10_485_760,
-        "tidelog's own: how fast the scrub reads through all logs, looking for what is not as it was written; "
-        "0: not at all.",
+        "tidelog's own: how fast the scrub reads through all logs, looking for damaged batches; 0: not at all.",
         valid=Range(0),
         mode=CLUSTER_WIDE,
     ),
@@ -300,7 +299,7 @@ SETTINGS: Final = (
         "log.initial.task.delay.ms",
         LONG,
         30000,
-        "How long after the start retention is first looked at; checkpoints begin with their first interval.",
+        "From the broker's start to the first retention run; the first checkpoints come after one checkpoint interval.",
         valid=Range(0),
         importance=LOW,
     ),
@@ -429,8 +428,8 @@ SETTINGS: Final = (
         INT,
         200_000,
         "tidelog's own: how many producers a broker remembers, each once for every partition; about 350 bytes each. "
-        "Near it those silent longest are forgotten, ten minutes at least, and new producer ids are given out slowly; "
-        "at it those silent for three minutes. Never one with an open transaction.",
+        "From 90 % of it on, the broker forgets those silent longest, ten minutes at least, and gives out new producer "
+        "ids slowly; above 95 % it forgets those silent for three minutes. Never one with an open transaction.",
         valid=Range(1_000),
         importance=LOW,
     ),

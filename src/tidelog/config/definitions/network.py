@@ -162,8 +162,8 @@ SETTINGS: Final = (
         "max.connections",
         INT,
         INT_MAX,
-        "Connections at one time, all listeners together; fewer where the process may not open so many files. Beyond "
-        "it one that is idle makes room, or the new one is closed; other brokers' have places of their own.",
+        "Connections at one time, all listeners together; fewer where the process may not open so many files. At "
+        "the limit the broker closes an idle one, else the new one; other brokers' have places of their own.",
         valid=Range(0),
         mode=CLUSTER_WIDE,
     ),
@@ -260,8 +260,8 @@ SETTINGS: Final = (
         "request.timeout.ms",
         INT,
         30000,
-        "How long the broker goes on asking the controller where a request of its own, or a client's that names no "
-        "time, finds none that answers.",
+        "How long the broker keeps asking for a controller that answers: for its own requests, and for a client's "
+        "without a timeout.",
         importance=HIGH,
     ),
     Setting(
@@ -355,7 +355,7 @@ SETTINGS: Final = (
         "replication.quota.window.size.seconds",
         INT,
         1,
-        "Seconds a sample of the throttles of replication; what their rate allows in one of them is sent at once.",
+        "Seconds in one sample of the replication throttles; a whole sample's bytes may be sent at once.",
         valid=Range(1),
         importance=LOW,
     ),
