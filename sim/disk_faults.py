@@ -144,7 +144,11 @@ class DiskTrouble:
         if states is None:
             return
         for _ in range(ROT_TRIES):
-            partitions = [each for each in states.partitions() if each not in self._rotten]
+            # Of a compacted log other replicas may have let go what has rotted here: nothing can mend it.
+            spared = self._rotten.union(
+                each for each in states.partitions() if each.topic in self._cluster.checker.compacted
+            )
+            partitions = [each for each in states.partitions() if each not in spared]
             if not partitions:
                 return
             partition = partitions[self._random.below(len(partitions))]
