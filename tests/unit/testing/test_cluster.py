@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -39,6 +39,18 @@ def processes() -> Iterator[Cluster]:
     """Three processes that may be killed; each test leaves all of them running."""
     with Cluster({"zookeeper.session.timeout.ms": 2000}, brokers=BROKERS, processes=True) as started:
         yield started
+
+
+def check_commits(cluster: Cluster, check: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls `check` before each commit of this cluster's store, and of no other one in this process."""
+    commit = SqlitePersistence.commit
+
+    async def checked(self: SqlitePersistence, changes: Changes) -> None:
+        if self._directory.startswith(f"{cluster.data}/"):
+            check()
+        await commit(self, changes)
+
+    monkeypatch.setattr(SqlitePersistence, "commit", checked)
 
 
 def admin(cluster: Cluster) -> AdminClient:
@@ -282,15 +294,13 @@ def test_a_broker_that_fails_leaves_the_others(caplog: pytest.LogCaptureFixture)
 def test_a_store_without_room_is_waited_for(processes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers serve what they lead; what needs the store waits, and happens when there is room; so does a stop."""
     full = threading.Event()
-    commit = SqlitePersistence.commit
 
-    async def commit_if_there_is_room(self: SqlitePersistence, changes: Changes) -> None:
+    def refuse_if_full() -> None:
         if full.is_set():
             raise NoRoom("database or disk is full")
-        await commit(self, changes)
 
-    monkeypatch.setattr(SqlitePersistence, "commit", commit_if_there_is_room)
     with Cluster({"zookeeper.session.timeout.ms": 2000}, brokers=2, processes=processes) as cluster:
+        check_commits(cluster, refuse_if_full, monkeypatch)
         create(cluster, "t", 2, 2)
         full.set()
         client = admin(cluster)
@@ -313,10 +323,10 @@ def test_a_store_that_fails_ends_the_cluster(processes: bool, monkeypatch: pytes
     cluster.start()
     addresses = cluster.bootstrap.split(",")
 
-    async def fail(self: SqlitePersistence, changes: object) -> None:
+    def fail() -> None:
         raise PersistenceFailed("No space left on device")
 
-    monkeypatch.setattr(SqlitePersistence, "commit", fail)
+    check_commits(cluster, fail, monkeypatch)
     client = admin(cluster)
     client.create_topics([NewTopic("t", 1, 1)])
     until(lambda: not cluster.is_running, "the cluster has ended")
