@@ -503,6 +503,7 @@ class Node:
     def stop(self) -> None:
         """Begins nothing more; what runs on I/O threads is finished by the runtime."""
         self._stopped = True
+        self.leadership.try_no_more()
         self.fetchers.stop()
         self.cleaning.stop()
         self.moves.stop()

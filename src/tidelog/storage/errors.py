@@ -35,6 +35,13 @@ class WouldBlock(Exception):
     """Ask again with `blocking=True` from a thread that may wait."""
 
 
+class RefusedForNow(KafkaError):
+    """KAFKA_STORAGE_ERROR: one operation failed alone (`disk_errors.fails_alone`), and may be tried again."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, what)
+
+
 class DirectoryOffline(KafkaError):
     """KAFKA_STORAGE_ERROR: the log's directory has failed."""
 

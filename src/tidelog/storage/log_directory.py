@@ -18,7 +18,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Final
 
-from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import TopicPartition, format_topic_id
 from tidelog.ports.disk import replace_file, sync_file
 from tidelog.storage.checkpoints import (
@@ -31,7 +31,7 @@ from tidelog.storage.checkpoints import (
     encode_offsets,
 )
 from tidelog.storage.disk_errors import advice, fails_alone
-from tidelog.storage.errors import CorruptFile, DirectoryOffline, LogDirectoryLocked, WrongLogDirectory
+from tidelog.storage.errors import CorruptFile, DirectoryOffline, LogDirectoryLocked, RefusedForNow, WrongLogDirectory
 from tidelog.storage.file_names import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
@@ -156,7 +156,7 @@ class LogDirectory:
     def refused(self, error: OSError, what: str) -> KafkaError:
         """What to raise where a step that concerns no log yet has failed; takes the directory offline if it must."""
         if fails_alone(error):
-            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {advice(error)}")
+            return RefusedForNow(f"{what}: {advice(error)}")
         self.failed(error, what)
         return DirectoryOffline(self._path, str(error))
 

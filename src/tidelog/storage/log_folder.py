@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.ports.disk import sync_file
 from tidelog.storage.disk_errors import advice, fails_alone
-from tidelog.storage.errors import DirectoryOffline
+from tidelog.storage.errors import DirectoryOffline, RefusedForNow
 from tidelog.storage.file_names import DELETED
 from tidelog.storage.integrity import Findings
 
@@ -142,7 +142,7 @@ class LogFolder:
             if gone is not None:
                 return gone
         if fails_alone(error):
-            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {advice(error)}")
+            return RefusedForNow(f"{what}: {advice(error)}")
         self.owner.failed(error, what)
         return DirectoryOffline(self.owner.path, f"{what}: {error}")
 

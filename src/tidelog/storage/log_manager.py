@@ -350,19 +350,21 @@ class LogManager:
                 f"Can not create log for {topic_partition} because log directories"
                 f" {','.join(self.offline_directories)} are offline",
             )
-        wanted = self.wanted_directories.pop(topic_partition, None)
+        wanted = self.wanted_directories.get(topic_partition)
         if log_dir is None and wanted in self.online_directories:
             log_dir = wanted
         directory = self._choose(log_dir)
         if config is None:
             config = self.config_of(topic_partition.topic)
         path = f"{directory.path}/{topic_partition}"
+        self._remove_half_made(topic_partition)
         try:
             directory.forget_removed(topic_partition)
             log = self._create_files(topic_partition, topic_id, config, directory, path)
         except OSError as error:
             raise directory.refused(error, f"creating {topic_partition}") from error
         self._add(log, directory)
+        self.wanted_directories.pop(topic_partition, None)
         directory.created.append(path)
         directory.needs_sync = True
         return log
@@ -387,8 +389,6 @@ class LogManager:
     ) -> Log:
         disk = self._disk
         folder = LogFolder(topic_partition, path, directory, self.environment)
-        if path in directory.half_made:
-            directory.remove_half_made(path)
         if disk.exists(path):
             # Not of this life, or it would be known; whatever it holds is loaded as after a crash.
             log = load_log(folder, config)
@@ -403,6 +403,16 @@ class LogManager:
             directory.undo_folder(path)
             raise
         return Log(folder, topic_id, config, segments=[segment])
+
+    def _remove_half_made(self, topic_partition: TopicPartition) -> None:
+        """Removes what is left of attempts to create the log, in whichever directory. `KafkaError` if that fails."""
+        for directory in self.directories:
+            path = f"{directory.path}/{topic_partition}"
+            if path in directory.half_made and directory.failure is None:
+                try:
+                    directory.remove_half_made(path)
+                except OSError as error:
+                    raise directory.refused(error, f"removing what is left of {topic_partition}") from error
 
     def _check_topic_id(self, log: Log, topic_id: TopicId | None) -> None:
         if topic_id is None:
@@ -433,7 +443,15 @@ class LogManager:
         return online[placement.choose({path: len(directory.logs) for path, directory in online.items()}, wanted)]
 
     def delete(self, topic_partition: TopicPartition) -> bool:
-        """Deletes a log: its folder is renamed now and removed after `file.delete.delay.ms`; false if there is none."""
+        """Deletes a log: its folder is renamed now and removed after `file.delete.delay.ms`; false if there is none.
+
+        What is left of an attempt to create it is removed now, or else by the next attempt. `KafkaError`: there is a
+        log, and it is as before.
+        """
+        for each in self.directories:
+            left = f"{each.path}/{topic_partition}"
+            if left in each.half_made and each.failure is None:
+                each.undo_folder(left)
         directory = self._owners.get(topic_partition)
         log = self._remove(topic_partition, DELETE_FOLDER)
         if log is None or directory is None:

@@ -5,17 +5,20 @@ each may have to wait for the store (a new topic's settings) and for the disk (i
 sync a request).
 
     LeaderAndIsr: stale epochs refused -> settings read -> logs created, some in each turn -> synced -> lead or follow
+
+What the disk refuses for a lack of descriptors or memory is tried again later: `postponed_orders`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidelog.broker.cluster.metadata_cache import broker_ids
 from tidelog.broker.deferred import Deferred, gather
+from tidelog.broker.replicas.postponed_orders import Order, PostponedOrders
 from tidelog.broker.replicas.replica_manager import Replica, ReplicaManager
 from tidelog.broker.replicas.topic_settings import log_config
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
@@ -23,7 +26,7 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, PartitionEpoch, TopicId, TopicPartition
 from tidelog.model.topics import invalid_topic_name_reason
 from tidelog.replication.events import IsrCommitted
-from tidelog.storage.errors import StorageError
+from tidelog.storage.errors import RefusedForNow, StorageError
 from tidelog.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -48,6 +51,11 @@ class Leadership:
         self._node = node
         self._waiting: deque[Callable[[], None]] = deque()
         self._busy = False
+        self._postponed = PostponedOrders(node.shell, lambda: self._in_order(self._try_postponed))
+
+    def try_no_more(self) -> None:
+        """The node stops: what was refused for now is not tried again."""
+        self._postponed.stop()
 
     # The queue.
 
@@ -99,14 +107,22 @@ class Leadership:
     def _lead_or_follow(self, request: messages.LeaderAndIsrRequest) -> Deferred[dict[TopicPartition, ErrorCode]]:
         self._check_epochs(request.controller_epoch, request.broker_epoch)
         self._node.metadata.saw_controller(request.controller_id, request.controller_epoch)
-        orders = [
-            (TopicPartition(topic.topic_name, state.partition_index), TopicId(topic.topic_id), state)
-            for topic in request.topic_states
-            for state in topic.partition_states
-        ]
+        orders = []
         outcomes: dict[TopicPartition, ErrorCode] = {}
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                topic_partition = TopicPartition(topic.topic_name, state.partition_index)
+                order = Order(topic_partition, TopicId(topic.topic_id), state, request.broker_epoch)
+                postponed = self._postponed.get(topic_partition)
+                if postponed is not None and order.is_older_than(postponed):
+                    outcomes[topic_partition] = ErrorCode.STALE_CONTROLLER_EPOCH
+                    continue
+                self._postponed.drop(topic_partition)
+                orders.append(order)
         replicas = self._node.replicas
-        missing = dict.fromkeys(each.topic for each, _, _ in orders if replicas.get(each) is None)
+        missing = dict.fromkeys(
+            order.topic_partition.topic for order in orders if replicas.get(order.topic_partition) is None
+        )
         done: Deferred[dict[TopicPartition, ErrorCode]] = Deferred()
 
         def with_settings(settled: Deferred[dict[str, dict[str, str]]]) -> None:
@@ -123,24 +139,62 @@ class Leadership:
             # each gets the settings that hold when it comes to be.
             for topic in missing:
                 self._node.settings_changed(ConfigResource(ConfigResourceType.TOPIC, topic), settings.get(topic, {}))
-            self._create_some(deque(orders), outcomes, made)
-
-        def made() -> None:
-            tasks = self._node.logs.upkeep.durability_tasks()
-            # A sync that fails takes its directory offline, which `_take_up` sees.
-            gather([self._node.run_disk_task(task) for task in tasks]).on_complete(lambda _: take_up())
-
-        def take_up() -> None:
-            wanted = deque(order for order in orders if order[0] not in outcomes)
-            self._one_by_one(
-                wanted, lambda order: (order[0], self._take_up(*order)), outcomes, done, PARTITIONS_PER_TURN
-            )
+            self._carry_out(orders, outcomes, done)
 
         if missing:
             self._node.settings.of_topics(missing).on_complete(with_settings)
         else:
             with_settings(Deferred.of({}))
         return done
+
+    def _carry_out(
+        self,
+        orders: list[Order],
+        outcomes: dict[TopicPartition, ErrorCode],
+        done: Deferred[dict[TopicPartition, ErrorCode]],
+    ) -> None:
+        """Creates what is missing, then leads or follows; completes `done` with `outcomes`, these orders' added."""
+
+        def made() -> None:
+            tasks = self._node.logs.upkeep.durability_tasks()
+            # A sync that fails takes its directory offline, which `_take_up` sees, or is to be done again.
+            gather([self._node.run_disk_task(task) for task in tasks]).on_complete(lambda _: take_up())
+
+        def take_up() -> None:
+            wanted = deque(order for order in orders if order.topic_partition not in outcomes)
+            unsynced = {folder for each in self._node.logs.directories for folder in each.created}
+            self._one_by_one(
+                wanted,
+                lambda order: (order.topic_partition, self._take_up(order, unsynced)),
+                outcomes,
+                done,
+                PARTITIONS_PER_TURN,
+            )
+
+        self._create_some(deque(orders), outcomes, done, made)
+
+    def _try_postponed(self) -> Deferred[dict[TopicPartition, ErrorCode]]:
+        """Carries out what was refused for now; the settings of these topics have been read."""
+        orders = self._postponed.take(self._node.broker_epoch)
+        done: Deferred[dict[TopicPartition, ErrorCode]] = Deferred()
+
+        def tried(working: Deferred[dict[TopicPartition, ErrorCode]]) -> None:
+            try:
+                working.result()
+            except Exception as error:
+                logger.exception("postponed orders not carried out")
+                for order in orders:
+                    self._postponed.add(order, error)
+            self._postponed.tried()
+
+        done.on_complete(tried)
+        self._carry_out(orders, {}, done)
+        return done
+
+    def _postpone(self, order: Order, error: Exception | str) -> ErrorCode:
+        """Keeps the order for later; returns what the controller is told, which leaves the replica as it is."""
+        self._postponed.add(order, error)
+        return ErrorCode.REPLICA_NOT_AVAILABLE
 
     def _one_by_one(
         self,
@@ -165,32 +219,43 @@ class Leadership:
 
     def _create_some(
         self,
-        orders: deque[tuple[TopicPartition, TopicId, messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState]],
+        orders: deque[Order],
         outcomes: dict[TopicPartition, ErrorCode],
+        done: Deferred[dict[TopicPartition, ErrorCode]],
         then: Callable[[], None],
     ) -> None:
-        """Creates missing logs, a few in each turn."""
+        """Creates missing logs, a few in each turn; then goes on with `then`, or fails `done`."""
         turn = LOGS_PER_TURN
-        while orders:
-            if not turn:
-                self._node.shell.soon(self._create_some, orders, outcomes, then)
-                return
-            topic_partition, topic_id, state = orders.popleft()
-            if self._node.replicas.get(topic_partition) is not None:
-                continue
-            turn -= 1
-            try:
-                log = self._log(topic_partition, topic_id, is_new=bool(state.is_new))
-            except (KafkaError, StorageError) as error:
-                outcomes[topic_partition] = (
-                    error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
-                )
-                logger.error("log not created: partition=%s error=%s", topic_partition, error)
-                continue
-            replica = Replica(log)
-            self._node.replicas.add(replica)
-            self._node.moves.resume(replica)
+        try:
+            while orders:
+                if not turn:
+                    self._node.shell.soon(self._create_some, orders, outcomes, done, then)
+                    return
+                order = orders.popleft()
+                if self._node.replicas.get(order.topic_partition) is not None:
+                    continue
+                turn -= 1
+                refused = self._create(order)
+                if refused is not None:
+                    outcomes[order.topic_partition] = refused
+        except Exception as error:
+            done.fail(error)
+            return
         then()
+
+    def _create(self, order: Order) -> ErrorCode | None:
+        """Makes the replica and its log; returns why there is none."""
+        topic_partition = order.topic_partition
+        try:
+            replica = Replica(self._log(topic_partition, order.topic_id, is_new=bool(order.state.is_new)))
+            self._node.moves.resume(replica)
+        except RefusedForNow as error:
+            return self._postpone(order, error)
+        except (KafkaError, StorageError) as error:
+            logger.error("log not created: partition=%s error=%s", topic_partition, error)
+            return error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
+        self._node.replicas.add(replica)
+        return None
 
     def _log(self, topic_partition: TopicPartition, topic_id: TopicId, *, is_new: bool) -> Log:
         """The partition's log, found or made, with the settings of this moment."""
@@ -212,13 +277,9 @@ class Leadership:
             logs.set_config(topic_partition, config)
         return log
 
-    def _take_up(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: TopicId,
-        state: messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState,
-    ) -> ErrorCode:
-        """Leads or follows as ordered, unless the order is old."""
+    def _take_up(self, order: Order, unsynced: Collection[str]) -> ErrorCode:
+        """Leads or follows as ordered, unless the order is old. `unsynced`: folders of logs that are not durable."""
+        topic_partition, topic_id, state, _ = order
         replicas: ReplicaManager = self._node.replicas
         replica = replicas.get(topic_partition)
         if replica is None:
@@ -230,6 +291,8 @@ class Leadership:
         epoch, partition_epoch = LeaderEpoch(state.leader_epoch), PartitionEpoch(state.partition_epoch)
         if epoch < replica.leader_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
+        if replica.log.directory in unsynced:
+            return self._postpone(order, "its folder is not durable yet")
         isr = broker_ids(state.isr)
         if epoch == replica.leader_epoch:
             # An ISR change; a follower goes on as it was.
@@ -251,6 +314,8 @@ class Leadership:
                     broker_ids(state.replicas),
                     adding=broker_ids(state.adding_replicas),
                 )
+            except RefusedForNow as error:
+                return self._postpone(order, error)
             except KafkaError as error:
                 # An I/O thread has taken the directory offline since.
                 return error.code
@@ -308,6 +373,7 @@ class Leadership:
 
     def _put_aside_unassigned(self) -> Deferred[None]:
         node = self._node
+        self._postponed.drop_unassigned(node.metadata.image, node.broker_id)
         for log in list(node.logs.logs()):
             topic = node.metadata.image.topics.get(log.topic_partition.topic)
             image = None if topic is None else topic.partitions.get(log.topic_partition.partition)
@@ -339,6 +405,10 @@ class Leadership:
         # -2 stands for a topic that is being deleted, -1 for a sender that knows no epoch: both are always current.
         if replica is not None and 0 <= leader_epoch < replica.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
+        postponed = self._postponed.get(topic_partition)
+        if postponed is not None and 0 <= leader_epoch < postponed.state.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        self._postponed.drop(topic_partition)
         if replica is not None:
             self._node.fetchers.stop_following(topic_partition)
             if not delete:
@@ -346,11 +416,11 @@ class Leadership:
             else:
                 replicas.remove(topic_partition)
             self._node.resigned(topic_partition)
-        if delete and self._node.logs.get(topic_partition) is not None:
+        if delete:
             try:
-                self._node.logs.delete(topic_partition)
-                self._node.marks.dropped(topic_partition)
-                self._node.disk_work()
+                if self._node.logs.delete(topic_partition):
+                    self._node.marks.dropped(topic_partition)
+                    self._node.disk_work()
             except KafkaError as error:
                 logger.error("log not deleted: partition=%s error=%s", topic_partition, error)
                 return error.code

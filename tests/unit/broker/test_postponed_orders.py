@@ -1,0 +1,308 @@
+"""Orders to lead or follow that a lack of descriptors or memory keeps from being carried out."""
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.unit.broker.harness import Broker, topic_id_of
+from tests.unit.broker.test_leadership import all_there_is, errors
+from tests.unit.storage.support import FaultyDisk
+
+from tidelog.metadata.image import ConfigResource, ConfigResourceType
+from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import BrokerEpoch, TopicPartition
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+from tidelog.storage.log import Log
+
+SHORTAGES = [errno.EMFILE, errno.ENFILE, errno.ENOMEM]
+NOT_YET = ErrorCode.REPLICA_NOT_AVAILABLE
+
+
+@pytest.fixture
+def disk() -> FaultyDisk:
+    return FaultyDisk()
+
+
+@pytest.fixture
+def starts(tmp_path: Path, disk: FaultyDisk) -> Iterator[Callable[..., Broker]]:
+    """Makes a broker on the faulty disk; closed at the end."""
+    brokers: list[Broker] = []
+
+    def start(directories: int = 1, **settings: object) -> Broker:
+        log_dirs = ",".join(str(tmp_path / f"logs{number}") for number in range(directories))
+        brokers.append(Broker(log_dirs, settings, disk=disk))
+        return brokers[-1]
+
+    yield start
+    disk.fault = lambda _operation, _path: None
+    for broker in brokers:
+        broker.close()
+
+
+@pytest.fixture
+def broker(starts: Callable[..., Broker]) -> Broker:
+    return starts()
+
+
+def lack(disk: FaultyDisk, code: int = errno.EMFILE, part_of_path: str = "", *operations: str) -> None:
+    """From now on operations (all, where none is named) on paths that contain `part_of_path` fail with `code`."""
+
+    def fault(operation: str, path: str) -> OSError | None:
+        if part_of_path in path and (not operations or operation in operations):
+            return OSError(code, os.strerror(code), path)
+        return None
+
+    disk.fault = fault
+
+
+def plenty(disk: FaultyDisk) -> None:
+    disk.fault = lambda _operation, _path: None
+
+
+def stop(broker: Broker, topic: str, *, leader_epoch: int, delete: bool) -> int:
+    request = messages.StopReplicaRequest
+    state = request.StopReplicaPartitionState(partition_index=0, leader_epoch=leader_epoch, delete_partition=delete)
+    topics = [request.StopReplicaTopicState(topic_name=topic, partition_states=[state])]
+    answer = broker.ask(
+        ApiKey.STOP_REPLICA, 4, request(controller_epoch=1, broker_epoch=7, topic_states=topics)
+    ).partition_errors
+    return int(answer[0].error_code)
+
+
+@pytest.mark.parametrize("code", SHORTAGES)
+@pytest.mark.parametrize("operation", ["make_directories", "open"])
+def test_a_log_refused_for_now_is_made_later(broker: Broker, disk: FaultyDisk, code: int, operation: str) -> None:
+    """The order is not answered as a failed directory, and is carried out by the broker itself."""
+    lack(disk, code, "/u-0", operation)
+    assert errors(broker.lead("u")) == [NOT_YET]
+    assert broker.produce("u").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert broker.fetch("u").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    plenty(disk)
+    broker.shell.advance(1_000)
+    assert broker.replica("u").leader is not None
+    assert broker.produce("u").error_code == 0
+    assert broker.node.logs.offline_directories == []
+
+
+def test_a_follower_follows_later(broker: Broker, disk: FaultyDisk) -> None:
+    """As for a leader."""
+    lack(disk)
+    assert errors(broker.lead("u", leader=1, leader_epoch=3, isr=[1], replicas=[1, 0])) == [NOT_YET]
+    plenty(disk)
+    broker.shell.advance(1_000)
+    assert (broker.replica("u").leader_id, broker.replica("u").leader_epoch) == (1, 3)
+    assert broker.node.fetchers._followed
+
+
+def test_the_pause_grows_to_ten_seconds_and_begins_anew(broker: Broker, disk: FaultyDisk) -> None:
+    """1 s, 2, 4, 8, 10, 10: and what is refused after a success waits for one second again."""
+    lack(disk, errno.EMFILE, "/u-0", "make_directories")
+    broker.lead("u")
+    tries: list[int] = []
+    begin = broker.clock.now_ms
+    for _ in range(36):
+        before = disk.count("make_directories")
+        broker.shell.advance(1_000)
+        if disk.count("make_directories") > before:
+            tries.append((broker.clock.now_ms - begin) // 1_000)
+    assert tries == [1, 3, 7, 15, 25, 35]
+    plenty(disk)
+    broker.shell.advance(10_000)
+    assert broker.replica("u").leader is not None
+    lack(disk, errno.EMFILE, "/v-0")
+    broker.lead("v")
+    plenty(disk)
+    broker.shell.advance(1_000)
+    assert broker.replica("v").leader is not None
+
+
+def test_only_what_was_refused_is_postponed(broker: Broker, disk: FaultyDisk) -> None:
+    """The other partitions of the same order are led at once."""
+    lack(disk, errno.EMFILE, "/u-1")
+    assert errors(broker.lead("u", 3)) == [0, NOT_YET, 0]
+    assert [broker.replica("u", index) is None for index in range(3)] == [False, True, False]
+    plenty(disk)
+    broker.shell.advance(1_000)
+    assert broker.replica("u", 1).leader is not None
+
+
+def test_a_log_whose_folder_is_not_durable_is_not_led(broker: Broker, disk: FaultyDisk) -> None:
+    """The sync of new logs lacks a descriptor: what clients wrote could be gone with its folder."""
+    lack(disk, errno.EMFILE, "", "fsync_directory")
+    assert errors(broker.lead("u", leader_epoch=2)) == [NOT_YET]
+    assert broker.produce("u").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    plenty(disk)
+    broker.shell.advance(1_000)
+    assert broker.replica("u").leader_epoch == 2
+    assert broker.replica("u").leader is not None
+
+
+def test_a_leadership_refused_for_now_begins_later(
+    broker: Broker, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To lead, a log may have to read its producers anew."""
+    broker.lead("u")
+    assign = Log.assign_epoch
+    shortage = [OSError(errno.ENOMEM, "Cannot allocate memory")]
+
+    def fail(log: Log, epoch: int) -> None:
+        if shortage:
+            raise log.folder.fail(shortage.pop(), "reading the producers of")
+        assign(log, epoch)
+
+    monkeypatch.setattr(Log, "assign_epoch", fail)
+    assert errors(broker.lead("u", leader_epoch=4)) == [NOT_YET]
+    broker.shell.advance(1_000)
+    assert broker.replica("u").leader_epoch == 4
+
+
+def test_a_newer_order_takes_the_place_of_the_postponed_one(broker: Broker, disk: FaultyDisk) -> None:
+    """And an older one that comes late does not."""
+    lack(disk)
+    assert errors(broker.lead("u", leader_epoch=2)) == [NOT_YET]
+    assert errors(broker.lead("u", leader=1, leader_epoch=3, isr=[1], replicas=[1, 0])) == [NOT_YET]
+    assert errors(broker.lead("u", leader_epoch=2)) == [ErrorCode.STALE_CONTROLLER_EPOCH]
+    plenty(disk)
+    broker.shell.advance(1_000)
+    assert (broker.replica("u").leader_id, broker.replica("u").leader_epoch) == (1, 3)
+
+
+def test_a_newer_order_carried_out_ends_the_postponed_one(broker: Broker, disk: FaultyDisk) -> None:
+    """Nothing is left to be tried."""
+    lack(disk)
+    broker.lead("u", leader_epoch=2)
+    plenty(disk)
+    assert errors(broker.lead("u", leader=1, leader_epoch=3, isr=[1], replicas=[1, 0])) == [0]
+    broker.shell.advance(20_000)
+    assert (broker.replica("u").leader, broker.replica("u").leader_epoch) == (None, 3)
+
+
+def test_another_topic_of_that_name_takes_its_place(broker: Broker, disk: FaultyDisk) -> None:
+    """Its epochs begin anew."""
+    lack(disk)
+    broker.lead("u", leader_epoch=5, topic_id=topic_id_of("old u"))
+    assert errors(broker.lead("u", leader_epoch=0)) == [NOT_YET]
+    plenty(disk)
+    broker.shell.advance(1_000)
+    assert (broker.replica("u").topic_id, broker.replica("u").leader_epoch) == (topic_id_of("u"), 0)
+
+
+@pytest.mark.parametrize("delete", [True, False])
+def test_a_stop_ends_it(broker: Broker, disk: FaultyDisk, tmp_path: Path, delete: bool) -> None:
+    """Deleted or stopped meanwhile: no log comes to be, and no part of one is left."""
+    lack(disk)
+    broker.lead("u", leader_epoch=2)
+    assert stop(broker, "u", leader_epoch=1, delete=delete) == ErrorCode.FENCED_LEADER_EPOCH
+    plenty(disk)
+    assert stop(broker, "u", leader_epoch=-2 if delete else 2, delete=delete) == 0
+    broker.shell.advance(20_000)
+    assert broker.replica("u") is None
+    assert broker.node.logs.get(TopicPartition("u", 0)) is None
+    assert not list(tmp_path.glob("*/u-0"))
+
+
+def test_a_half_made_folder_goes_with_the_deletion(broker: Broker, disk: FaultyDisk, tmp_path: Path) -> None:
+    """What the disk refused to make, it refused to remove, too; the next start must not find it."""
+    lack(disk, errno.EMFILE, "/u-0", "open", "list")
+    broker.lead("u")
+    assert list(tmp_path.glob("*/u-0"))
+    plenty(disk)
+    assert stop(broker, "u", leader_epoch=-2, delete=True) == 0
+    assert not list(tmp_path.glob("*/u-0"))
+
+
+def test_a_deletion_during_the_shortage_is_not_refused(broker: Broker, disk: FaultyDisk, tmp_path: Path) -> None:
+    """Nothing is there to be deleted but a half-made folder, which the next topic of that name replaces."""
+    lack(disk, errno.EMFILE, "/u-0", "open", "list")
+    broker.lead("u")
+    assert stop(broker, "u", leader_epoch=-2, delete=True) == 0
+    plenty(disk)
+    broker.shell.advance(20_000)
+    assert broker.replica("u") is None
+    assert errors(broker.lead("u", topic_id=topic_id_of("new u"))) == [0]
+    assert len(list(tmp_path.glob("*/u-0"))) == 1
+    assert broker.replica("u").topic_id == topic_id_of("new u")
+
+
+def test_a_half_made_folder_does_not_stay_in_another_directory(
+    starts: Callable[..., Broker], disk: FaultyDisk, tmp_path: Path
+) -> None:
+    """The next attempt may choose another one; two folders of a partition would keep the broker from starting."""
+    broker = starts(2)
+    lack(disk, errno.EMFILE, "/u-0", "open", "list")
+    broker.lead("u")
+    [half_made] = tmp_path.glob("*/u-0")
+    other = next(path for path in broker.config.log_dirs if path != str(half_made.parent))
+    broker.node.logs.wanted_directories[TopicPartition("u", 0)] = other
+    broker.shell.advance(1_000)
+    plenty(disk)
+    broker.shell.advance(10_000)
+    assert [str(path.parent) for path in tmp_path.glob("*/u-0")] == [other]
+
+
+def test_a_full_picture_without_the_replica_ends_it(broker: Broker, disk: FaultyDisk) -> None:
+    """It has moved while this broker was not told."""
+    lack(disk)
+    broker.lead("t", isr=[0, 1])
+    plenty(disk)
+    all_there_is(broker, [[1, 2]])
+    broker.shell.advance(20_000)
+    assert broker.replica("t") is None
+
+
+def test_a_new_registration_ends_it(broker: Broker, disk: FaultyDisk) -> None:
+    """The controller gives all orders anew then, and those of the earlier life are refused (KIP-380)."""
+    lack(disk)
+    broker.lead("u")
+    plenty(disk)
+    broker.node.broker_epoch = BrokerEpoch(8)
+    broker.shell.advance(20_000)
+    assert broker.replica("u") is None
+    assert errors(broker.lead("u", leader_epoch=1, broker_epoch=8)) == [0]
+
+
+def test_a_stopping_broker_tries_no_more(broker: Broker, disk: FaultyDisk) -> None:
+    """No log is made in a directory that is being closed."""
+    lack(disk)
+    broker.lead("u")
+    plenty(disk)
+    broker.node.stop()
+    broker.shell.advance(20_000)
+    assert broker.replica("u") is None
+    assert broker.node.logs.get(TopicPartition("u", 0)) is None
+
+
+def test_a_broken_disk_is_said_at_once(starts: Callable[..., Broker], disk: FaultyDisk) -> None:
+    """EIO takes the directory offline; the controller is to know, and nothing is tried again."""
+    broker = starts(2)
+    lack(disk, errno.EIO, "/u-0", "open")
+    assert errors(broker.lead("u")) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    plenty(disk)
+    broker.shell.advance(20_000)
+    assert broker.replica("u") is None
+
+
+def test_a_disk_that_breaks_meanwhile_ends_it(starts: Callable[..., Broker], disk: FaultyDisk) -> None:
+    """The controller, told of the directory, asks for all replicas, and hears of this one as of the others."""
+    broker = starts(2)
+    lack(disk, errno.EMFILE, "/u-0")
+    assert errors(broker.lead("u")) == [NOT_YET]
+    lack(disk, errno.EIO, "/u-0", "open", "make_directories")
+    broker.shell.advance(1_000)
+    plenty(disk)
+    assert len(broker.node.logs.offline_directories) == 1
+    broker.shell.advance(20_000)
+    assert broker.replica("u") is None
+
+
+def test_settings_altered_meanwhile_hold(broker: Broker, disk: FaultyDisk) -> None:
+    """The log gets those of the moment in which it is made."""
+    lack(disk)
+    broker.lead("u")
+    plenty(disk)
+    broker.node.settings_changed(ConfigResource(ConfigResourceType.TOPIC, "u"), {"retention.ms": "77"})
+    broker.shell.advance(1_000)
+    assert broker.replica("u").log.config.retention_ms == 77
