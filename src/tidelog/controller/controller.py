@@ -49,6 +49,7 @@ from tidelog.controller.events import (
     ProducerIdBlock,
     ReassignmentsRequested,
     ReplicasFailed,
+    ReplicasPostponed,
     ReplicasStopped,
     Result,
     Submitted,
@@ -62,6 +63,7 @@ from tidelog.controller.leadership import (
     change_marks,
     check_broker_epoch,
     fail_replicas,
+    lead_elsewhere,
     shut_down,
 )
 from tidelog.controller.reassignment import (
@@ -151,6 +153,8 @@ class Controller:
                 self._deletions.stopped(turn, event)
             case ReplicasFailed():
                 fail_replicas(turn, event)
+            case ReplicasPostponed():
+                lead_elsewhere(turn, event)
             case LogDirectoryFailed(broker_id, notifications):
                 for path in notifications:
                     turn.write(Delete(path))

@@ -376,6 +376,14 @@ class ReplicasFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicasPostponed:
+    """A broker answered LeaderAndIsr that it lacks descriptors or memory: it leads or follows these replicas later."""
+
+    broker_id: BrokerId
+    partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
 class LogDirectoryFailed:
     """/log_dir_event_notification named this broker: ask it about its replicas."""
 
@@ -460,6 +468,7 @@ Event: TypeAlias = (
     | LogEndsDue
     | ReplicasStopped
     | ReplicasFailed
+    | ReplicasPostponed
     | LogDirectoryFailed
     | IsrsChanged
     | LeaderBalanceDue

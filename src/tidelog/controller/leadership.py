@@ -17,7 +17,13 @@ from tidelog.controller.elections import (
     online_replicas,
     unclean_allowed,
 )
-from tidelog.controller.events import BrokersChanged, ControlledShutdown, MarksChanged, ReplicasFailed
+from tidelog.controller.events import (
+    BrokersChanged,
+    ControlledShutdown,
+    MarksChanged,
+    ReplicasFailed,
+    ReplicasPostponed,
+)
 from tidelog.controller.state import NodeRead
 from tidelog.controller.turn import Turn
 from tidelog.metadata.image import BrokerChanged, BrokerGone, PartitionImage
@@ -203,6 +209,22 @@ def fail_replicas(turn: Turn, event: ReplicasFailed) -> None:
     new = [each for each in dict.fromkeys(event.partitions) if each not in failed]
     failed.update(new)
     remove_replicas(turn, {event.broker_id: new})
+
+
+def lead_elsewhere(turn: Turn, event: ReplicasPostponed) -> None:
+    """A broker cannot lead yet, and tries again by itself: another member of the ISR leads, where one can.
+
+    Nothing is remembered of it: the replica leaves that ISR, and comes back as any follower does. Where no other can
+    lead, the broker is waited for.
+    """
+    led = []
+    for topic_partition in event.partitions:
+        image = turn.state.image.partition(topic_partition)
+        if image is not None and image.leader == event.broker_id:
+            isr = [id for id in turn.state.whole_replicas(topic_partition, image.isr) if id != event.broker_id]
+            if choose_leader(image.replicas, isr, online_replicas(turn, topic_partition, image)) is not None:
+                led.append(topic_partition)
+    remove_replicas(turn, {event.broker_id: led})
 
 
 def check_broker_epoch(turn: Turn, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:

@@ -15,10 +15,11 @@ from tests.waiting import eventually
 from tidelog.broker.cluster import broker_channel
 from tidelog.broker.cluster.broker_channel import REFUSALS_MAX, Channel
 from tidelog.broker.cluster.membership import Membership
-from tidelog.controller.events import Send
+from tidelog.controller.events import Event, ReplicasFailed, ReplicasPostponed, Send
 from tidelog.metadata.image import ConfigResource
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicPartition
+from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicId, TopicPartition
+from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
 
@@ -57,6 +58,38 @@ def test_a_broker_that_is_ready_leads(tmp_path: Path, monkeypatch: pytest.Monkey
             assert all(replica is not None and replica.leader is not None for replica in replicas)
 
     run(check())
+
+
+def test_what_brokers_postpone_is_told_apart_from_what_has_failed() -> None:
+    """In the answer to LeaderAndIsr: REPLICA_NOT_AVAILABLE and KAFKA_STORAGE_ERROR."""
+    answer, topic_id, posted = messages.LeaderAndIsrResponse, TopicId(b"t" * 16), list[Event]()
+    codes = [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REPLICA_NOT_AVAILABLE]
+    errors = [
+        answer.LeaderAndIsrPartitionError(partition_index=index, error_code=code) for index, code in enumerate(codes)
+    ]
+    topic = messages.LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name="t", topic_id=topic_id)
+
+    async def send(*_: Any) -> Any:
+        return answer(topics=[answer.LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=errors)])
+
+    async def check() -> None:
+        channel = Channel(
+            BrokerId(1),
+            BrokerEpoch(7),
+            send=lambda *order: asyncio.ensure_future(send(*order)),
+            post=posted.append,
+            spawn=lambda work: asyncio.get_running_loop().create_task(work),
+        )
+        order = messages.LeaderAndIsrRequest(topic_states=[topic])
+        await channel.add(Send(BrokerId(1), ApiKey.LEADER_AND_ISR, 7, order))
+        await asyncio.sleep(0)
+        channel.close()
+
+    run(check())
+    assert posted == [
+        ReplicasFailed(BrokerId(1), [TopicPartition("t", 1)]),
+        ReplicasPostponed(BrokerId(1), [TopicPartition("t", 2)]),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from tidelog.controller.events import (
     NewTopic,
     ProducerIdBlock,
     ReplicasFailed,
+    ReplicasPostponed,
     UncleanElectionAllowed,
 )
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
@@ -424,6 +425,28 @@ def test_replicas_on_a_failed_directory_are_as_good_as_gone() -> None:
     assert cluster.partition("t", 2).isr == (2,)
     cluster.live(broker(0), broker(1), broker(2, 300))
     assert cluster.partition("t", 2).leader == 2
+
+
+def test_a_leader_that_tries_again_later_gives_way_to_another() -> None:
+    """It leaves the ISR, and may come back at once; where no other can lead, and where it follows, it is waited for."""
+    cluster = three_brokers([2, 0], [0, 2], [2])
+    cluster.run(ReplicasPostponed(BrokerId(2), [TopicPartition("t", index) for index in range(4)]))
+    assert cluster.told() == [state_line(0, 0, 1, "0")]
+    assert cluster.controller.state.is_online(BrokerId(2), T0)
+    cluster.run(ReplicasPostponed(BrokerId(2), [T0]))
+    assert cluster.told() == []
+
+
+def test_no_unclean_leader_is_elected_for_one_that_tries_again_later() -> None:
+    """Another replica that is not in sync does not lead in its place."""
+    cluster = three_brokers([2, 0])
+    cluster.controller.settings = replace(cluster.settings, unclean_leader_election_enable=True)
+    cluster.live(broker(1), broker(2))
+    cluster.live(broker(0, 300), broker(1), broker(2))
+    assert (cluster.partition("t").leader, cluster.partition("t").isr) == (2, (2,))
+    cluster.told()
+    cluster.run(ReplicasPostponed(BrokerId(2), [T0]))
+    assert cluster.partition("t").leader == 2
 
 
 @pytest.mark.row("R29")

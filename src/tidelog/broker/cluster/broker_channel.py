@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Protocol
 
-from tidelog.controller.events import Event, LogEndsLearned, ReplicasFailed, ReplicasStopped, Send
+from tidelog.controller.events import Event, LogEndsLearned, ReplicasFailed, ReplicasPostponed, ReplicasStopped, Send
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
 from tidelog.protocol.apis import ApiKey
@@ -133,6 +133,9 @@ class Channel:
             failed = _failed_partitions(send.message, response)
             if failed:
                 self._post(ReplicasFailed(self._broker_id, failed))
+            postponed = _failed_partitions(send.message, response, ErrorCode.REPLICA_NOT_AVAILABLE)
+            if postponed:
+                self._post(ReplicasPostponed(self._broker_id, postponed))
         elif send.key == ApiKey.LIST_OFFSETS:
             self._post(LogEndsLearned(self._broker_id, _log_ends(response)))
 
@@ -148,12 +151,17 @@ def _log_ends(response: Any) -> dict[TopicPartition, tuple[LeaderEpoch, Offset]]
     }
 
 
-def _failed_partitions(request: Any, response: Any) -> list[TopicPartition]:
-    """Partitions that a LeaderAndIsr response (version 5 on: by topic id) reports on a failed log directory."""
+def _failed_partitions(
+    request: Any, response: Any, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR
+) -> list[TopicPartition]:
+    """Partitions that a LeaderAndIsr response (version 5 on: by topic id) reports with an error.
+
+    KAFKA_STORAGE_ERROR: their log directory has failed. REPLICA_NOT_AVAILABLE: the broker tries again by itself.
+    """
     names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
     return [
         TopicPartition(names[topic.topic_id], error.partition_index)
         for topic in response.topics
         for error in topic.partition_errors
-        if error.error_code == ErrorCode.KAFKA_STORAGE_ERROR and topic.topic_id in names
+        if error.error_code == code and topic.topic_id in names
     ]
