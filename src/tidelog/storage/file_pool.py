@@ -13,21 +13,22 @@ to whoever opens and syncs the file next.
 
 **Two locks.** `lock` guards the bookkeeping, and no system call happens while it is held: a disk that hangs must not
 keep the files of other directories closed. `names` is held by the thread that renames files and folders, from before
-the rename until the paths in memory say so. A thread that opens a file takes it only when there was no such file:
-either the name has changed by then, and the file is opened under the new one, or it really is not there
-(`at_current_path`).
+the rename until the paths in memory say so (`renaming`). A thread that opens a file takes it only when there was no
+such file: either something was renamed meanwhile, and it looks again, or the file really is not there
+(`at_current_path`). A path that has come to name the file of another log, made anew under that name, is found out, too.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidelog.storage.sparing_disk import SparingDisk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
     from tidelog.ports.disk import Disk, File
@@ -140,6 +141,8 @@ class FilePool:
         """Guards every file's references and this pool; nothing that may block happens while it is held."""
         self.names = threading.RLock()
         """Held while files or folders are renamed, until their paths in memory are the new ones."""
+        self._renamings = 0
+        """Counts them, also those that were taken back: a path may have changed and be the old one again."""
         self.held_count = 0
         """Files in use, which cannot be closed."""
         self._open: OrderedDict[PooledFile, None] = OrderedDict()
@@ -158,19 +161,39 @@ class FilePool:
         """A handle; nothing is opened yet."""
         return PooledFile(self, path)
 
-    def at_current_path(self, path_of: Callable[[], str], operation: Callable[[str], Outcome]) -> Outcome:
+    @contextmanager
+    def renaming(self) -> Iterator[None]:
+        """Files or folders are renamed inside, and their paths in memory are the new ones at its end."""
+        with self.names:
+            try:
+                yield
+            finally:
+                self._renamings += 1
+
+    def at_current_path(
+        self,
+        path_of: Callable[[], str],
+        operation: Callable[[str], Outcome],
+        discard: Callable[[Outcome], None] | None = None,
+    ) -> Outcome:
         """`operation` on the path that `path_of` gives, again where that was renamed meanwhile; in any thread.
 
+        `discard` gets what an operation has given that is repeated: the path may have named another log's file by then.
         FileNotFoundError when there is no file by the name that it has now.
         """
         while True:
-            path = path_of()
+            renamings, path = self._renamings, path_of()
             try:
-                return operation(path)
+                outcome = operation(path)
             except FileNotFoundError:
                 with self.names:  # A rename under way ends first.
-                    if path_of() == path:
+                    if self._renamings == renamings and path_of() == path:
                         raise
+                continue
+            if path_of() == path:
+                return outcome
+            if discard is not None:
+                discard(outcome)
 
     def open(self, pooled: PooledFile) -> File:
         """Opens a handle's file."""
@@ -178,7 +201,7 @@ class FilePool:
         def path_of() -> str:
             return pooled.path
 
-        return self.at_current_path(path_of, self.disk.open)
+        return self.at_current_path(path_of, self.disk.open, close_file)
 
     def make_room(self, pooled: PooledFile) -> list[File]:
         """Counts `pooled` as open; gives what is to be closed for it. Called with the lock held."""
@@ -232,6 +255,10 @@ class FilePool:
                 pooled._file = None
                 count -= 1
         return unused
+
+
+def close_file(file: File) -> None:
+    file.close()
 
 
 def close_all(files: list[File]) -> None:

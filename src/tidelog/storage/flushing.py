@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.model.identifiers import Offset
-from tidelog.ports.disk import replace_file
 from tidelog.storage.file_names import LEADER_EPOCH_CHECKPOINT, SNAPSHOT, segment_file
 from tidelog.storage.segment import Segment, floor_index
 
@@ -267,7 +266,7 @@ class Flush:
     def run(self) -> None:
         folder = self._durability.folder
         if self._epochs is not None:
-            _replace_epochs(folder, self._epochs)
+            folder.replace_file(LEADER_EPOCH_CHECKPOINT, self._epochs)
         if self._snapshot is not None:
             folder.sync_file(self._snapshot)
         for segment in self._dirty:
@@ -301,8 +300,4 @@ class Flush:
 
 
 _PREPARED: Final = f"{LEADER_EPOCH_CHECKPOINT}.tmp"
-"""The name that `replace_file` uses, too: a start meets no other remains after a crash."""
-
-
-def _replace_epochs(folder: LogFolder, content: bytes) -> None:
-    folder.at_current_path(lambda path: replace_file(folder.disk, f"{path}/{LEADER_EPOCH_CHECKPOINT}", content))
+"""The name that `LogFolder.replace_file` uses, too: a start meets no other remains after a crash."""

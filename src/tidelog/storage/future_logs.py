@@ -205,9 +205,7 @@ class FutureLogs:
 
         def rename() -> None:
             target = f"{directory.path}/{topic_partition}"
-            with self._environment.pool.names:
-                self._disk.rename(log.directory, target)
-                log.moved(target)
+            log.folder.rename(target, log.moved)
             self._sync_or_later(directory)
 
         try:
@@ -234,9 +232,7 @@ class FutureLogs:
         """Renames a log's folder, and tells it by `renamed`. KAFKA_STORAGE_ERROR, and then nothing has changed."""
         target = f"{directory.path}/{name}"
         try:
-            with self._environment.pool.names:
-                self._disk.rename(log.directory, target)
-                renamed(target)
+            log.folder.rename(target, renamed)
         except OSError as error:
             raise log.folder.fail(error, "moving") from error
         return target
@@ -244,9 +240,7 @@ class FutureLogs:
     def _rename_back(self, log: Log, directory: LogDirectory, path: str) -> None:
         """The folder gets back the name that it had; otherwise the directory goes offline, since no log has it."""
         try:
-            with self._environment.pool.names:
-                self._disk.rename(log.directory, path)
-                log.reinstated(path)
+            log.folder.rename(path, log.reinstated)
         except OSError as error:
             directory.failed(error, "moving a log")
 

@@ -389,9 +389,9 @@ class LogDirectory:
             try:
                 self._sync_folder(folder)
             except FileNotFoundError:
+                # Its log was deleted meanwhile, or has moved. One that was made anew under the name is another folder.
                 if self._disk.exists(folder):
-                    raise
-                # Its log was deleted meanwhile, or has moved.
+                    self._sync_folder(folder)
         self._disk.fsync_directory(self._path)
 
     def _sync_folder(self, folder: str) -> None:

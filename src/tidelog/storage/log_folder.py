@@ -12,6 +12,7 @@ to be done to files is `unfinished`, and the next step over several files begins
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -21,6 +22,7 @@ from tidelog.ports.disk import sync_file
 from tidelog.storage.disk_errors import advice, fails_alone
 from tidelog.storage.errors import DirectoryOffline, RefusedForNow
 from tidelog.storage.file_names import DELETED
+from tidelog.storage.file_pool import close_file
 from tidelog.storage.integrity import Findings
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
     from tidelog.model.identifiers import TopicPartition
     from tidelog.ports.clock import Clock
-    from tidelog.ports.disk import Disk
+    from tidelog.ports.disk import Disk, File
     from tidelog.ports.random import Random
     from tidelog.storage.file_pool import FilePool
     from tidelog.storage.log import Log
@@ -99,7 +101,16 @@ class LogEnvironment:
 class LogFolder:
     """One partition's folder."""
 
-    __slots__ = ("environment", "is_deleted", "is_replaced", "owner", "path", "topic_partition", "unfinished")
+    __slots__ = (
+        "environment",
+        "is_deleted",
+        "is_replaced",
+        "name_lock",
+        "owner",
+        "path",
+        "topic_partition",
+        "unfinished",
+    )
 
     def __init__(
         self, topic_partition: TopicPartition, path: str, owner: LogOwner, environment: LogEnvironment
@@ -113,6 +124,9 @@ class LogFolder:
         """Whether it has been renamed, to be removed: the log serves no more."""
         self.is_replaced = False
         """Whether that is because another log directory has the log now."""
+        self.name_lock = threading.RLock()
+        """Held while the folder is renamed, and by a thread that changes a name in it beside the owner's: for the time
+        of that one change, never for that of a sync."""
         self.unfinished: deque[Callable[[], None]] = deque()
         """What steps that have happened have still to do to files, in this order; each may be tried again."""
 
@@ -195,19 +209,58 @@ class LogFolder:
 
         self.finish(unlink)
 
+    # Its name.
+
+    def rename(self, target: str, renamed: Callable[[str], None]) -> None:
+        """Renames the folder, and tells it by `renamed`; by the thread that owns the log. OSError: nothing has changed.
+
+        A name that a task is changing in it just now (`replace_file`) comes first; the task goes on afterwards.
+        """
+        with self.name_lock, self.environment.pool.renaming():
+            self.disk.rename(self.path, target)
+            renamed(target)
+
     # Files by their names, which may change at any time.
 
     def path_of(self, name: str) -> str:
         return f"{self.path}/{name}"
 
     def at_current_path(self, operation: Callable[[str], Outcome]) -> Outcome:
-        """`operation` on the folder's path, again where the folder was renamed meanwhile; in any thread."""
+        """`operation` on the folder's path, again where the folder was renamed meanwhile; in any thread.
+
+        One that adds or replaces a name takes `name_lock` as well: the path might be that of a log made anew by then.
+        """
         return self.environment.pool.at_current_path(lambda: self.path, operation)
+
+    def open(self, name: str, *, create: bool = False) -> File:
+        """Opens a file in the folder, in any thread. OSError."""
+        return self.environment.pool.at_current_path(
+            lambda: self.path, lambda path: self.disk.open(f"{path}/{name}", create=create), close_file
+        )
+
+    def replace_file(self, name: str, content: bytes) -> None:
+        """As `tidelog.ports.disk.replace_file`, in any thread: the folder may be renamed between any two of its steps.
+
+        The file is replaced in this log's folder, whatever that is called by then, and never in another's that was
+        given its name. OSError.
+        """
+        temporary = f"{name}.tmp"
+        with self.name_lock:
+            file = self.open(temporary, create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(content, 0)
+            sync_file(file)
+        finally:
+            file.close()
+        with self.name_lock:
+            self.at_current_path(lambda path: self.disk.rename(f"{path}/{temporary}", f"{path}/{name}"))
+        self.at_current_path(self.disk.fsync_directory)
 
     def sync_file(self, name: str) -> None:
         """Makes a file in the folder durable, if it is there; in any thread."""
         try:
-            file = self.at_current_path(lambda path: self.disk.open(f"{path}/{name}"))
+            file = self.open(name)
         except FileNotFoundError:
             return
         try:

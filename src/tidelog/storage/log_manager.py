@@ -473,9 +473,7 @@ class LogManager:
         self.futures.delete(topic_partition)
         target = f"{directory.path}/{marked_folder(topic_partition, self._token(), mark)}"
         try:
-            with self.pool.names:
-                self._disk.rename(log.directory, target)
-                log.deleted(target)
+            log.folder.rename(target, log.deleted)
         except OSError as error:
             raise log.folder.fail(error, "removing") from error
         del self._logs[topic_partition], self._owners[topic_partition], directory.logs[topic_partition]

@@ -131,7 +131,7 @@ class SegmentFiles:
             with self._pool.lock:  # A reader's must be the appender's too: they remember whether there is a file.
                 index = self._transaction_index
                 if index is None:
-                    index = TransactionIndex(self._pool.disk, self.path(TRANSACTION_INDEX), self._pool.names)
+                    index = TransactionIndex(self._pool.disk, self.path(TRANSACTION_INDEX), self._pool)
                     self._transaction_index = index
         return index
 
@@ -179,7 +179,7 @@ class SegmentFiles:
         knows, and the next call goes on from there. Who reads beside us finds a file by its old name or by the new one.
         """
         suffixes = SEGMENT_SUFFIXES[::-1] if mark == SWAP else SEGMENT_SUFFIXES
-        with self._pool.names:
+        with self._pool.renaming():
             before = self.mark, self._marks
             marks = {suffix: self._marks.get(suffix, self.mark) for suffix in suffixes}
             self.mark, self._marks = mark, {suffix: old for suffix, old in marks.items() if old != mark}

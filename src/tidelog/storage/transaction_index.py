@@ -15,23 +15,25 @@ file until `cut` succeeds, and no reader sees them.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from tidelog.ports.disk import replace_file, sync_file
 from tidelog.storage.errors import CorruptFile, WouldBlock
+from tidelog.storage.file_pool import close_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Iterator
 
     from tidelog.ports.disk import Disk, File
+    from tidelog.storage.file_pool import FilePool
 
 ENTRY_SIZE: Final = 34
 _ENTRY: Final = Struct(">hqqqq")
 _VERSION: Final = 0
 _PAGE_ENTRIES: Final = 4096 // ENTRY_SIZE
+
+Outcome = TypeVar("Outcome")
 
 
 class AbortedTransaction(NamedTuple):
@@ -63,12 +65,12 @@ def encode_transactions(entries: list[AbortedTransaction]) -> bytes:
 class TransactionIndex:
     """The entries of one segment's file. Read in any thread, beside one that writes."""
 
-    __slots__ = ("_disk", "_end", "_looked_for", "_renaming", "_writes", "path")
+    __slots__ = ("_disk", "_end", "_looked_for", "_pool", "_writes", "path")
 
-    def __init__(self, disk: Disk, path: str, renaming: AbstractContextManager[object] | None = None) -> None:
-        """`renaming` is a lock that is held while the file is renamed."""
+    def __init__(self, disk: Disk, path: str, pool: FilePool | None = None) -> None:
+        """`pool` knows of renamings; None for a file that keeps its name."""
         self._disk = disk
-        self._renaming = nullcontext() if renaming is None else renaming
+        self._pool = pool
         self.path = path
         """Changes when the file is renamed."""
         self._writes = 0
@@ -80,15 +82,12 @@ class TransactionIndex:
 
     def entries(self) -> list[AbortedTransaction]:
         """All, oldest first; none where there is no file."""
-        writes, path = self._writes, self.path
+        writes = self._writes
         if self._looked_for == writes:
             return []
         try:
-            data = self._disk.read(path)
+            data = self._at_path(self._disk.read)
         except FileNotFoundError:
-            with self._renaming:
-                if self.path != path:
-                    return self.entries()
             # Where the other thread is making the file just now the count goes on, and this look counts no more.
             self._looked_for = writes
             return []
@@ -140,6 +139,14 @@ class TransactionIndex:
         finally:
             file.close()
 
+    def _at_path(
+        self, operation: Callable[[str], Outcome], discard: Callable[[Outcome], None] | None = None
+    ) -> Outcome:
+        """`operation` on the file's path. FileNotFoundError where no name that it had meanwhile is there."""
+        if self._pool is None:
+            return operation(self.path)
+        return self._pool.at_current_path(lambda: self.path, operation, discard)
+
     def _end_of(self, file: File) -> int:
         size = file.size() if self._end is None else min(self._end, file.size())
         return size - size % ENTRY_SIZE
@@ -169,22 +176,18 @@ class TransactionIndex:
             self._writes += 1
 
     def fsync(self) -> None:
-        writes, path = self._writes, self.path
+        writes = self._writes
         if self._looked_for == writes:
-            return None
+            return
         try:
-            file = self._disk.open(path)
+            file = self._at_path(self._disk.open, close_file)
         except FileNotFoundError:
-            with self._renaming:
-                if self.path != path:
-                    return self.fsync()
             self._looked_for = writes
-            return None
+            return
         try:
             sync_file(file)
         finally:
             file.close()
-        return None
 
     def collect(
         self, start_offset: int, end_offset: int, *, blocking: bool = True
@@ -194,15 +197,12 @@ class TransactionIndex:
         `CorruptFile`; `WouldBlock` with `blocking=False`.
         """
         found: list[AbortedTransaction] = []
-        writes, path = self._writes, self.path
+        writes = self._writes
         if self._looked_for == writes:
             return found, False
         try:
-            file = self._disk.open(path, read_only=True)
+            file = self._at_path(lambda path: self._disk.open(path, read_only=True), close_file)
         except FileNotFoundError:
-            with self._renaming:
-                if self.path != path:
-                    return self.collect(start_offset, end_offset, blocking=blocking)
             self._looked_for = writes
             return found, False
         try:

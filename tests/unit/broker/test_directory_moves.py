@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 from tests.unit.broker.harness import Broker
 from tests.unit.broker.replica_harness import ReplicaCluster
 
-from tidelog.broker.replicas.directory_moves import LAST_BYTES_MAX, Moves
+from tidelog.broker.replicas.directory_moves import LAST_BYTES_MAX, RETRY_MS, Moves
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicPartition
@@ -448,6 +449,30 @@ def test_a_log_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(broker.node.moves) == 0
     assert broker.replica("u").log.owner.path == f"{tmp_path}/third"
     broker.close()
+
+
+@pytest.mark.parametrize("step", ["make_directories", "fsync_directory", "rename"])
+def test_a_move_waits_where_descriptors_are_missing(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """A step that the disk refuses for the moment is taken again, and the move ends as it was asked for."""
+    records = fill(broker, 5)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), "a test")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SystemDisk, step, refuse)
+        assert alter(broker, tmp_path / "second") is ErrorCode.NONE
+        broker.shell.run_turns()
+        broker.shell.advance(2 * RETRY_MS)
+        assert len(broker.node.moves) == 1
+    assert broker.logs.offline_directories == []
+    broker.shell.advance(2 * RETRY_MS)
+    broker.shell.run_turns()
+    assert len(broker.node.moves) == 0
+    assert broker.replica("t").log.owner.path == f"{tmp_path}/second"
+    assert values(broker) == records
 
 
 def test_an_error_that_nobody_thought_of_stops_one_move(

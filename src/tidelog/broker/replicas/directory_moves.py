@@ -44,6 +44,8 @@ LAST_BYTES_MAX: Final = 256 << 10
 """What may be copied in the turn in which the copy takes its place, at the first attempt."""
 LAST_BYTES_LIMIT: Final = 4 << 20
 """And at the last: into a busy partition more may come during each sync, and its move is to end all the same."""
+RETRY_MS: Final = 500
+"""After a step that the disk has refused for the moment."""
 PENDING_TRUNCATION_MS: Final = 20
 """Between two looks at a log that is just being cut."""
 
@@ -191,7 +193,10 @@ class Moves:
         try:
             settled.result()
         except Exception as error:
-            if self._is_current(move):
+            if self._is_current(move) and _may_be_repeated(move, error):
+                logger.warning("move_waits partition=%s error=%s", move.replica.topic_partition, error)
+                self._wait(RETRY_MS)
+            elif self._is_current(move):
                 logger.error(
                     "move given up: partition=%s error=%s",
                     move.replica.topic_partition,
@@ -363,6 +368,12 @@ class Moves:
             move.directory.path,
             future.log_end_offset,
         )
+
+
+def _may_be_repeated(move: _Move, error: Exception) -> bool:
+    """Whether a step failed only for want of descriptors or memory: each step looks anew at what there is."""
+    is_refused = isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR
+    return is_refused and move.directory.failure is None and not move.replica.log.is_offline
 
 
 def _is_beginning_of(future: Log, log: Log) -> bool:
