@@ -7,6 +7,8 @@ remembers what another run met. The profile "thorough" draws more of them (tests
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
@@ -62,3 +64,12 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile | None:
     """Ours for `--dist loadfile`."""
     return ByFile(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.fixture(autouse=True)
+def no_files_left_open() -> Iterator[None]:
+    """Logs that a test has left open would hold their files until some garbage collection, and select() knows 1,024."""
+    yield
+    support = sys.modules.get("tests.unit.storage.support")
+    if support is not None:
+        support.let_go()

@@ -11,8 +11,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 WAIT_S = 180.0
+
+
+def readable(file: Any, limit_s: float) -> bool:
+    """Waits until a file or descriptor, of any number, can be read."""
+    poll = select.poll()
+    poll.register(file, select.POLLIN)
+    return bool(poll.poll(limit_s * 1000))
 
 
 def ended(pid: int) -> bool:
@@ -22,7 +30,7 @@ def ended(pid: int) -> bool:
     except ProcessLookupError:
         return True
     try:
-        return bool(select.select([descriptor], [], [], WAIT_S)[0])
+        return readable(descriptor, WAIT_S)
     finally:
         os.close(descriptor)
 
@@ -77,7 +85,7 @@ class Tidelog:
         assert self.process.stdout is not None
         output = self.process.stdout.fileno()
         while b"\n" not in self._read:
-            assert select.select([output], [], [], WAIT_S)[0], f"no line {prefix!r} came"
+            assert readable(output, WAIT_S), f"no line {prefix!r} came"
             data = os.read(output, 4096)
             assert data, self.end(signal.SIGKILL)
             self._read += data

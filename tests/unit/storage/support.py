@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -329,6 +330,9 @@ class _NoLock:
         pass
 
 
+_MANAGERS: weakref.WeakSet[LogManager] = weakref.WeakSet()
+
+
 def open_manager(
     *directories: Path | str,
     disk: Disk | None = None,
@@ -339,7 +343,7 @@ def open_manager(
     settings: LogManagerSettings | None = None,
     on_directory_failure: Callable[[str], None] | None = None,
 ) -> LogManager:
-    """A manager on real files, opened."""
+    """A manager on real files, opened; `let_go` closes what a test has left open."""
     manager = LogManager(
         disk=SystemDisk() if disk is None else disk,
         clock=StandingClock() if clock is None else clock,
@@ -351,8 +355,16 @@ def open_manager(
         settings=settings,
         on_directory_failure=on_directory_failure,
     )
+    _MANAGERS.add(manager)
     manager.open()
     return manager
+
+
+def let_go() -> None:
+    """Closes the files of all managers that were made here and are still there: a worker runs thousands of tests."""
+    for manager in list(_MANAGERS):
+        manager.abandon()
+    _MANAGERS.clear()
 
 
 def open_log(directory: Path | str, **options: Any) -> tuple[LogManager, Log]:
