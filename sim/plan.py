@@ -59,7 +59,7 @@ OF_DISKS: Final = (FaultKind.SHORTAGE, FaultKind.DISK_FULL, FaultKind.DISK_HANGS
 AWAITED: Final[tuple[FaultKind, ...]] = ()
 """Those that brokers do not survive yet: a run has them only where it is asked for them (`--fault`)."""
 TWO_DIRECTORIES_CHANCE: Final = 0.0
-"""Awaited, too: a flush meets the renaming of its folder, and takes the directory offline (`--log-dirs 2`)."""
+"""Awaited, too: a fetch is served up to offsets above the high watermark (`--log-dirs 2 --seed 7`)."""
 OF_ENSEMBLES: Final = (FaultKind.QUORUM_LOST, FaultKind.SERVER_BEHIND, FaultKind.SERVER_DOWN)
 """Drawn from streams of their own, so that seeds of before they were there have the other faults that they had."""
 LONE: Final = (
