@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from sim.invariants import require
 from sim.workloads.consumers import Reader, fetch_request
 from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import EARLIEST_TIMESTAMP
 from tidelog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ class SpotReader:
             return
         self._trace.record("spot_read", partition, offset)
         found = await self._router.offset(partition, timestamps[offset])
+        if not 0 <= found <= offset and await self._router.offset(partition, EARLIEST_TIMESTAMP) > offset:
+            return  # Retention has taken the record since it was read.
         require(
             3,
             0 <= found <= offset,
