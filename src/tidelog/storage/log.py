@@ -116,6 +116,11 @@ class Log(ReadableLog):
         """Whether a truncation was announced or has happened, and a task has still to make that durable."""
         return self.durability.truncation_is_pending
 
+    @property
+    def truncations(self) -> int:
+        """Counts them: what was read before one may not be what the log holds after it."""
+        return self.durability.truncations
+
     def set_config(self, config: LogConfig) -> None:
         """Takes new settings; they hold from the next append, roll, flush or retention on."""
         self.config = config

@@ -1,8 +1,9 @@
 """Finding things in a log: bytes for a fetch, offsets for timestamps, aborted transactions.
 
 These are questions to a list of segments, oldest first, which nobody changes while they are answered: a log replaces
-its list when it rolls or deletes. So they may run in a thread beside the one that appends. With `blocking=False` they
-raise `WouldBlock` when what they need is not in the page cache; an OSError is for the log to judge.
+its list when it rolls or deletes. So they may run in a thread beside the one that appends: then the last
+segment grows under them. With `blocking=False` the thread that appends asks them, and they raise `WouldBlock` when what
+they need is not in the page cache; an OSError is for the log to judge.
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ def read_batches(
             position, first_size = found.position, found.header.size
         end = segment.size
         end_offset = None if index == last else segments[index + 1].base_offset
-        if up_to_offset < (log_end_offset if end_offset is None else end_offset):
+        # On an I/O thread `end` may already hold batches that were appended after `log_end_offset` was taken.
+        may_have_grown = blocking and index == last
+        if may_have_grown or up_to_offset < (log_end_offset if end_offset is None else end_offset):
             known = recent.get(up_to_offset) if index == last else None
             if known is None:
                 known = segment.find_end(position, up_to_offset, max_bytes, blocking=blocking)

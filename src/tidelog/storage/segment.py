@@ -346,9 +346,10 @@ class Segment(SegmentFiles):
         Where that cannot be told, for damage in between: a position behind `start` from where there is none. At least
         `max_bytes` behind it, if batches go so far.
         """
+        size = self.size  # Before the search: what is appended beside it may be at `offset` or behind.
         try:
             found = self.find(offset, blocking=blocking)
-            return self.size if found is None else found.position
+            return size if found is None else found.position
         except InvalidBatch:
             end = start
             try:

@@ -1,7 +1,10 @@
 """Fetch: what is read, how far, when the answer comes, and what librdkafka's consumer must not be given."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
-from tests.unit.broker.harness import Broker, make_batch, topic_id_of, whole
+from tests.unit.broker.harness import WALL_START_MS, Broker, make_batch, topic_id_of, whole
 
 from tidelog.broker.deferred import Deferred
 from tidelog.model.errors import ErrorCode
@@ -237,6 +240,61 @@ def test_a_cold_lookup_goes_to_the_pool(broker: Broker, monkeypatch: pytest.Monk
     broker.shell.run_pool()
     done = broker.decode_any(ApiKey.FETCH, 12, answer.result())
     assert values(done.responses[0].partitions[0]) == [b"a"]
+
+
+def fetched_cold(broker: Broker, monkeypatch: pytest.MonkeyPatch, beside: Callable[[Any], object]) -> Any:
+    """The answer of a fetch that an I/O thread reads; when it has read, the loop does `beside`, given the replica."""
+    replica = broker.replica("t")
+    log = type(replica.log)
+    read = log.read
+    reads: list[bool] = []
+
+    def cold(self: object, *arguments: object, blocking: bool = True, **named: object) -> object:
+        reads.append(blocking)
+        if reads == [False]:
+            raise WouldBlock
+        result = read(self, *arguments, blocking=blocking, **named)
+        if reads == [False, True]:
+            beside(replica)
+        return result
+
+    monkeypatch.setattr(log, "read", cold)
+    answer = broker.send(ApiKey.FETCH, 12, broker.fetch_request("t"))
+    assert reads[:2] == [False, True]
+    chunks = answer.result() if isinstance(answer, Deferred) else answer
+    return broker.decode_any(ApiKey.FETCH, 12, chunks).responses[0].partitions[0]
+
+
+def test_what_a_truncation_replaces_beside_a_cold_read_is_not_served(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bytes that the I/O thread found may be those of other records when they are sent."""
+    broker.produce("t", [b"a"])
+    broker.produce("t", [b"b"])
+
+    def replace(replica: Any) -> None:
+        replica.log.truncate_to(1)
+        for value in (b"c" * 50, b"d"):
+            replica.log.append(bytearray(make_batch([value])), leader_epoch=replica.leader_epoch, now_ms=WALL_START_MS)
+
+    data = fetched_cold(broker, monkeypatch, replace)
+    assert (data.high_watermark, values(data)) == (2, [b"a", b"c" * 50])
+
+
+def test_a_limit_that_goes_back_beside_a_cold_read_bounds_its_records(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the broker stops to lead and knows less of what is committed."""
+    broker.produce("t", [b"a"])
+    broker.produce("t", [b"b"])
+
+    def resign(replica: Any) -> None:
+        replica.leader = None
+        replica.known_high_watermark = 1
+        replica.log.update_high_watermark(1)
+
+    data = fetched_cold(broker, monkeypatch, resign)
+    assert (data.high_watermark, values(data)) == (1, [b"a"])
 
 
 class TestSessions:

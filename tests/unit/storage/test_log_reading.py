@@ -46,6 +46,42 @@ def test_a_read_stays_below_its_bound(tmp_path: Path) -> None:
     assert log.read(7, 100, up_to_offset=5).ranges == []
 
 
+@pytest.mark.parametrize("bound", [20, 18])
+def test_a_read_stays_below_its_bound_while_the_log_grows_beside_it(tmp_path: Path, bound: int) -> None:
+    """A read on an I/O thread gives way to the loop at every read of the disk, and the loop appends there."""
+    disk = FaultyDisk()
+    config = LogConfig(index_interval_bytes=3 * SIZE)
+    manager, log = open_log(tmp_path, disk=disk, config=config)
+    fill(log, 20)
+    manager.close()
+    log = open_manager(tmp_path, disk=disk, config=config).create(TP, None)
+
+    def appended_at(number: int) -> bool:
+        """Reads, and appends before one of the preads; false where there are not so many."""
+        first = disk.count("pread")
+
+        def append(happening: str, _path: str) -> None:
+            if happening == "pread" and disk.count("pread") - first == number:
+                fill(log, 2)
+
+        disk.fault = append
+        end = log.log_end_offset
+        up_to = end - 20 + bound
+        result = log.read(end - 5, 1 << 20, up_to_offset=up_to)
+        disk.fault = lambda _operation, _path: None
+        found = [record.offset for record in records_of(result.ranges[0].read())]
+        result.ranges[0].release()
+        assert found == list(range(end - 5, up_to)), f"appended before pread {number}"
+        grown = bool(log.log_end_offset > end)
+        log.forget_positions()
+        return grown
+
+    number = 1
+    while appended_at(number):
+        number += 1
+    assert number > 3, "the index, the header of the first batch, and the batches"
+
+
 def test_max_bytes_cuts_but_never_the_first_batch(tmp_path: Path) -> None:
     """As in Kafka the last batch may be cut short; a first one above the limit comes whole, or not at all."""
     _, log = open_log(tmp_path)

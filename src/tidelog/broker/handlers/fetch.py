@@ -71,16 +71,27 @@ def handle(
 class _Reading:
     """What was read for one partition."""
 
-    __slots__ = ("ahead", "data", "replica", "size", "wanted")
+    __slots__ = ("ahead", "data", "limit", "log", "replica", "size", "truncations", "wanted")
 
     def __init__(self, wanted: FetchPartition, data: messages.FetchResponse.PartitionData) -> None:
         self.wanted = wanted
         self.data = data
         self.replica: Replica | None = None
         """Where more may come; None after an error."""
+        self.log: Log | None = None
+        """What was read; None after an error."""
+        self.limit = 0
+        """The offset that all records are below."""
+        self.truncations = 0
+        """The log's, before it was read."""
         self.size = 0
         self.ahead: Log | None = None
         """Whose next bytes are to be checked while these are sent."""
+
+    def is_outdated(self, limit: int) -> bool:
+        """Whether the log was truncated while an I/O thread read it, or readers may not see as much any more: `limit`
+        is the one of now."""
+        return self.log is not None and (self.log.truncations != self.truncations or limit < self.limit)
 
     def look_again(self) -> None:
         """An I/O thread has read: what it saw of the offsets may be older by now than what other readers were told."""
@@ -203,12 +214,21 @@ class _Fetch:
             except Exception as error:
                 self.answer.fail(error)
             else:
-                for reading in readings:
-                    reading.look_again()
-                self._complete(readings)
+                self._complete_from_pool(readings)
 
         reading.on_complete(done)
         return None
+
+    def _complete_from_pool(self, readings: list[_Reading]) -> None:
+        """Answers with what an I/O thread has read, or reads again where that is not in the log any more."""
+        for reading in readings:
+            if reading.replica is not None and reading.is_outdated(self._limit(reading.replica)):
+                _discard(readings)
+                self._complete_with_read()
+                return
+        for reading in readings:
+            reading.look_again()
+        self._complete(readings)
 
     def _directories(self) -> set[str]:
         """Of the logs that are read."""
@@ -240,6 +260,7 @@ class _Fetch:
         try:
             replica = self._replica(wanted)
             log = replica.log
+            truncations = log.truncations
             diverging = self._diverging(replica, wanted)
             limit = self._limit(replica)
             preferred = self._preferred(replica, wanted) if self._rack and replica.leader is not None else None
@@ -264,6 +285,7 @@ class _Fetch:
         )
         reading = _Reading(wanted, data)
         reading.replica = replica
+        reading.log, reading.limit, reading.truncations = log, limit, truncations
         if diverging is not None:
             data.diverging_epoch.epoch, data.diverging_epoch.end_offset = diverging
             return reading
