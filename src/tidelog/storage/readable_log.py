@@ -183,10 +183,15 @@ class ReadableLog:
 
         def check(segment: Segment, position: int, end: int, *, is_recent: bool, end_offset: int | None) -> int:
             known = self._segment_check(segment, end_offset, now_ms, segment.rotten)
+            if position >= known.size:
+                return position  # Truncated beside this read.
+            end = min(end, known.size)
             sound, flaw = known.sound_end(position, end, offset=offset, is_recent=is_recent, blocking=blocking)
             if known.ahead is not None and known.ahead < known.size:
                 self.ahead = segment, known.ahead
             if sound <= position:
+                if segment.size < end:
+                    return position  # Truncated beside this read: what is missing is not rot.
                 raise RottenBatch(self.found_rot(segment.base_offset, offset, flaw or "is cut short"), offset)
             return sound
 

@@ -349,7 +349,7 @@ class Segment(SegmentFiles):
         size = self.size  # Before the search: what is appended beside it may be at `offset` or behind.
         try:
             found = self.find(offset, blocking=blocking)
-            return size if found is None else found.position
+            return min(size, self.size) if found is None else found.position
         except InvalidBatch:
             end = start
             try:

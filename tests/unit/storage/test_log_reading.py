@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from tests.unit.storage.support import (
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.storage.errors import WouldBlock
+from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_manager import LogManagerSettings
 
@@ -46,40 +49,54 @@ def test_a_read_stays_below_its_bound(tmp_path: Path) -> None:
     assert log.read(7, 100, up_to_offset=5).ranges == []
 
 
-@pytest.mark.parametrize("bound", [20, 18])
-def test_a_read_stays_below_its_bound_while_the_log_grows_beside_it(tmp_path: Path, bound: int) -> None:
-    """A read on an I/O thread gives way to the loop at every read of the disk, and the loop appends there."""
+def read_beside(path: Path, number: int, beside: Callable[[Log], object], up_to_offset: int) -> tuple[Log, list[int]]:
+    """The log and the offsets read from 15 on, of 20, by an I/O thread; the loop does `beside` before its pread of that
+    number, counted from 1."""
     disk = FaultyDisk()
     config = LogConfig(index_interval_bytes=3 * SIZE)
-    manager, log = open_log(tmp_path, disk=disk, config=config)
+    manager, log = open_log(path, disk=disk, config=config)
     fill(log, 20)
     manager.close()
-    log = open_manager(tmp_path, disk=disk, config=config).create(TP, None)
+    log = open_manager(path, disk=disk, config=config).create(TP, None)
+    left = number
 
-    def appended_at(number: int) -> bool:
-        """Reads, and appends before one of the preads; false where there are not so many."""
-        first = disk.count("pread")
+    def happens(happening: str, _path: str) -> None:
+        nonlocal left
+        left -= happening == "pread"
+        if happening == "pread" and left == 0:
+            beside(log)
 
-        def append(happening: str, _path: str) -> None:
-            if happening == "pread" and disk.count("pread") - first == number:
-                fill(log, 2)
+    disk.fault = happens
+    result = log.read(15, 1 << 20, up_to_offset=up_to_offset)
+    assert left <= 0, "a read of a log that was just opened has fewer steps: ask for fewer"
+    data = b"".join(part.read() for part in result.ranges)
+    for part in result.ranges:
+        part.release()
+    return log, [record.offset for record in records_of(data)]
 
-        disk.fault = append
-        end = log.log_end_offset
-        up_to = end - 20 + bound
-        result = log.read(end - 5, 1 << 20, up_to_offset=up_to)
-        disk.fault = lambda _operation, _path: None
-        found = [record.offset for record in records_of(result.ranges[0].read())]
-        result.ranges[0].release()
-        assert found == list(range(end - 5, up_to)), f"appended before pread {number}"
-        grown = bool(log.log_end_offset > end)
-        log.forget_positions()
-        return grown
 
-    number = 1
-    while appended_at(number):
-        number += 1
-    assert number > 3, "the index, the header of the first batch, and the batches"
+@pytest.mark.parametrize("bound", [20, 18])
+@pytest.mark.parametrize("number", range(1, 9))
+def test_a_read_stays_below_its_bound_while_the_log_grows_beside_it(tmp_path: Path, number: int, bound: int) -> None:
+    """At every read of the disk by an I/O thread the loop may append."""
+    _, found = read_beside(tmp_path, number, lambda log: fill(log, 2), bound)
+    assert found == list(range(15, bound))
+
+
+@pytest.mark.parametrize("bound", [20, 18])
+@pytest.mark.parametrize("number", range(1, 8))
+def test_a_truncation_beside_a_read_is_no_rot(tmp_path: Path, number: int, bound: int) -> None:
+    """The read ends, with fewer records or an error that has the client ask again."""
+    logs: list[Log] = []
+
+    def cut(log: Log) -> None:
+        logs.append(log)
+        log.truncate_to(15)
+
+    with suppress(KafkaError):
+        read_beside(tmp_path, number, cut, bound)
+    assert logs
+    assert not logs[0].rot
 
 
 def test_max_bytes_cuts_but_never_the_first_batch(tmp_path: Path) -> None:
