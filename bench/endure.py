@@ -101,9 +101,11 @@ class Load:
         began, sent = time.monotonic(), 0
         while self._producing:
             due = int((time.monotonic() - began) * IDEMPOTENT_RATE)
-            if len(producer) > WAITING_MAX:
-                due = sent  # The brokers take less: what they don't is not made up for later.
-                began = time.monotonic() - sent / IDEMPOTENT_RATE
+            room = max(0, WAITING_MAX - len(producer))
+            if due - sent > room:
+                # The brokers take less, or this process had no turn: what is missed is not made up for later.
+                began += (due - sent - room) / IDEMPOTENT_RATE
+                due = sent + room
             while sent < due:
                 producer.produce("endure", b"x" * 100, on_delivery=self._delivered)
                 sent += 1

@@ -169,9 +169,7 @@ class Life:
                 run_now(task)
         self.model.cut(self.log.log_end_offset)
         assert self.model.end in self.model.bounds
-        for producer in range(4):
-            entry = self.log.producers.entries.get(producer)
-            self.sequences[producer] = 0 if entry is None or not entry.batches else entry.last_sequence + 1
+        self._look_at_producers()
 
     def _restart(self, *, clean: bool) -> None:
         for task in self.manager.upkeep.checkpoint_tasks():
@@ -179,6 +177,20 @@ class Life:
         self.manager.close() if clean else self.manager.abandon()
         self.manager, self.log = self._open()
         assert (self.log.log_start_offset, self.log.log_end_offset) == (self.model.start, self.model.end)
+        self._look_at_producers()
+
+    def _look_at_producers(self) -> None:
+        """They may have been rebuilt from what is left of the log: what was deleted is not known any more."""
+        for producer in range(4):
+            entry = self.log.producers.entries.get(producer)
+            self.sequences[producer] = 0 if entry is None or not entry.batches else entry.last_sequence + 1
+            opened = self.model.open(producer)
+            if opened is not None and opened.first < self.model.start:
+                first = -1 if entry is None else entry.transaction_first_offset
+                if first < 0:
+                    self.model.transactions.remove(opened)
+                else:
+                    opened.first = first
 
     def check(self, offset: int) -> None:
         log, model = self.log, self.model
