@@ -12,7 +12,7 @@ trap stop EXIT
 mkdir -p "$work"
 ln -s "$TIDELOG_KAFKA_JARS" "$work/libs"
 HEAP="-Xmx512M -Xms256M" bench/peers/kafka.sh start "$work" 1 "$port"
-deadline=$((SECONDS + 60))
+deadline=$((SECONDS + 180))
 until python -c "
 import sys
 from tidelog.client.blocking import BlockingCluster
