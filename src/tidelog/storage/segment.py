@@ -565,8 +565,9 @@ class Segment(SegmentFiles):
                     break
                 if header.partition_leader_epoch < latest_epoch:
                     break
-                if header.base_offset > next_offset and not may_have_gaps:
-                    break
+                is_last = position + header.size >= size
+                if header.base_offset > next_offset and is_last and not may_have_gaps:
+                    break  # Further on a gap is believed: the log may have been compacted under other settings.
                 epoch = header.partition_leader_epoch
                 is_unknown = (
                     known_epochs is not None and epoch > latest_epoch + EPOCH_STEP_MAX and epoch not in known_epochs
