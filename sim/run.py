@@ -470,7 +470,7 @@ class Simulation:
             manager.open()
             for log in manager.logs():
                 if machine.disk.is_rotten(log.directory):
-                    continue  # Nobody has read it since; its scrub would find it.
+                    continue  # No read has met it since; the scrub would find it.
                 log.update_high_watermark(log.log_end_offset)
                 self._compare(machine, log.topic_partition, check_log(log), contents)
             manager.abandon()

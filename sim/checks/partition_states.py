@@ -169,7 +169,7 @@ class PartitionStates:
         }
 
     def _check_moves(self, topic: str, before: Version, after: Version) -> None:
-        """A move that ends at its target leaves nobody behind: the whole target is in sync."""
+        """When a move ends, the whole target is in sync."""
         old, new = decode_topic(topic, before.data), decode_topic(topic, after.data)
         for number, replicas in new.partitions.items():
             adding, removing = old.adding.get(number, ()), old.removing.get(number, ())

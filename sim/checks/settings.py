@@ -36,7 +36,7 @@ def settings_that_differ(cluster: Cluster) -> list[str]:
 
 
 def _stored(cluster: Cluster, topic: str, topic_id: bytes | None) -> dict[str, str] | None:
-    """The topic's own settings; None where there is no such topic, or nobody can read them."""
+    """The topic's own settings; None if the topic does not exist, or its settings cannot be read."""
     node = cluster.store_history.now(topic_path(topic))
     config = config_path(ConfigResource(ConfigResourceType.TOPIC, topic))
     settings = cluster.store_history.now(config)

@@ -1,4 +1,4 @@
-"""An operator who moves replicas between the log directories of their brokers, while things break (KIP-113)."""
+"""Moves replicas between the log directories of their brokers, as an operator does, while things break (KIP-113)."""
 
 from __future__ import annotations
 

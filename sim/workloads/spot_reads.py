@@ -104,7 +104,7 @@ class SpotReader:
         ((result,),) = [topic.partitions for topic in response.responses]
         asked = reader.offset
         if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # It has been deleted; or others were told of it by a newer leader than this one, which nobody fences yet.
+            # It has been deleted; or others were told of it by a newer leader than this one, which is not fenced yet.
             self._router.forget(reader.partition)
             return None
         await reader.take(result, target)
