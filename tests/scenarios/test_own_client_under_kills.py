@@ -72,8 +72,8 @@ class Copied:
         return self.found.total()
 
     def until_some(self) -> None:
-        before = self.look()
-        until(lambda: self.look() > before, "something new", every_s=0)
+        """Until a record of the last portion is there; all earlier ones were."""
+        until(lambda: self.look() > self.given - PORTION, lambda: f"{len(self.found)} of {self.given}", every_s=0)
 
     def until_all(self) -> None:
         until(lambda: len(self.found) == self.given or self.look() < 0, lambda: f"{len(self.found)}", every_s=0)
