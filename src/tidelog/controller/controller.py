@@ -33,6 +33,7 @@ from tidelog.controller.events import (
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
+    DeletionsDue,
     DeletionsRequested,
     Elected,
     ElectLeaders,
@@ -151,6 +152,8 @@ class Controller:
                 log_ends_due(turn)
             case ReplicasStopped():
                 self._deletions.stopped(turn, event)
+            case DeletionsDue(broker_id):
+                self._deletions.ask_again(turn, broker_id)
             case ReplicasFailed():
                 fail_replicas(turn, event)
             case ReplicasPostponed():

@@ -1,7 +1,8 @@
 """Topics on their way out: marked, taken from their leaders, stopped on every broker, then removed from the store.
 
 A deletion outlives the request and even the controller: its mark is the node in /admin/delete_topics. It ends when
-every replica was stopped; with a dead broker it waits until that one is back. Somebody else may remove the topic's node
+every replica was stopped; with a dead broker it waits until that one is back, and a broker that lacks descriptors or
+memory for it is asked again after some seconds. Somebody else may remove the topic's node
 meanwhile: then there is nothing left to wait for. What is kept here (who has still to stop,
 who waits for the answer) is transient: a new controller asks all replicas again.
 """
@@ -11,10 +12,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from tidelog.controller.events import (
     DeletedTopic,
     DeleteTopics,
+    DeletionsDue,
     DeletionsRequested,
     Fence,
     ReplicasStopped,
@@ -33,6 +36,9 @@ from tidelog.metadata.znodes import (
 )
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import NO_LEADER, ZERO_TOPIC_ID, BrokerId, TopicPartition
+
+ASK_AGAIN_MS: Final = 2_000
+"""After a broker has said that it cannot delete a replica for now; it tries by itself after one second first."""
 
 
 @dataclass(slots=True)
@@ -96,7 +102,9 @@ class Deletions:
         for topic_partition, error in event.errors.items():
             replicas = self._to_stop.get(topic_partition.topic)
             # A broker that does not know the partition has nothing of it.
-            if replicas is not None and error in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            if replicas is not None and error is ErrorCode.REPLICA_NOT_AVAILABLE:
+                turn.set_timer(ASK_AGAIN_MS, DeletionsDue(event.broker_id))
+            elif replicas is not None and error in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
                 remaining = replicas.get(event.broker_id, set())
                 remaining.discard(topic_partition)
                 if not remaining:
@@ -104,6 +112,13 @@ class Deletions:
         for topic in [topic for topic, replicas in self._to_stop.items() if not replicas]:
             self._finish(turn, topic)
         self._answer(turn)
+
+    def ask_again(self, turn: Turn, broker_id: BrokerId) -> None:
+        """Asks a live broker again for all replicas that are not known to be gone from it."""
+        if broker_id in turn.state.image.brokers:
+            for replicas in self._to_stop.values():
+                for topic_partition in sorted(replicas.get(broker_id, ())):
+                    turn.tell.stop(broker_id, topic_partition, delete=True)
 
     def _check(self, turn: Turn, reference: TopicReference, times: int) -> DeletedTopic:
         name, topic_id = reference.name, reference.topic_id

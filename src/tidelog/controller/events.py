@@ -368,6 +368,13 @@ class ReplicasStopped:
 
 
 @dataclass(frozen=True, slots=True)
+class DeletionsDue:
+    """A broker that could not delete replicas for now has had time to: it is asked again."""
+
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicasFailed:
     """A broker answered LeaderAndIsr with errors: these replicas are on a failed log directory there."""
 
@@ -467,6 +474,7 @@ Event: TypeAlias = (
     | LogEndsLearned
     | LogEndsDue
     | ReplicasStopped
+    | DeletionsDue
     | ReplicasFailed
     | ReplicasPostponed
     | LogDirectoryFailed

@@ -1,7 +1,7 @@
 """Which of a disk's errors say that the disk is broken, and which only that one operation did not happen.
 
     a file's fsync that failed (`SyncFailed`)             the directory goes offline: what it holds is unknown
-    EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN                 the operation fails alone, and may be tried again
+    EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN, EBUSY          the operation fails alone, and may be tried again
     what no disk raises (`UnexpectedError`)               the same: it is our mistake, and is logged with its trace
     ENOENT of a file that was renamed or removed by us    the operation fails alone; `LogFolder.fail` knows of that
     all others: EIO, EROFS, ENOSPC, ENOENT, ...           the directory goes offline until the broker is started again
@@ -23,7 +23,7 @@ from typing import Final
 
 from tidelog.ports.disk import SyncFailed
 
-_ALONE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN})
+_ALONE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN, errno.EBUSY})
 _NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 

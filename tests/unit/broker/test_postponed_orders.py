@@ -1,4 +1,4 @@
-"""Orders to lead or follow that a lack of descriptors or memory keeps from being carried out."""
+"""Orders to lead, follow or delete that a lack of descriptors or memory keeps from being carried out."""
 
 import errno
 import os
@@ -306,3 +306,91 @@ def test_settings_altered_meanwhile_hold(broker: Broker, disk: FaultyDisk) -> No
     broker.node.settings_changed(ConfigResource(ConfigResourceType.TOPIC, "u"), {"retention.ms": "77"})
     broker.shell.advance(1_000)
     assert broker.replica("u").log.config.retention_ms == 77
+
+
+# Orders to delete.
+
+
+@pytest.mark.parametrize("code", [*SHORTAGES, errno.EBUSY])
+def test_a_deletion_refused_for_now_is_carried_out_later(
+    broker: Broker, disk: FaultyDisk, tmp_path: Path, code: int
+) -> None:
+    """By the broker itself; until then the log is here without a replica, and the controller waits."""
+    broker.lead("u")
+    lack(disk, code, "/u-0", "rename")
+    assert stop(broker, "u", leader_epoch=-2, delete=True) == NOT_YET
+    assert broker.replica("u") is None
+    assert broker.produce("u").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    broker.shell.advance(1_000)
+    assert list(tmp_path.glob("*/u-0"))
+    plenty(disk)
+    broker.shell.advance(2_000)
+    assert broker.node.logs.get(TopicPartition("u", 0)) is None
+    assert not list(tmp_path.glob("*/u-0"))
+    assert broker.node.logs.offline_directories == []
+
+
+def test_the_controller_asks_again_and_is_told(broker: Broker, disk: FaultyDisk) -> None:
+    """Its second order deletes at once where the disk allows it, and nothing is left where the broker came first."""
+    broker.lead("u")
+    broker.lead("v")
+    lack(disk, errno.EMFILE, "-0", "rename")
+    assert stop(broker, "u", leader_epoch=-2, delete=True) == NOT_YET
+    assert stop(broker, "v", leader_epoch=-2, delete=True) == NOT_YET
+    assert stop(broker, "v", leader_epoch=-2, delete=True) == NOT_YET
+    plenty(disk)
+    assert stop(broker, "u", leader_epoch=-2, delete=True) == 0
+    broker.shell.advance(1_000)
+    assert stop(broker, "v", leader_epoch=-2, delete=True) == 0
+    assert broker.node.logs.log_count == 0
+
+
+def test_a_topic_made_anew_deletes_what_waits_for_it(broker: Broker, disk: FaultyDisk, tmp_path: Path) -> None:
+    """It is not put aside, where nothing would ever remove it; and the new log is empty."""
+    broker.lead("u", topic_id=topic_id_of("old u"))
+    broker.produce("u")
+    lack(disk, errno.EMFILE, "/u-0", "rename")
+    stop(broker, "u", leader_epoch=-2, delete=True)
+    assert errors(broker.lead("u", topic_id=topic_id_of("new u"))) == [NOT_YET]
+    plenty(disk)
+    broker.shell.advance(1_000)
+    assert broker.replica("u").topic_id == topic_id_of("new u")
+    assert broker.replica("u").log.log_end_offset == 0
+    assert not list(tmp_path.glob("*/*-stray"))
+    broker.shell.advance(20_000)
+    assert list(tmp_path.glob("*/u-0"))
+
+
+def test_a_replica_that_is_wanted_again_is_not_deleted(broker: Broker, disk: FaultyDisk) -> None:
+    """It had moved away, and moves back before the disk allowed its deletion."""
+    broker.lead("u", leader=1, leader_epoch=3, isr=[1], replicas=[1, 0])
+    lack(disk, errno.EMFILE, "/u-0", "rename")
+    assert stop(broker, "u", leader_epoch=3, delete=True) == NOT_YET
+    plenty(disk)
+    assert errors(broker.lead("u", leader=1, leader_epoch=4, isr=[1], replicas=[1, 0])) == [0]
+    broker.shell.advance(20_000)
+    assert broker.replica("u").leader_epoch == 4
+    assert broker.node.logs.get(TopicPartition("u", 0)) is not None
+
+
+def test_a_log_that_waits_to_be_deleted_is_not_put_aside(broker: Broker, disk: FaultyDisk, tmp_path: Path) -> None:
+    """A full picture without the replica comes meanwhile."""
+    broker.lead("t", isr=[0, 1])
+    lack(disk, errno.EMFILE, "/t-0", "rename")
+    assert stop(broker, "t", leader_epoch=0, delete=True) == NOT_YET
+    plenty(disk)
+    all_there_is(broker, [[1, 2]])
+    broker.shell.advance(1_000)
+    assert not list(tmp_path.glob("*/*-stray"))
+    assert len(list(tmp_path.glob("*/*-delete"))) == 1
+
+
+def test_a_deletion_of_an_earlier_registration_is_not_carried_out(broker: Broker, disk: FaultyDisk) -> None:
+    """The controller tells all there is anew, and deletes what it still wants deleted."""
+    broker.lead("u")
+    lack(disk, errno.EMFILE, "/u-0", "rename")
+    stop(broker, "u", leader_epoch=-2, delete=True)
+    plenty(disk)
+    broker.node.broker_epoch = BrokerEpoch(8)
+    broker.shell.advance(20_000)
+    assert broker.node.logs.get(TopicPartition("u", 0)) is not None

@@ -9,6 +9,7 @@ from tidelog.controller.announcements import EPOCH_DURING_DELETE, LEADER_DURING_
 from tidelog.controller.events import (
     DeletedTopic,
     DeleteTopics,
+    DeletionsDue,
     DeletionsRequested,
     ReplicasStopped,
     Submitted,
@@ -265,3 +266,26 @@ def test_a_broker_that_dies_while_it_deletes_is_asked_again() -> None:
     assert line.endswith('"leader":-1,"version":1,"leader_epoch":3,"isr":[1]}')
     assert sorted(cluster.sent("StopReplicaRequest")) == [1]
     assert cluster.sent("LeaderAndIsrRequest") == {}
+
+
+@pytest.mark.row("R08")
+def test_a_broker_that_cannot_delete_for_now_is_asked_again() -> None:
+    """It lacks descriptors: for what is left there, and without another write; a directory that failed is not asked."""
+    cluster = cluster_with([0, 1], [1, 0])
+    delete(cluster, TopicReference("t"))
+    stopped(cluster, 0, 0, 1)
+    stopped(cluster, 1, 0)
+    cluster.told()
+    stopped(cluster, 1, 1, error=ErrorCode.KAFKA_STORAGE_ERROR)
+    assert cluster.last.timers == []
+    stopped(cluster, 1, 1, error=ErrorCode.REPLICA_NOT_AVAILABLE)
+    [timer] = cluster.last.timers
+    assert timer.event == DeletionsDue(BrokerId(1))
+    cluster.run(timer.event)
+    assert cluster.told() == []
+    [topic] = cluster.sent("StopReplicaRequest")[1].topic_states
+    assert [(each.partition_index, each.delete_partition) for each in topic.partition_states] == [(1, True)]
+    stopped(cluster, 1, 1)
+    assert cluster.told()[-1] == "* delete /admin/delete_topics/t"
+    cluster.run(timer.event)
+    assert cluster.last.sends == []

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidelog.broker.cluster.metadata_cache import broker_ids
 from tidelog.broker.deferred import Deferred, gather
-from tidelog.broker.replicas.postponed_orders import Order, PostponedOrders
+from tidelog.broker.replicas.postponed_orders import Deletion, Order, PostponedOrders
 from tidelog.broker.replicas.replica_manager import Replica, ReplicaManager
 from tidelog.broker.replicas.topic_settings import log_config
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
@@ -118,6 +118,10 @@ class Leadership:
                     outcomes[topic_partition] = ErrorCode.STALE_CONTROLLER_EPOCH
                     continue
                 self._postponed.drop(topic_partition)
+                deletion = self._postponed.deletion(topic_partition)
+                if deletion is not None and deletion.topic_id in (None, order.topic_id):
+                    # The replica is wanted again; what it has that its leader has not it will cut.
+                    self._postponed.drop_deletion(topic_partition)
                 orders.append(order)
         replicas = self._node.replicas
         missing = dict.fromkeys(
@@ -175,6 +179,8 @@ class Leadership:
 
     def _try_postponed(self) -> Deferred[dict[TopicPartition, ErrorCode]]:
         """Carries out what was refused for now; the settings of these topics have been read."""
+        for deletion in self._postponed.take_deletions(self._node.broker_epoch):
+            self._delete(deletion)
         orders = self._postponed.take(self._node.broker_epoch)
         done: Deferred[dict[TopicPartition, ErrorCode]] = Deferred()
 
@@ -267,10 +273,15 @@ class Leadership:
         found = logs.get(topic_partition)
         if found is not None and found.topic_id is not None and topic_id not in (ZERO_TOPIC_ID, found.topic_id):
             # No replica of this life: a deleted topic's, which a power cut brought back or whose disk was away.
-            logger.warning(
-                "log of another topic put aside: partition=%s directory=%s", topic_partition, found.directory
-            )
-            logs.mark_stray(topic_partition)
+            # Or the disk has not let it be deleted yet.
+            if self._postponed.deletion(topic_partition) is not None:
+                logs.delete(topic_partition)
+                self._postponed.drop_deletion(topic_partition)
+            else:
+                logger.warning(
+                    "log of another topic put aside: partition=%s directory=%s", topic_partition, found.directory
+                )
+                logs.mark_stray(topic_partition)
             self._node.marks.dropped(topic_partition)
         log = logs.create(topic_partition, None if topic_id == ZERO_TOPIC_ID else topic_id, config, is_new=is_new)
         if log.config != config:
@@ -356,7 +367,9 @@ class Leadership:
             order: tuple[TopicPartition, messages.StopReplicaRequest.StopReplicaPartitionState],
         ) -> tuple[TopicPartition, ErrorCode]:
             topic_partition, state = order
-            return topic_partition, self._stop_one(topic_partition, state.leader_epoch, state.delete_partition)
+            return topic_partition, self._stop_one(
+                topic_partition, state.leader_epoch, request.broker_epoch, delete=state.delete_partition
+            )
 
         done: Deferred[dict[TopicPartition, ErrorCode]] = Deferred()
         deletes = any(state.delete_partition for _, state in orders)
@@ -379,6 +392,8 @@ class Leadership:
             image = None if topic is None else topic.partitions.get(log.topic_partition.partition)
             if topic is None or image is None or node.broker_id in image.replicas:
                 continue
+            if self._postponed.deletion(log.topic_partition) is not None:
+                continue
             if log.topic_id not in (None, topic.topic_id):
                 continue  # Of one without an id the disk failed as the log was made; it is put aside like the others.
             logger.warning(
@@ -399,7 +414,9 @@ class Leadership:
         node.disk_work()
         return Deferred.of(None)
 
-    def _stop_one(self, topic_partition: TopicPartition, leader_epoch: int, delete: bool) -> ErrorCode:
+    def _stop_one(
+        self, topic_partition: TopicPartition, leader_epoch: int, broker_epoch: int, *, delete: bool
+    ) -> ErrorCode:
         replicas = self._node.replicas
         replica = replicas.get(topic_partition)
         # -2 stands for a topic that is being deleted, -1 for a sender that knows no epoch: both are always current.
@@ -416,12 +433,23 @@ class Leadership:
             else:
                 replicas.remove(topic_partition)
             self._node.resigned(topic_partition)
-        if delete:
-            try:
-                if self._node.logs.delete(topic_partition):
-                    self._node.marks.dropped(topic_partition)
-                    self._node.disk_work()
-            except KafkaError as error:
-                logger.error("log not deleted: partition=%s error=%s", topic_partition, error)
-                return error.code
+        if not delete:
+            return ErrorCode.NONE
+        log = self._node.logs.get(topic_partition)
+        return self._delete(Deletion(topic_partition, None if log is None else log.topic_id, broker_epoch))
+
+    def _delete(self, deletion: Deletion) -> ErrorCode:
+        """Deletes the log that the order names, if it is here; now or, where the disk refuses it for now, later."""
+        topic_partition = deletion.topic_partition
+        try:
+            if self._node.logs.delete(topic_partition):
+                self._node.marks.dropped(topic_partition)
+                self._node.disk_work()
+        except RefusedForNow as error:
+            self._postponed.add_deletion(deletion, error)
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        except KafkaError as error:
+            logger.error("log not deleted: partition=%s error=%s", topic_partition, error)
+            return error.code
+        self._postponed.drop_deletion(topic_partition)
         return ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""Orders to lead or follow that the disk has refused for now, for a lack of descriptors or memory.
+"""Orders to lead, follow or delete that the disk has refused for now, for a lack of descriptors or memory.
 
 The controller gives an order once. What takes a log directory offline is answered with KAFKA_STORAGE_ERROR, and the
 controller counts the replica as failed until the broker registers anew; a shortage passes, so the broker keeps the
@@ -9,6 +9,10 @@ since they lack the same thing: after one second, then after twice as long each 
 An order waits until it is carried out or refused for good, until another order for the partition takes its place,
 until the replica is stopped, deleted or assigned to other brokers, or until the broker registers anew: then the
 controller gives all orders again.
+
+An order to delete waits beside them. The log that it names is here meanwhile, without a replica. It is dropped when
+the same topic's replica is ordered to lead or follow again; a topic of the same name that was made since then takes the
+place of the log that waits to be deleted, and the deletion comes first.
 """
 
 from __future__ import annotations
@@ -49,14 +53,25 @@ class Order(NamedTuple):
         return (mine.leader_epoch, mine.partition_epoch) < (others.leader_epoch, others.partition_epoch)
 
 
+class Deletion(NamedTuple):
+    """What one StopReplica with delete_partition says of one partition."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId | None
+    """Of the log that was here when the order came."""
+    broker_epoch: int
+    """As in `Order`."""
+
+
 class PostponedOrders:
-    """Those of one broker, at most one for each partition."""
+    """Those of one broker: of each kind at most one for each partition."""
 
     def __init__(self, shell: Shell, on_due: Callable[[], object]) -> None:
         """`on_due` is called when the pause is over; it is to `take` the orders."""
         self._shell = shell
         self._on_due = on_due
         self._orders: dict[TopicPartition, Order] = {}
+        self._deletions: dict[TopicPartition, Deletion] = {}
         self._pause_ms = PAUSE_MS_MIN
         self._timer: Timer | None = None
         self._stopped = False
@@ -68,8 +83,7 @@ class PostponedOrders:
     def add(self, order: Order, error: Exception | str) -> None:
         """Keeps an order until the pause is over."""
         self._orders[order.topic_partition] = order
-        if self._timer is None and not self._stopped:
-            self._timer = self._shell.after(self._pause_ms, self._due)
+        self._wait()
         logger.warning(
             "order postponed: partition=%s leader=%d leader_epoch=%d retry_ms=%d error=%s",
             order.topic_partition,
@@ -80,9 +94,26 @@ class PostponedOrders:
         )
 
     def drop(self, topic_partition: TopicPartition) -> None:
-        """The order does not hold any more. Idempotent."""
+        """The order to lead or follow does not hold any more. Idempotent."""
         self._orders.pop(topic_partition, None)
         self._rest()
+
+    def deletion(self, topic_partition: TopicPartition) -> Deletion | None:
+        """The order to delete that waits."""
+        return self._deletions.get(topic_partition)
+
+    def add_deletion(self, deletion: Deletion, error: Exception) -> None:
+        """Keeps an order to delete until the pause is over."""
+        self._deletions[deletion.topic_partition] = deletion
+        self._wait()
+        logger.warning(
+            "deletion postponed: partition=%s retry_ms=%d error=%s", deletion.topic_partition, self._pause_ms, error
+        )
+
+    def drop_deletion(self, topic_partition: TopicPartition) -> None:
+        """The log is deleted, or is not to be any more. Idempotent."""
+        if self._deletions.pop(topic_partition, None) is not None:
+            self._rest()
 
     def drop_unassigned(self, image: ClusterImage, broker_id: BrokerId) -> None:
         """Drops orders for replicas that the cluster, whose whole image this is, does not assign to this broker."""
@@ -98,6 +129,11 @@ class PostponedOrders:
         orders, self._orders = self._orders, {}
         return [order for order in orders.values() if not 0 <= order.broker_epoch < broker_epoch]
 
+    def take_deletions(self, broker_epoch: int) -> list[Deletion]:
+        """As `take`, the orders to delete."""
+        deletions, self._deletions = self._deletions, {}
+        return [deletion for deletion in deletions.values() if not 0 <= deletion.broker_epoch < broker_epoch]
+
     def tried(self) -> None:
         """What was taken is carried out, or waits again."""
         self._rest()
@@ -106,7 +142,12 @@ class PostponedOrders:
         """Nothing is tried any more."""
         self._stopped = True
         self._orders.clear()
+        self._deletions.clear()
         self._rest()
+
+    def _wait(self) -> None:
+        if self._timer is None and not self._stopped:
+            self._timer = self._shell.after(self._pause_ms, self._due)
 
     def _due(self) -> None:
         self._timer = None
@@ -115,7 +156,7 @@ class PostponedOrders:
 
     def _rest(self) -> None:
         """Begins with the shortest pause again once nothing waits."""
-        if not self._orders:
+        if not self._orders and not self._deletions:
             self._pause_ms = PAUSE_MS_MIN
             if self._timer is not None:
                 self._timer.cancel()
