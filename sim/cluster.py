@@ -29,6 +29,8 @@ RESTART_S: Final = (0.05, 1.0)
 """How long a process that died by itself stays dead, as with a supervisor."""
 RACK_AWARE: Final = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
 """So that followers serve consumers of their own rack (KIP-392)."""
+OFFSETS_PARTITIONS: Final = 3
+"""Of `__consumer_offsets`."""
 STARTS_MAX: Final = 60
 """Of one machine in a run; more is a crash loop."""
 
@@ -214,7 +216,7 @@ class Cluster:
 def internal_topics(plan: Plan) -> dict[str, object]:
     """Settings by which the coordinators' topics keep what the plan's topics keep."""
     return {
-        "offsets.topic.num.partitions": 3,
+        "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
         "offsets.topic.replication.factor": plan.replication_factor,
         "transaction.state.log.num.partitions": 3,
         "transaction.state.log.replication.factor": plan.replication_factor,

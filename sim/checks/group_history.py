@@ -31,6 +31,9 @@ class GroupHistory:
 
     group: str
     now: Callable[[], float]
+    leader: Callable[[], int | None] = lambda: None
+    """Broker that leads the group's partition of `__consumer_offsets`, as the store has it; None: none does, or it is
+    not known."""
     owners: dict[int, dict[TopicPartition, str]] = field(default_factory=dict)
     """[generation] -> who was given which partition by it."""
     newest: int = -1
@@ -59,6 +62,15 @@ class GroupHistory:
         self.newest = max(self.newest, generation)
 
     # Groups whose coordinator assigns: a partition is held from one answer to a later request.
+
+    def is_coordinator(self, broker: int) -> bool:
+        """Whether the answer of `broker`, which has just arrived, binds every coordinator after it.
+
+        A broker that stood still while its session ended answers heartbeats from memory until it hears of its
+        successor, as Kafka's does: the successor knows nothing of these. Each coordinator that the store makes after
+        this moment loads the group later than the request was sent, and gives each member a whole session.
+        """
+        return self.leader() in (None, broker)
 
     def taken(self, member: str, partition: TopicPartition, valid_until: Callable[[], float]) -> None:
         """A member was told that the partition is its own."""

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from sim.checks.group_history import NOTHING, GroupHistory
 from sim.checks.transaction_history import TransactionHistory
+from sim.cluster import OFFSETS_PARTITIONS
 from sim.workloads.coordination import Coordinator, KeyType
 from sim.workloads.members import ClassicMember, ConsumerMember, Member
 from sim.workloads.transactions import CommittedReader, TransactionalProducer
+from tidelog.coordinator.partitions import partition_for
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicId, TopicPartition
+from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
@@ -43,7 +47,9 @@ class Applications:
         random: SeededRandom,
         history: History,
         trace: Trace,
+        leader: Callable[[TopicPartition], int | None],
     ) -> None:
+        """`leader` is a partition's, as the store has it now; None where that is not known."""
         self._make_router = make_router
         self._random = random
         self._trace = trace
@@ -52,7 +58,9 @@ class Applications:
         self._groups: dict[str, GroupHistory] = {}
         self._members: dict[str, list[Member]] = {}
         for protocol in plan.groups:
-            group = self._groups[protocol] = GroupHistory(f"{protocol}-group", loop.time)
+            name = f"{protocol}-group"
+            coordinated_by = TopicPartition(CONSUMER_OFFSETS_TOPIC, partition_for(name, OFFSETS_PARTITIONS))
+            group = self._groups[protocol] = GroupHistory(name, loop.time, partial(leader, coordinated_by))
             self._members[protocol] = [
                 self._member(protocol, group, f"{protocol}{number}") for number in range(MEMBERS)
             ]

@@ -55,6 +55,11 @@ class Coordinator:
             self.forget()
             raise
 
+    @property
+    def broker(self) -> int:
+        """The one that answered last; NO_LEADER before it was looked for, and after it was forgotten."""
+        return self._broker
+
     async def _find(self) -> int:
         request = messages.FindCoordinatorRequest(key_type=int(self._key_type), coordinator_keys=[self._key])
         response = await self._router.ask_any(ApiKey.FIND_COORDINATOR, request)

@@ -51,7 +51,13 @@ _INT16: Final = Struct(">h")
 _SUBSCRIPTION_VERSION: Final = 3
 
 MEMBERSHIP_LOST: Final = frozenset(
-    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.FENCED_INSTANCE_ID}
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.FENCED_INSTANCE_ID,
+        # All members' sessions ended, and the group had no offsets: it has expired, with them.
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    }
 )
 STALE: Final = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH, *MEMBERSHIP_LOST})
 
@@ -456,7 +462,9 @@ class ConsumerMember(Member):
         if code is not ErrorCode.NONE:
             raise ConnectionError(f"{code.name}: {response.error_message}")
         self._says_all = False
-        self._heard_at = sent_at
+        is_coordinator = self._history.is_coordinator(self._coordinator.broker)
+        if is_coordinator:
+            self._heard_at = sent_at
         self._epoch = self._assigned_epoch = response.member_epoch
         if response.assignment is not None:
             names = {id: name for name, id in self._topic_ids.items()}
@@ -465,10 +473,13 @@ class ConsumerMember(Member):
                 for topic in response.assignment.topic_partitions
                 for index in topic.partitions
             ]
-        await self._reconcile()
+        await self._reconcile(is_coordinator=is_coordinator)
 
-    async def _reconcile(self) -> None:
-        """Gives up what is not its own any more, said with the next heartbeat; begins with what is new."""
+    async def _reconcile(self, *, is_coordinator: bool) -> None:
+        """Gives up what is not its own any more, said with the next heartbeat; begins with what is new.
+
+        What a broker gave that is not the coordinator any more is no claim on a partition.
+        """
         if self._target is None:
             return
         gone = [partition for partition in self._held if partition not in self._target]
@@ -481,7 +492,8 @@ class ConsumerMember(Member):
             self._history.released(self._member_id, gone)
         for partition in self._target:
             if partition not in self._held:
-                self._history.taken(self._member_id, partition, self._valid_until(self._member_id))
+                if is_coordinator:
+                    self._history.taken(self._member_id, partition, self._valid_until(self._member_id))
                 self._held.append(partition)
         new = [partition for partition in self._held if partition not in self.positions]
         self.positions |= await self._fetch_positions(new)

@@ -49,6 +49,12 @@ def test_a_holding_ends_with_its_release_or_its_session(history: GroupHistory, c
     history.taken("b", P1, lambda: 6.0)
 
 
+@pytest.mark.parametrize(("leader", "binds"), [(1, True), (2, False), (None, True)])
+def test_what_a_deposed_coordinator_answers_binds_no_other(clock: Clock, leader: int | None, *, binds: bool) -> None:
+    """The answer of broker 1 counts while it leads the group's partition, or another one is yet to be elected."""
+    assert GroupHistory("g", clock, lambda: leader).is_coordinator(1) is binds
+
+
 def test_a_release_of_what_another_has_is_nothing(history: GroupHistory) -> None:
     """A member that gives up late does not give up for its successor."""
     history.taken("a", P0, lambda: 0.0)
