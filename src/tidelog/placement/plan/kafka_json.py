@@ -1,0 +1,102 @@
+"""Lists of moves as `kafka-reassign-partitions` reads and writes them.
+
+{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "/d"]}]}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Final
+
+from tidelog.model.identifiers import TopicPartition
+from tidelog.placement.plan.documents import DocumentError, Fields, parse
+from tidelog.placement.plan.plan import Move, Plan
+from tidelog.placement.plan.state import BROKER_ID_MAX, ClusterState
+
+VERSION: Final = 1
+ANY: Final = "any"
+
+
+def dump_kafka(moves: Iterable[Move]) -> str:
+    """What the replicas of moves become, on one line, as Kafka's tool takes it with --reassignment-json-file."""
+    document = {
+        "version": VERSION,
+        "partitions": [
+            {
+                "topic": move.topic,
+                "partition": move.partition,
+                "replicas": list(move.replicas_to),
+                "log_dirs": [_told(move, place) for place in range(len(move.replicas_to))],
+            }
+            for move in moves
+        ],
+    }
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+
+
+def load_kafka(text: str | bytes, state: ClusterState) -> Plan:
+    """The moves of Kafka's list from a cluster's state. Partitions that are as the list wants them are left out.
+
+    DocumentError for another version, duplicates, partitions and brokers that are not there, wrong lengths of log_dirs.
+    """
+    fields = parse(text, "a reassignment")
+    version = fields.integer("version", low=-BROKER_ID_MAX)
+    if version != VERSION:
+        raise DocumentError(f"version: this program reads version {VERSION}, the document has {version}")
+    wanted = fields.objects("partitions", _wanted)
+    seen: set[TopicPartition] = set()
+    for key, _, _ in wanted:
+        if key in seen:
+            raise DocumentError(f"partition {key} is there twice")
+        seen.add(key)
+    moves = [_move(state, *each) for each in wanted]
+    return Plan.of(
+        [move for move in moves if move is not None],
+        cluster_id=state.cluster_id,
+        made_at_ms=state.taken_at_ms,
+        state_digest=state.digest(),
+        goals=("list",),
+    )
+
+
+def _told(move: Move, place: int) -> str:
+    """The directory to ask for: Kafka refuses to be told what it cannot place, so what stays is left to it."""
+    directory = move.directories_to[place]
+    broker = move.replicas_to[place]
+    if directory is None:
+        return ANY
+    stays = broker in move.replicas_from and move.directories_from[move.replicas_from.index(broker)] == directory
+    return ANY if stays else directory
+
+
+def _wanted(fields: Fields) -> tuple[TopicPartition, tuple[int, ...], tuple[str | None, ...]]:
+    key = TopicPartition(fields.text("topic"), fields.integer("partition", high=BROKER_ID_MAX))
+    replicas = fields.integers("replicas")
+    directories = fields.optional_texts("log_dirs")
+    if directories is None:
+        return key, replicas, (None,) * len(replicas)
+    if len(directories) != len(replicas):
+        raise DocumentError(f"{fields.at('log_dirs')}: {len(directories)} elements for {len(replicas)} replicas")
+    return key, replicas, tuple(None if each == ANY else each for each in directories)
+
+
+def _move(
+    state: ClusterState, key: TopicPartition, replicas: tuple[int, ...], directories: tuple[str | None, ...]
+) -> Move | None:
+    partition = state.partitions.get(key)
+    if partition is None:
+        missing = "partition" if key.topic in state.topics else "topic"
+        raise DocumentError(f"partition {key}: there is no such {missing}")
+    for broker in replicas:
+        if broker not in state.brokers:
+            raise DocumentError(f"partition {key}: broker {broker} is not among the brokers")
+    former = partition.directories or (None,) * len(partition.replicas)
+    before = dict(zip(partition.replicas, former, strict=True))
+    after = tuple(
+        directory if directory is not None else before.get(broker)
+        for broker, directory in zip(replicas, directories, strict=True)
+    )
+    if replicas == partition.replicas and after == former:
+        return None
+    return Move(key.topic, key.partition, partition.replicas, replicas, former, after, partition.size)
