@@ -22,6 +22,7 @@ from tests.waiting import until
 from tidelog.launcher import metadata_store
 from tidelog.metadata import znodes
 from tidelog.metadata.operations import Check, Create, Operation, SetData
+from tidelog.metadata.replica_marks import MARKS
 from tidelog.model.identifiers import TopicPartition
 from tidelog.ports.real import SystemClock, SystemDisk, SystemRandom
 from tidelog.store.client import Created, OperationResult, Stat
@@ -110,6 +111,7 @@ def live_as_captured(cluster: Cluster, client: KazooClient, ids: list[int]) -> N
     cluster.restart(ids[0])
     for partition, first in ((0, ids[1]), (1, ids[2])):
         until(partial(has_isr, client, partition, [first, ids[0]]), "it is back in the ISR")
+    until(lambda: client.exists(MARKS) is None, "elections have taken account of the last kill")
 
 
 def topic(assignment: list[list[int]], written: bytes | None = None) -> bytes:
