@@ -25,6 +25,7 @@ from tidelog.broker.cluster.stored_settings import broker_resources, tell_what_c
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.handlers import load_handlers
 from tidelog.broker.replicas.cleaning import Cleaning
+from tidelog.broker.replicas.cold_reads import ColdReads
 from tidelog.broker.replicas.directory_moves import Moves
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetchers import Fetchers
@@ -152,6 +153,7 @@ class Node:
         self.departures = Departures(self.metadata, shell)
         """Brokers that die or have died: what clients are told meanwhile."""
         self.purgatory = Purgatory(shell)
+        self.cold_reads = ColdReads(shell)
         """Operations that wait: consumers' long polls, DeleteRecords."""
         self.isr_updates = IsrUpdates(self)
         """What the leaders here want of the controller: changes of their ISRs."""

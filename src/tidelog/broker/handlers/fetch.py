@@ -4,15 +4,17 @@ Versions 4-18. v4: isolation level. v5: log start offset. v7: sessions (KIP-227)
 rack, preferred replica. v12: flexible; diverging epochs (KIP-595). v13: topics by id. v15: the replica in a tag. v16:
 current leaders with the errors (KIP-951). v17, v18: directory ids and high watermarks of followers.
 
-An answer that has less than `min_bytes` waits in the purgatory for `max_wait_ms` at most. Records are `FileRange`s:
-they go from the page cache to the socket. A partition without records has an empty field, never null, which stops
-librdkafka.
+An answer that has less than `min_bytes` waits in the purgatory for `max_wait_ms` at most. What is not in memory is read
+by I/O threads; where it lies in several log directories, none waits long for another one (`cold_reads`). Records are
+`FileRange`s: they go from the page cache to the socket. A partition without records has an empty field, never null,
+which stops librdkafka.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
@@ -34,6 +36,7 @@ from tidelog.storage.errors import CorruptFile, WouldBlock
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.node import Node
+    from tidelog.broker.replicas.purgatory import Entry
     from tidelog.replication.leader import PartitionLeader
     from tidelog.storage.log import Log, ReadResult
 
@@ -102,6 +105,18 @@ class _Reading:
             data.log_start_offset = replica.log.log_start_offset
 
 
+class _Cold(NamedTuple):
+    """A partition that an I/O thread has to read."""
+
+    place: int
+    """In the answer."""
+    wanted: FetchPartition
+    size: int
+    """Bytes that may be read."""
+    nothing_yet: bool
+    """Whether a first batch comes whole, however large it is."""
+
+
 class _Fetch:
     """One fetch request, until it is answered: an operation of the purgatory."""
 
@@ -110,7 +125,10 @@ class _Fetch:
         "_bytes_min",
         "_committed_only",
         "_context",
+        "_deadline_ms",
+        "_entry",
         "_from_followers",
+        "_is_last_look",
         "_node",
         "_plan",
         "_rack",
@@ -132,6 +150,11 @@ class _Fetch:
         # Consumers that know racks may read from followers (KIP-392); others would take them for leaders.
         self._from_followers = context.api_version >= _RACKS_SINCE
         self._rack = request.rack_id if self._from_followers and replica_selector.selects(node) else ""
+        self._deadline_ms = node.clock.monotonic_ms() + max(request.max_wait_ms, 0)
+        self._entry: Entry | None = None
+        """In the purgatory."""
+        self._is_last_look = False
+        """Whether what is read now is the answer, however little it is."""
         self.answer: Deferred[messages.FetchResponse] = Deferred()
 
     def begin(self) -> None:
@@ -142,6 +165,10 @@ class _Fetch:
         if self._request.max_wait_ms <= 0 or self._enough(readings):
             self._complete(readings)
             return
+        self._wait(readings, self._request.max_wait_ms)
+
+    def _wait(self, readings: list[_Reading], timeout_ms: int) -> None:
+        """Waits for more than these, which are given up."""
         _discard(readings)
         self._resolved = [
             (reading.wanted, reading.replica, reading.replica.leader, reading.replica.leader_epoch)
@@ -149,7 +176,7 @@ class _Fetch:
             if reading.replica is not None
         ]
         keys = dict.fromkeys(replica for _, replica, _, _ in self._resolved)
-        entry = self._node.purgatory.wait(self, keys, self._request.max_wait_ms)
+        entry = self._entry = self._node.purgatory.wait(self, keys, timeout_ms)
         if entry is not None:
             self.answer.on_abandoned = lambda: self._node.purgatory.cancel(entry)
 
@@ -194,6 +221,7 @@ class _Fetch:
     # Reading.
 
     def _complete_with_read(self) -> bool:
+        self._is_last_look = True
         readings = self._read()
         if readings is not None:
             self._complete(readings)
@@ -206,7 +234,11 @@ class _Fetch:
         except WouldBlock:
             pass
         # A consumer far behind: index pages have to come from the device.
-        reading = self._node.shell.in_pool(InDirectories(self._directories(), lambda: self._read_all(blocking=True)))
+        directories = self._directories()
+        if len(directories) > 1:
+            self._read_by_directory()
+            return None
+        reading = self._node.shell.in_pool(InDirectories(directories, lambda: self._read_all(blocking=True)))
 
         def done(settled: Deferred[list[_Reading]]) -> None:
             try:
@@ -229,6 +261,85 @@ class _Fetch:
         for reading in readings:
             reading.look_again()
         self._complete(readings)
+
+    def _read_by_directory(self) -> None:
+        """Reads what is in memory, and has the rest read in each directory by itself; completes the request, or waits
+        where there is too little and some directory is late."""
+        readings: list[_Reading] = []
+        cold: dict[str, list[_Cold]] = {}
+        remaining, nothing_yet = self._bytes_max, True
+        try:
+            for wanted in list(self._plan.partitions.values()):
+                try:
+                    reading = self._read_one(wanted, remaining, nothing_yet, blocking=False)
+                    nothing_yet = nothing_yet and not reading.size
+                    remaining = max(0, remaining - reading.size)
+                except WouldBlock:
+                    reading, directory = self._nothing_yet(wanted)
+                    size = min(max(wanted.max_bytes, 0), remaining)
+                    others = cold.setdefault(directory, [])
+                    others.append(_Cold(len(readings), wanted, size, nothing_yet and not others))
+                    remaining -= size
+                readings.append(reading)
+        except BaseException:
+            _discard(readings)
+            raise
+
+        def done(ended: dict[str, Deferred[list[_Reading]]]) -> None:
+            failure = None
+            for directory, outcome in ended.items():
+                try:
+                    for each, reading in zip(cold[directory], outcome.result(), strict=True):
+                        readings[each.place] = reading
+                except Exception as error:
+                    failure = error
+            if failure is not None:
+                _discard(readings)
+                self.answer.fail(failure)
+            elif len(ended) == len(cold) or self._is_last_look or self._enough(readings):
+                self._complete_from_pool(readings)
+            else:
+                self._wait(readings, self._deadline_ms - self._node.clock.monotonic_ms())
+
+        def late(found: list[_Reading]) -> None:
+            _discard(found)
+            if self._entry is not None and not self._entry.done:
+                self._node.purgatory.cancel(self._entry)
+                self._complete_with_read()
+
+        self.answer.on_abandoned = self._abandon
+        reads = {directory: partial(self._read_these, group) for directory, group in cold.items()}
+        self._node.cold_reads.read(reads, done, late)
+
+    def _abandon(self) -> None:
+        """The client is gone: what is read now is not waited for again."""
+        self._is_last_look = True
+
+    def _nothing_yet(self, wanted: FetchPartition) -> tuple[_Reading, str]:
+        """What is answered for a partition whose directory is late, and that directory."""
+        replica = self._replica(wanted)
+        data = Data(
+            partition_index=wanted.partition,
+            high_watermark=replica.high_watermark,
+            last_stable_offset=replica.last_stable_offset,
+            log_start_offset=replica.log.log_start_offset,
+            aborted_transactions=[] if self._committed_only else None,
+            preferred_read_replica=_UNKNOWN,
+            records=b"",
+        )
+        return _Reading(wanted, data), replica.log.owner.path
+
+    def _read_these(self, group: list[_Cold]) -> list[_Reading]:
+        """Reads partitions of one directory, on an I/O thread."""
+        readings: list[_Reading] = []
+        try:
+            for each in group:
+                reading = self._read_one(each.wanted, each.size, each.nothing_yet, blocking=True)
+                readings.append(reading)
+        except BaseException:
+            _discard(readings)
+            raise
+        return readings
 
     def _directories(self) -> set[str]:
         """Of the logs that are read."""

@@ -19,6 +19,7 @@ Refused: a broker that is not assigned, one with an outdated or a too new leader
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.deferred import Deferred
@@ -275,10 +276,7 @@ class _ReplicaFetch:
         except BaseException:
             _discard(readings)
             raise
-        if cold:
-            self._read_cold(readings, cold, remaining)
-            return None
-        return readings
+        return None if cold and self._read_cold(readings, cold, remaining) else readings
 
     def _to_look_at(self) -> list[FollowedPartition]:
         """Those with news, but for what the request before was answered with: this one may have crossed that answer."""
@@ -360,54 +358,63 @@ class _ReplicaFetch:
             reading.data = self._data(reading)
             reading.data.records = list(result.ranges)
 
-    def _read_cold(self, readings: list[_Reading], cold: list[_Reading], remaining: int) -> None:
-        """Reads what is not in memory on an I/O thread: a follower far behind. Then the request is answered."""
-        self._cold = True
+    def _read_cold(self, readings: list[_Reading], cold: list[_Reading], remaining: int) -> bool:
+        """Reads what is not in memory on I/O threads: a follower far behind. Whether that answers the request.
+
+        Of several log directories those with late reads are not waited for (`cold_reads`): where there are no others,
+        the request goes on without what lies there, and is looked at again when that comes.
+        """
+        by_directory: dict[str, list[_Reading]] = {}
+        for reading in cold:
+            assert reading.replica is not None
+            by_directory.setdefault(reading.replica.log.owner.path, []).append(reading)
         first = not any(reading.size for reading in readings)
+        share = remaining // len(by_directory)
+        reads = {directory: partial(_read_these, group, share, first) for directory, group in by_directory.items()}
 
-        def read() -> list[ReadResult | KafkaError]:
-            results: list[ReadResult | KafkaError] = []
-            left, nothing_yet = remaining, first
-            for reading in cold:
-                assert reading.replica is not None
-                try:
-                    result = reading.replica.log.read(
-                        reading.partition.fetch_offset,
-                        min(reading.bytes_max, left),
-                        up_to_offset=reading.limit,
-                        min_one_batch=nothing_yet,
-                    )
-                except KafkaError as error:
-                    results.append(error)
-                    continue
-                results.append(result)
-                nothing_yet = nothing_yet and not result.size
-                left = max(0, left - result.size)
-            return results
-
-        def done(settled: Deferred[list[ReadResult | KafkaError]]) -> None:
+        def done(ended: dict[str, Deferred[list[ReadResult | KafkaError]]]) -> None:
             self._cold = False
-            try:
-                results = settled.result()
-            except Exception as error:
-                _discard(readings)
+            failure = None
+            for directory, settled in ended.items():
+                try:
+                    results = settled.result()
+                except Exception as error:
+                    failure = error
+                    continue
+                for reading, result in zip(by_directory[directory], results, strict=True):
+                    if isinstance(result, KafkaError):
+                        reading.data = self._failure(reading.partition, result)
+                    else:
+                        self._take(reading, result)
+            if failure is not None:
                 self._stop_waiting()
                 if not self.answer.done:
-                    self.answer.fail(error)
-                return
-            for reading, result in zip(cold, results, strict=True):
-                if isinstance(result, KafkaError):
-                    reading.data = self._failure(reading.partition, result)
-                else:
-                    self._take(reading, result)
+                    self.answer.fail(failure)
             if self.answer.done:
-                # The follower has begun anew on another connection.
+                # Or the follower has begun anew on another connection.
                 _discard(readings)
             else:
                 self._complete(readings)
 
-        directories = {reading.replica.log.owner.path for reading in cold if reading.replica is not None}
-        self._node.shell.in_pool(InDirectories(directories, read)).on_complete(done)
+        def late(results: list[ReadResult | KafkaError]) -> None:
+            for result in results:
+                if not isinstance(result, KafkaError):
+                    for file_range in result.ranges:
+                        file_range.release()
+            if self._session.waiting is not None:
+                self._session.waiting.has_news(urgent=True)
+
+        node = self._node
+        if len(node.logs.directories) > 1 and all(node.cold_reads.is_late(directory) for directory in reads):
+            node.cold_reads.read(reads, lambda _: None, late)
+            return False
+        self._cold = True
+        if len(node.logs.directories) > 1:
+            node.cold_reads.read(reads, done, late)
+        else:
+            [(path, read)] = reads.items()
+            node.shell.in_pool(InDirectories((path,), read)).on_complete(lambda settled: done({path: settled}))
+        return True
 
     def _learn(self, reading: _Reading) -> None:
         """What the request says of the follower's log. Nothing, where it parts from ours: it will be truncated."""
@@ -531,6 +538,27 @@ class _ReplicaFetch:
 
     def _failure(self, partition: FollowedPartition, error: KafkaError) -> messages.FetchResponse.PartitionData:
         return failed(self._node, self._context.api_version, partition, error)
+
+
+def _read_these(readings: list[_Reading], bytes_max: int, nothing_yet: bool) -> list[ReadResult | KafkaError]:
+    """Reads partitions of one directory, `bytes_max` in all; on an I/O thread."""
+    results: list[ReadResult | KafkaError] = []
+    for reading in readings:
+        assert reading.replica is not None
+        try:
+            result = reading.replica.log.read(
+                reading.partition.fetch_offset,
+                min(reading.bytes_max, bytes_max),
+                up_to_offset=reading.limit,
+                min_one_batch=nothing_yet,
+            )
+        except KafkaError as error:
+            results.append(error)
+            continue
+        results.append(result)
+        nothing_yet = nothing_yet and not result.size
+        bytes_max = max(0, bytes_max - result.size)
+    return results
 
 
 def _is_to_be_checked(partition: FollowedPartition, replica: Replica) -> bool:
