@@ -91,6 +91,9 @@ def consume(
     protocol: Annotated[
         GroupProtocol, typer.Option("--group-protocol", help="consumer: the brokers assign (KIP-848).")
     ] = GroupProtocol.CLASSIC,
+    rack: Annotated[
+        str, typer.Option("--rack", metavar="NAME", help="Read from followers in this rack, where brokers allow it.")
+    ] = "",
     lag: Annotated[bool, typer.Option("--lag", help="Tell every second how far the end is, on stderr.")] = False,
     output: Output = Form.TABLE,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -109,7 +112,7 @@ def consume(
     isolation = READ_COMMITTED if committed_only else READ_UNCOMMITTED
     membership = None
     if group is not None and partition is None:
-        membership = _membership(assignor, instance_id, protocol, isolation)
+        membership = _membership(assignor, instance_id, protocol, isolation, rack)
     elif assignor or instance_id or lag or protocol is not GroupProtocol.CLASSIC:
         raise WrongUsage("--assignor, --instance-id, --group-protocol and --lag are for members of a --group")
     plan = Plan(
@@ -119,6 +122,7 @@ def consume(
         follow=follow,
         count_max=count_max,
         isolation=isolation,
+        rack=rack,
         group=group,
         membership=membership,
         lag=lag,
@@ -132,7 +136,7 @@ def consume(
 
 
 def _membership(
-    assignors: list[str] | None, instance_id: str | None, protocol: GroupProtocol, isolation: int
+    assignors: list[str] | None, instance_id: str | None, protocol: GroupProtocol, isolation: int, rack: str
 ) -> ConsumerSettings:
     if assignors and protocol is GroupProtocol.CONSUMER:
         raise WrongUsage("with --group-protocol consumer the brokers assign: no --assignor")
@@ -141,6 +145,7 @@ def _membership(
     settings = ConsumerSettings(
         protocol=protocol,
         instance_id=instance_id,
+        rack=rack or None,
         auto_commit_interval_s=COMMIT_INTERVAL_S,
         auto_offset_reset=AutoOffsetReset.EARLIEST,
         fetch=fetch_settings(isolation),

@@ -48,6 +48,7 @@ class Plan:
     follow: bool
     count_max: int | None
     isolation: int
+    rack: str
     group: str | None
     membership: ConsumerSettings | None
     lag: bool
@@ -55,9 +56,9 @@ class Plan:
     line: Callable[[ConsumedRecord], bytes]
 
 
-def fetch_settings(isolation: int) -> FetchSettings:
+def fetch_settings(isolation: int, rack: str = "") -> FetchSettings:
     """Fetches for eyes and pipes: pieces small enough to come soon."""
-    return FetchSettings(partition_max_bytes=1 << 20, isolation=isolation)
+    return FetchSettings(partition_max_bytes=1 << 20, isolation=isolation, rack=rack)
 
 
 class Printer:
@@ -116,7 +117,7 @@ class Consumption:
             partitions = await self._partitions(cluster)
             starts, ends = await find_range(cluster, self._plan, partitions)
             cluster.routing.fail_fast = False
-            settings = fetch_settings(self._plan.isolation)
+            settings = fetch_settings(self._plan.isolation, self._plan.rack)
             fetcher = Fetcher(cluster, starts, ends=None if self._plan.follow else ends, settings=settings)
             try:
                 if self._plan.follow:

@@ -97,6 +97,38 @@ class OffsetOutOfRange(KafkaError):
         self.end = end
 
 
+class LogTruncated(OffsetOutOfRange):
+    """Records that were read before are in the partition's log no more: a replica without them leads now (KIP-320).
+
+    It comes after an unclean election, where the cluster's settings allow one. `offset` is the position, `leader_epoch`
+    that of the record before it, `divergent` the offset from which on the log has other records than were read, None
+    where the leader knows nothing of that epoch any more. Go on by `seek`.
+    """
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        offset: int,
+        leader_epoch: int,
+        divergent: int | None,
+        start: int = -1,
+        end: int = -1,
+    ) -> None:
+        where = "at an offset that its leader does not know" if divergent is None else f"at offset {divergent}"
+        KafkaError.__init__(
+            self,
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"the log of {topic_partition} was cut {where}, before the position {offset} (leader epoch {leader_epoch}):"
+            " what was read from there on is lost, and other records may be in its place",
+        )
+        self.topic_partition = topic_partition
+        self.offset = offset
+        self.leader_epoch = leader_epoch
+        self.divergent = divergent
+        self.start = start
+        self.end = end
+
+
 class NoOffset(KafkaError):
     """A partition has no position: the group committed nothing for it, and auto.offset.reset is none."""
 

@@ -1,13 +1,18 @@
-"""A fetcher on asyncio: many partitions read at once, one fetch in flight for each, pieces in order of arrival.
+"""A fetcher on asyncio: many partitions read at once, one fetch in flight for each broker, pieces in order of arrival.
 
-The next fetch of a leader goes out as soon as its last one is answered, before the pieces are taken, as long as fewer
-than `BUFFERED_BYTES_MAX` wait to be taken: readers neither starve nor drown.
+The next fetch of a broker goes out as soon as its last one is answered, before the pieces are taken, as long as fewer
+than `BUFFERED_BYTES_MAX` wait to be taken: readers neither starve nor drown. Each broker has a session (KIP-227), so
+that a fetch names only what has changed since the last one.
 
     async for data in Fetcher(cluster, {TopicPartition("orders", 0): 0}):
         decode(data.records)
 
 Partitions fail and recover one by one: while one has no leader, or an error that may pass, its leader is asked for in
 the background, with growing pauses, and the others are read on.
+
+With a rack in the settings, partitions are read from the followers that their leaders name (KIP-392), until one
+refuses or the choice is old. When a partition has another leader, it is asked whether its log still has what was read
+(KIP-320); see `truncation`.
 
 What is read may change at any time: `seek` begins a partition or goes on elsewhere, `drop` ends it, `pause` leaves it
 for a while. What was fetched of a partition that went elsewhere is never given out.
@@ -18,16 +23,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from typing import Any, Final
 
 from tidelog.client.addresses import Address
 from tidelog.client.cluster import Cluster
-from tidelog.client.errors import ClientError, ConnectionFailed, OffsetOutOfRange, RequestTimedOut, TopicChanged
-from tidelog.client.fetching import FetchedData, FetchSettings, fetch_request, fetched, rotten_batch
-from tidelog.client.offsets import list_offsets
+from tidelog.client.errors import (
+    ClientError,
+    ConnectionFailed,
+    InvalidResponse,
+    LogTruncated,
+    OffsetOutOfRange,
+    RequestTimedOut,
+    TopicChanged,
+    UnsupportedByBroker,
+)
+from tidelog.client.fetch_session import FetchSession, Wanted
+from tidelog.client.fetching import FetchedData, FetchSettings, fetched, rotten_batch
+from tidelog.client.near_replicas import NearReplicas
+from tidelog.client.offsets import OffsetFound, list_offsets
 from tidelog.client.operations import Call, Purpose
+from tidelog.client.pieces import Pieces
+from tidelog.client.truncation import UNKNOWN, EpochEnd, Position, epoch_ends, epoch_ends_request
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ZERO_TOPIC_ID, TopicId, TopicPartition
 
@@ -40,8 +57,12 @@ ANSWER_S_MAX: Final = 10.0
 RETRY_S_MAX: Final = 60.0
 """How long a partition may fail in ways that may pass before its error ends the iteration."""
 
+FOLLOWER_S_MAX: Final = 300.0
+"""How long a partition is read from a follower before its leader is asked again (metadata.max.age.ms)."""
+
 Recover = Callable[[OffsetOutOfRange], "int | None"]
-"""Where to go on after an offset that is not there (auto.offset.reset); None raises the error."""
+"""Where to go on after an offset that is not there (auto.offset.reset), or (LogTruncated) in a log that was cut; None
+raises the error."""
 
 Replaced = Callable[[TopicChanged, "list[TopicPartition]"], object]
 """Told when a topic that is read was deleted and made again, with its partitions, which are dropped; may raise."""
@@ -69,6 +90,7 @@ class Fetcher:
         recover: Recover = lambda error: None,
         replaced: Replaced = _raise,
         patience_s: float = RETRY_S_MAX,
+        follower_s_max: float = FOLLOWER_S_MAX,
     ) -> None:
         self._cluster = cluster
         self._routing = cluster.routing
@@ -82,9 +104,20 @@ class Fetcher:
         self.positions = {tp: offset for tp, offset in positions.items() if not self._ended(tp, offset)}
         """Where each partition that is not at its end goes on, pieces not yet taken counted as read."""
         self.paused: set[TopicPartition] = set()
-        self._busy: dict[asyncio.Task[None], list[TopicPartition]] = {}
-        self._ready: deque[FetchedData] = deque()
-        self._ready_bytes = 0
+        self.bounds: dict[TopicPartition, tuple[int, int]] = {}
+        """[partition] -> high watermark and last stable offset, as last told."""
+        self._epochs: dict[TopicPartition, int] = {}
+        """[partition] -> leader epoch of the record before its position, where that is known."""
+        self._checked: dict[TopicPartition, int] = {}
+        """[partition] -> epoch of the leader whose log is known to have that record."""
+        self._near = NearReplicas(self._routing, self._settings.rack, follower_s_max)
+        self._sessions: dict[Address, FetchSession] = {}
+        self._busy: dict[asyncio.Task[None], Collection[TopicPartition]] = {}
+        self._asked: dict[asyncio.Task[None], Address] = {}
+        """The fetches among them, of which a broker has one at a time."""
+        self._is_stale = True
+        """Whether there may be something to send that was not there at the last look."""
+        self._ready = Pieces()
         self._failing_since: dict[TopicPartition, float] = {}
         self._resume_at: dict[TopicPartition, float] = {}
         """Partitions that are left alone until then, in monotonic seconds."""
@@ -112,20 +145,35 @@ class Fetcher:
 
     # What is read
 
-    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Reads a partition from `offset` on, whether it was read before or not."""
-        self._forget(topic_partition)
+    def seek(self, topic_partition: TopicPartition, offset: int, epoch: int = -1) -> None:
+        """Reads a partition from `offset` on, whether it was read before or not.
+
+        `epoch` is the leader epoch of the record before, where it is known: the log must still have that record.
+        """
+        self._ready.forget(topic_partition)
+        self._place(topic_partition, offset, epoch)
+        self._wake()
+
+    def _place(self, topic_partition: TopicPartition, offset: int, epoch: int = -1, checked_by: int = -1) -> None:
         self.positions[topic_partition] = offset
-        self._woken.set()
+        self._epochs[topic_partition] = epoch
+        self._checked[topic_partition] = checked_by
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         """Reads these no more."""
         for topic_partition in partitions:
-            self._forget(topic_partition)
-            self.positions.pop(topic_partition, None)
+            self._ready.forget(topic_partition)
+            self._near.forget(topic_partition)
             self.paused.discard(topic_partition)
-            self._failing_since.pop(topic_partition, None)
-            self._resume_at.pop(topic_partition, None)
+            for known in (
+                self.positions,
+                self.bounds,
+                self._epochs,
+                self._checked,
+                self._failing_since,
+                self._resume_at,
+            ):
+                known.pop(topic_partition, None)
         still = {tp.topic for tp in self.positions}
         for topic in {tp.topic for tp in partitions} - still:
             self._topic_ids.pop(topic, None)
@@ -134,23 +182,14 @@ class Fetcher:
         """Fetches nothing of these until `resume`; what waits to be taken is fetched again then."""
         for topic_partition in partitions:
             self.paused.add(topic_partition)
-            first = self._forget(topic_partition)
+            first = self._ready.forget(topic_partition)
             if first is not None:
-                self.positions[topic_partition] = first
+                self._place(topic_partition, first)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Goes on with what was paused."""
         self.paused.difference_update(partitions)
-        self._woken.set()
-
-    def _forget(self, topic_partition: TopicPartition) -> int | None:
-        """Drops the pieces of a partition that were not taken; where the first of them began."""
-        pieces = [data for data in self._ready if data.topic_partition == topic_partition]
-        if not pieces:
-            return None
-        self._ready = deque(data for data in self._ready if data.topic_partition != topic_partition)
-        self._ready_bytes -= sum(len(data.records) for data in pieces)
-        return pieces[0].fetch_offset
+        self._wake()
 
     # Step by step, for those who have more to wait for than data
 
@@ -162,13 +201,16 @@ class Fetcher:
         self._woken.clear()
         await self._start_fetches()
 
-    def take(self) -> FetchedData | None:
-        """The next piece, None where none has arrived."""
-        if not self._ready:
-            return None
-        data = self._ready.popleft()
-        self._ready_bytes -= len(data.records)
+    def take(self, records_max: int | None = None) -> FetchedData | None:
+        """The next piece, with `records_max` records at the most, None where none has arrived."""
+        was_full = self._ready.bytes >= BUFFERED_BYTES_MAX
+        data = self._ready.take(records_max)
+        self._is_stale = self._is_stale or was_full
         return data
+
+    def next_piece(self, topic_partition: TopicPartition) -> FetchedData | None:
+        """What `take` will give next of a partition, as far as it has arrived."""
+        return self._ready.first(topic_partition)
 
     async def wait(self) -> None:
         """Waits until a fetch is answered, a partition is to be tried again, or `wake` was called since `advance`."""
@@ -185,55 +227,85 @@ class Fetcher:
 
     def wake(self) -> None:
         """Ends a `wait`."""
+        self._wake()
+
+    def _wake(self) -> None:
+        self._is_stale = True
         self._woken.set()
 
     def _reap(self) -> None:
         if self._refreshing is not None and self._refreshing.done():
             refreshing, self._refreshing = self._refreshing, None
+            self._is_stale = True
             refreshing.result()
         for task in [task for task in self._busy if task.done()]:
-            self._busy.pop(task)
+            del self._busy[task]
+            self._asked.pop(task, None)
+            self._is_stale = True
             task.result()
 
     async def close(self) -> None:
         """Stops fetching; the connections that were waiting are closed, since their answers would come too late."""
         tasks = [*self._busy] if self._refreshing is None else [*self._busy, self._refreshing]
         self._busy.clear()
+        self._asked.clear()
+        self._sessions.clear()
         self._refreshing = None
+        self._is_stale = True
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _start_fetches(self) -> None:
         self._reap()
-        if self._ready_bytes >= BUFFERED_BYTES_MAX:
+        if self._ready.bytes >= BUFFERED_BYTES_MAX or not (self._is_stale or self._resume_at):
             return
         now = time.monotonic()
+        self._is_stale = False
         self._resume_at = {tp: at for tp, at in self._resume_at.items() if at > now}
-        busy = {tp for partitions in self._busy.values() for tp in partitions}
         self._notice_replaced_topics()
-        groups: dict[Address, dict[TopicPartition, int]] = {}
+        busy = {tp for partitions in self._busy.values() for tp in partitions}
+        asked = set(self._asked.values())
+        fetches: dict[Address, dict[TopicPartition, Wanted]] = {}
+        checks: dict[Address, dict[TopicPartition, Position]] = {}
+        followed: set[TopicPartition] = set()
         leaderless: list[TopicPartition] = []
-        for topic_partition, position in self.positions.items():
+        for topic_partition, offset in self.positions.items():
             if topic_partition in busy or topic_partition in self.paused or topic_partition in self._resume_at:
                 continue
             leader = self._routing.leader(topic_partition)
             if leader is None:
                 leaderless.append(topic_partition)
-            else:
-                groups.setdefault(leader.address, {})[topic_partition] = position
-        for address, positions in groups.items():
-            self._start(self._fetch(address, positions), list(positions))
+                continue
+            leader_epoch = self._routing.leader_epoch(topic_partition)
+            epoch = self._epochs.get(topic_partition, -1)
+            if min(epoch, leader_epoch) >= 0 and self._checked.get(topic_partition) != leader_epoch:
+                checks.setdefault(leader.address, {})[topic_partition] = Position(offset, epoch, leader_epoch)
+                continue
+            source = self._near.source(topic_partition, leader)
+            if source is not leader:
+                followed.add(topic_partition)
+            if source.address not in asked:
+                topic_id = self._routing.topic_id(topic_partition.topic)
+                fetches.setdefault(source.address, {})[topic_partition] = Wanted(offset, leader_epoch, topic_id)
+        for address, wanted in fetches.items():
+            task = self._start(self._fetch(address, wanted, followed & wanted.keys()), wanted.keys())
+            self._asked[task] = address
+        for address, positions in checks.items():
+            self._start(self._check(address, positions), positions.keys())
         if leaderless and self._refreshing is None:
-            for topic_partition in leaderless:
-                if topic_partition not in self._failing_since:
-                    continue  # It is new here: nothing is wrong before its leader has been asked for.
-                self._failed(
-                    topic_partition, KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic_partition} has no leader")
-                )
-            self._refreshing = asyncio.create_task(self._refresh({tp.topic for tp in leaderless}))
-            for topic_partition in leaderless:
-                self._failing_since.setdefault(topic_partition, now)
+            self._refresh_leaders(leaderless, now)
+
+    def _refresh_leaders(self, leaderless: list[TopicPartition], now: float) -> None:
+        for topic_partition in leaderless:
+            if topic_partition not in self._failing_since:
+                continue  # It is new here: nothing is wrong before its leader has been asked for.
+            self._failed(
+                topic_partition, KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic_partition} has no leader")
+            )
+        self._refreshing = asyncio.create_task(self._refresh({tp.topic for tp in leaderless}))
+        for topic_partition in leaderless:
+            self._failing_since.setdefault(topic_partition, now)
 
     def _notice_replaced_topics(self) -> None:
         """An offset of a topic means nothing in another topic of its name."""
@@ -248,8 +320,10 @@ class Fetcher:
                 self.drop(partitions)
                 self._replaced(TopicChanged(topic, former, present), partitions)
 
-    def _start(self, work: Coroutine[Any, Any, None], partitions: list[TopicPartition]) -> None:
-        self._busy[asyncio.create_task(work)] = partitions
+    def _start(self, work: Coroutine[Any, Any, None], partitions: Collection[TopicPartition]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._busy[task] = partitions
+        return task
 
     async def _refresh(self, topics: set[str]) -> None:
         """Asks for the leaders of topics, after a pause that grows while that does not help."""
@@ -263,45 +337,92 @@ class Fetcher:
     def _pause_s(self) -> float:
         return self._routing.retry.pause_s(max(1, self._attempts), self._routing.draw)
 
-    async def _fetch(self, address: Address, positions: dict[TopicPartition, int]) -> None:
+    # Fetching
+
+    async def _fetch(
+        self, address: Address, wanted: dict[TopicPartition, Wanted], followed: set[TopicPartition]
+    ) -> None:
+        """One fetch of one broker, which is a follower for those in `followed`."""
+        session = self._sessions.setdefault(address, FetchSession())
         timeout_s = min(self._routing.call_timeout_s, ANSWER_S_MAX) + self._settings.max_wait_ms / 1000
-        outcome: Any = await self._cluster.call(
-            Call(address, fetch_request(self._routing, positions, self._settings), timeout_s, Purpose.FETCH)
-        )
-        if isinstance(outcome, (ConnectionFailed, RequestTimedOut)):
-            for topic_partition in positions:
-                self._failed(topic_partition, outcome)
-            return
+        request = session.request(wanted, self._settings, self._near.rack_for(wanted))
+        outcome: Any = await self._cluster.call(Call(address, request, timeout_s, Purpose.FETCH))
         if isinstance(outcome, ClientError):
-            raise outcome
-        for topic_partition, code, text, data in fetched(outcome, self._routing, positions):
-            if self.positions.get(topic_partition) != data.fetch_offset or topic_partition in self.paused:
+            session.lost()
+            if not isinstance(outcome, (ConnectionFailed, RequestTimedOut)):
+                raise outcome
+            for topic_partition in wanted:
+                self._refused(topic_partition, outcome, topic_partition in followed)
+            return
+        if not session.answered(outcome):
+            if session.refusals > 1:
+                self._rest(wanted)
+            return
+        positions = {tp: each.offset for tp, each in wanted.items()}
+        for topic_partition, code, text, data in fetched(outcome, self._routing, positions, session.names):
+            if not self._still_wants(topic_partition, wanted[topic_partition]):
                 continue  # It went elsewhere while this was on its way.
             if code is ErrorCode.NONE:
-                self._take(data)
-            elif code is ErrorCode.CORRUPT_MESSAGE:
-                raise rotten_batch(topic_partition, data.fetch_offset)
-            elif code.retriable:
-                self._failed(topic_partition, KafkaError(code, text or f"{topic_partition} can't be read: {code.name}"))
-            elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                if any(piece.topic_partition == topic_partition for piece in self._ready):
-                    # What was fetched before comes first: the caller has not read up to here yet.
-                    self._resume_at[topic_partition] = time.monotonic() + self._pause_s()
-                else:
-                    self._start(self._reset(topic_partition, positions[topic_partition]), [topic_partition])
+                self._take(data, wanted[topic_partition].leader_epoch)
             else:
-                raise KafkaError(code, text or f"{topic_partition} can't be read: {code.name}")
+                error = KafkaError(code, text or f"{topic_partition} can't be read: {code.name}")
+                self._refused(topic_partition, error, topic_partition in followed)
+        if self._failing_since and outcome.error_code == ErrorCode.NONE:
+            for topic_partition in wanted.keys() - {
+                TopicPartition(topic.topic or session.names.get(topic.topic_id, ""), entry.partition_index)
+                for topic in outcome.responses
+                for entry in topic.partitions
+            }:
+                self._is_well(topic_partition)  # A session tells of what has news only.
 
-    def _take(self, data: FetchedData) -> None:
-        if self._failing_since.pop(data.topic_partition, None) is not None and not self._failing_since:
-            self._attempts = 0
-        if data.records:
-            self._ready.append(data)
-            self._ready_bytes += len(data.records)
-        if self._ended(data.topic_partition, data.next_offset):
-            del self.positions[data.topic_partition]
+    def _still_wants(self, topic_partition: TopicPartition, wanted: Wanted) -> bool:
+        if self.positions.get(topic_partition) != wanted.offset or topic_partition in self.paused:
+            return False
+        return self._topic_ids.get(topic_partition.topic, wanted.topic_id) in (wanted.topic_id, ZERO_TOPIC_ID)
+
+    def _refused(self, topic_partition: TopicPartition, error: KafkaError | ClientError, is_followed: bool) -> None:
+        """A partition could not be read: what comes of it. Raises what will not pass."""
+        code = error.code if isinstance(error, KafkaError) else None
+        offset = self.positions.get(topic_partition)
+        if offset is None:
+            return
+        if is_followed:
+            self._near.leave(topic_partition)  # Whatever it was, the leader knows better.
+        elif code is ErrorCode.CORRUPT_MESSAGE:
+            raise rotten_batch(topic_partition, offset)
+        elif code is None or code.retriable:
+            self._failed(topic_partition, error)
+        elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            if topic_partition in self._ready:
+                # What was fetched before comes first: the caller has not read up to here yet.
+                self._rest([topic_partition])
+            else:
+                self._start(self._reset(topic_partition, offset), [topic_partition])
         else:
-            self.positions[data.topic_partition] = data.next_offset
+            raise error
+
+    def _take(self, data: FetchedData, leader_epoch: int) -> None:
+        topic_partition = data.topic_partition
+        self._is_well(topic_partition)
+        if data.preferred_replica >= 0:
+            self._near.prefer(topic_partition, data.preferred_replica)
+        self.bounds[topic_partition] = (data.high_watermark, data.last_stable_offset)
+        if data.records:
+            self._ready.add(data)
+        if self._ended(topic_partition, data.next_offset):
+            del self.positions[topic_partition]
+        else:
+            epoch = data.leader_epoch if data.records else self._epochs.get(topic_partition, -1)
+            self._place(topic_partition, data.next_offset, epoch, checked_by=leader_epoch)
+
+    def _is_well(self, topic_partition: TopicPartition) -> None:
+        if self._failing_since.pop(topic_partition, None) is not None and not self._failing_since:
+            self._attempts = 0
+
+    def _rest(self, partitions: Collection[TopicPartition]) -> None:
+        """Leaves partitions alone for a moment."""
+        at = time.monotonic() + self._pause_s()
+        self._resume_at.update(dict.fromkeys(partitions, at))
 
     def _ended(self, topic_partition: TopicPartition, offset: int) -> bool:
         return self._ends is not None and offset >= self._ends.get(topic_partition, 0)
@@ -312,18 +433,73 @@ class Fetcher:
             raise error
         self._routing.forget_leader(topic_partition)
 
-    async def _reset(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Goes on where `recover` says, or raises what the partition has instead of `offset`."""
-        earliest, latest = [
-            (await self._cluster.run(list_offsets(self._routing, {topic_partition: question})))[topic_partition]
-            for question in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
-        ]
-        if self.positions.get(topic_partition) != offset:
+    # Positions that the log does not have
+
+    async def _check(self, address: Address, positions: dict[TopicPartition, Position]) -> None:
+        """Asks a leader that is new whether its log has what was read before these positions (KIP-320)."""
+        timeout_s = min(self._routing.call_timeout_s, ANSWER_S_MAX)
+        outcome: Any = await self._cluster.call(Call(address, epoch_ends_request(positions), timeout_s))
+        if isinstance(outcome, UnsupportedByBroker):
+            for topic_partition, position in positions.items():
+                self._checked[topic_partition] = position.leader_epoch
             return
-        if isinstance(earliest, KafkaError) or isinstance(latest, KafkaError):
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{topic_partition} does not have offset {offset}")
-        error = OffsetOutOfRange(topic_partition, offset, earliest.offset, latest.offset)
+        if isinstance(outcome, ClientError):
+            for topic_partition in positions:
+                self._refused(topic_partition, outcome, False)
+            return
+        for topic_partition, code, end in epoch_ends(outcome):
+            asked = positions.get(topic_partition)
+            if asked is None:
+                raise InvalidResponse(f"{address} tells of the epochs of {topic_partition}, which was not asked for")
+            if self.positions.get(topic_partition) != asked.offset:
+                continue  # It went elsewhere meanwhile.
+            if code is not ErrorCode.NONE:
+                error = KafkaError(code, f"the leader epochs of {topic_partition} can't be had: {code.name}")
+                self._refused(topic_partition, error, False)
+            elif end.divergence(asked) is None:
+                self._checked[topic_partition] = asked.leader_epoch
+            elif topic_partition in self._ready:
+                self._rest([topic_partition])  # What was fetched before comes first.
+            else:
+                self._go_back(topic_partition, asked, end)
+
+    def _go_back(self, topic_partition: TopicPartition, position: Position, end: EpochEnd) -> None:
+        """The log was cut before a position."""
+        divergent = end.divergence(position)
+        if divergent == UNKNOWN:
+            self._start(self._reset(topic_partition, position.offset, position), [topic_partition])
+            return
+        error = LogTruncated(topic_partition, position.offset, position.epoch, divergent)
         recovered = self._recover(error)
         if recovered is None:
             raise error
-        self.positions[topic_partition] = recovered
+        self._place(topic_partition, recovered, end.epoch, checked_by=position.leader_epoch)
+
+    async def _reset(self, topic_partition: TopicPartition, offset: int, position: Position | None = None) -> None:
+        """Goes on where `recover` says, or raises what the partition has instead of `offset`.
+
+        `position`: the leader does not know its epoch, and can't say where its log was cut.
+        """
+        answers: list[OffsetFound] = []
+        for question in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP):
+            operation = list_offsets(self._routing, {topic_partition: question}, timeout_s=ANSWER_S_MAX)
+            try:
+                answer = (await self._cluster.run(operation))[topic_partition]
+            except (ConnectionFailed, RequestTimedOut) as error:
+                self._refused(topic_partition, error, False)
+                return
+            if isinstance(answer, KafkaError):
+                self._refused(topic_partition, answer, False)
+                return
+            answers.append(answer)
+        if self.positions.get(topic_partition) != offset:
+            return
+        start, end = (answer.offset for answer in answers)
+        if position is None:
+            gone = OffsetOutOfRange(topic_partition, offset, start, end)
+        else:
+            gone = LogTruncated(topic_partition, offset, position.epoch, None, start, end)
+        recovered = self._recover(gone)
+        if recovered is None:
+            raise gone
+        self._place(topic_partition, recovered)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from tidelog.client.errors import InvalidResponse
 from tidelog.client.routing import Routing
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import TopicId, TopicPartition
 from tidelog.protocol import messages
 
 READ_UNCOMMITTED: Final = 0
@@ -41,6 +41,8 @@ class FetchSettings:
     max_bytes: int = 50 << 20
     partition_max_bytes: int = 8 << 20
     isolation: int = READ_UNCOMMITTED
+    rack: str = ""
+    """client.rack: a `Fetcher` reads from a follower there where brokers say so (KIP-392); "": from leaders."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,6 +62,10 @@ class FetchedData:
     last_stable_offset: int
     log_start_offset: int
     aborted: tuple[tuple[int, int], ...] = ()
+    leader_epoch: int = -1
+    """Of the last batch: with `next_offset` it is a position that a cut log is found by (KIP-320). -1: no batch."""
+    preferred_replica: int = -1
+    """The follower that the leader wants this reader to go to (KIP-392); there are no records then. -1: none."""
 
     def unreadable(self, offset: int, error: KafkaError) -> KafkaError:
         """What to raise when the batch that holds `offset` cannot be decoded: where it is, and how to go on."""
@@ -109,17 +115,21 @@ def fetch_request(routing: Routing, positions: Mapping[TopicPartition, int], set
 
 
 def fetched(
-    response: Any, routing: Routing, positions: Mapping[TopicPartition, int]
+    response: Any,
+    routing: Routing,
+    positions: Mapping[TopicPartition, int],
+    names: Mapping[TopicId, str] | None = None,
 ) -> Iterator[tuple[TopicPartition, ErrorCode, str | None, FetchedData]]:
-    """The partitions of a response to `fetch_request` of `positions`: each with its error, its data without records
-    where there is one. An error of the whole response is every partition's."""
+    """The partitions of a response to a fetch of `positions`: each with its error, its data without records where there
+    is one. An error of the whole response is every partition's. There may be none, as under a quota, or, in a session,
+    only those with news. `names` are the topics by the ids that the request named; None: as `routing` knows them."""
     if response.error_code:
         code = error_code(response.error_code)
         for topic_partition, position in positions.items():
             yield topic_partition, code, None, _nothing(topic_partition, position)
         return
     for topic in response.responses:
-        name = topic.topic or routing.topic_name(topic.topic_id)
+        name = topic.topic or (routing.topic_name(topic.topic_id) if names is None else names.get(topic.topic_id))
         for partition in topic.partitions:
             topic_partition = TopicPartition(name or "", partition.partition_index)
             if topic_partition not in positions:
@@ -142,7 +152,7 @@ def _nothing(topic_partition: TopicPartition, position: int) -> FetchedData:
 
 def _data(topic_partition: TopicPartition, position: int, partition: Any) -> FetchedData:
     records = memoryview(partition.records or b"")
-    size, next_offset = whole_batches(records, topic_partition)
+    size, next_offset, leader_epoch = _last_whole_batch(records, topic_partition, None)
     return FetchedData(
         topic_partition=topic_partition,
         fetch_offset=position,
@@ -152,6 +162,8 @@ def _data(topic_partition: TopicPartition, position: int, partition: Any) -> Fet
         last_stable_offset=partition.last_stable_offset,
         log_start_offset=partition.log_start_offset,
         aborted=tuple((entry.producer_id, entry.first_offset) for entry in partition.aborted_transactions or ()),
+        leader_epoch=leader_epoch,
+        preferred_replica=partition.preferred_read_replica,
     )
 
 
@@ -163,11 +175,18 @@ def whole_batches(
     With `end_offset`, batches that begin at or after it don't count. Batches are stepped over, neither decoded nor
     checked: their CRC is the decoder's to check. KafkaError for formats before v2 and for sizes that can't be.
     """
+    return _last_whole_batch(records, topic_partition, end_offset)[:2]
+
+
+def _last_whole_batch(
+    records: memoryview, topic_partition: TopicPartition, end_offset: int | None
+) -> tuple[int, int, int]:
+    """The same, and the leader epoch of the last of them (-1: none)."""
     unpack, total = _BATCH_START.unpack_from, len(records)
     position, last_position = 0, -1
-    last_base = -1
+    last_base = last_epoch = epoch = -1
     while total - position >= _BATCH_HEADER_SIZE:
-        base_offset, length, _, magic = unpack(records, position)
+        base_offset, length, epoch, magic = unpack(records, position)
         if magic != _MAGIC:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
@@ -181,8 +200,8 @@ def whole_batches(
         after = position + _BATCH_OVERHEAD + length
         if after > total or (end_offset is not None and base_offset >= end_offset):
             break
-        last_base, last_position, position = base_offset, position, after
+        last_base, last_epoch, last_position, position = base_offset, epoch, position, after
     if last_position < 0:
-        return 0, -1
+        return 0, -1, -1
     (delta,) = _LAST_OFFSET_DELTA.unpack_from(records, last_position + _LAST_OFFSET_DELTA_POSITION)
-    return position, last_base + delta + 1
+    return position, last_base + delta + 1, last_epoch

@@ -252,9 +252,7 @@ class Consumer:
     def _give(self, data: FetchedData) -> ConsumedBatch:
         topic_partition = data.topic_partition
         self._in_hand = (topic_partition, data.fetch_offset)
-        self._ownership.positions[topic_partition] = data.next_offset
-        end = data.last_stable_offset if self._settings.committed_only else data.high_watermark
-        self._ownership.ends[topic_partition] = end
+        self._ownership.given(topic_partition, data.next_offset, data.leader_epoch)
         self._ownership.at_rest.clear()
         if self._membership is not None:
             self._membership.polled(False)
@@ -267,7 +265,7 @@ class Consumer:
             topic_partition, offset = self._in_hand
             self._in_hand = None
             if topic_partition in self._ownership.positions:
-                self._ownership.positions[topic_partition] = offset
+                self._ownership.given(topic_partition, offset)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Gives out nothing of these until `resume`; they stay this consumer's."""
@@ -296,8 +294,11 @@ class Consumer:
 
     def lag(self, topic_partition: TopicPartition) -> int | None:
         """Offsets from the position to the end as the last fetch told it; None where nothing was fetched yet."""
-        position, end = self._ownership.positions[topic_partition], self._ownership.ends.get(topic_partition)
-        return None if position is None or end is None else max(0, end - position)
+        position, bounds = self._ownership.positions[topic_partition], self._fetcher.bounds.get(topic_partition)
+        if position is None or bounds is None:
+            return None
+        high_watermark, last_stable_offset = bounds
+        return max(0, (last_stable_offset if self._settings.committed_only else high_watermark) - position)
 
     async def commit(self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None) -> None:
         """Commits the offsets given, each the next one to read, or (None) after all that `poll` has given out.

@@ -18,7 +18,7 @@ from tidelog.client.consumer.commits import Commits
 from tidelog.client.consumer.listener import RebalanceListener
 from tidelog.client.consumer.placement import Placement
 from tidelog.client.consumer.settings import AutoOffsetReset, ConsumerSettings
-from tidelog.client.errors import ClientError, OffsetOutOfRange, TopicChanged
+from tidelog.client.errors import ClientError, LogTruncated, OffsetOutOfRange, TopicChanged
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.offsets import CommittedOffset
 from tidelog.model.errors import KafkaError
@@ -41,16 +41,17 @@ class Ownership:
         self.fetcher = Fetcher(
             cluster,
             {},
-            settings=settings.fetch,
+            settings=dataclasses.replace(settings.fetch, rack=settings.rack or settings.fetch.rack),
             recover=self._recover,
             replaced=self._replaced,
             patience_s=float("inf"),
+            follower_s_max=settings.metadata_max_age_s,
         )
         self.placement = Placement(cluster, settings, commits, self._placed, self.fetcher.wake)
         self.positions: dict[TopicPartition, int | None] = {}
         """[partition] -> the next offset to give to the caller."""
-        self.ends: dict[TopicPartition, int] = {}
-        """[partition] -> where its committed or all records ended when it was fetched last."""
+        self._epochs: dict[TopicPartition, int] = {}
+        """[partition] -> leader epoch of the record before its position, where that is known: a commit names it."""
         self.changing = False
         """Whether partitions are about to go or come: nothing may be given out."""
         self.at_rest = asyncio.Event()
@@ -102,7 +103,7 @@ class Ownership:
         self.placement.forget(partitions)
         for topic_partition in partitions:
             self.positions.pop(topic_partition, None)
-            self.ends.pop(topic_partition, None)
+            self._epochs.pop(topic_partition, None)
             self._committed.pop(topic_partition, None)
 
     def _settled(self) -> None:
@@ -116,14 +117,20 @@ class Ownership:
         """Partitions whose position is to be found."""
         return [tp for tp, position in self.positions.items() if position is None]
 
-    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Goes on from `offset`; KeyError where the partition is not here."""
+    def given(self, topic_partition: TopicPartition, offset: int, epoch: int = -1) -> None:
+        """The caller was given what lies before `offset`; `epoch` is the leader epoch of the last record."""
+        self.positions[topic_partition] = offset
+        self._epochs[topic_partition] = epoch
+
+    def seek(self, topic_partition: TopicPartition, offset: int, epoch: int = -1) -> None:
+        """Goes on from `offset`; `epoch` is the leader epoch of the record before it, -1: not known. KeyError where the
+        partition is not here."""
         if topic_partition not in self.positions:
             raise KeyError(f"{topic_partition} is not assigned to this consumer")
         if self.positions[topic_partition] == offset:
             return  # What was fetched from there on stays good.
-        self.positions[topic_partition] = offset
-        self.fetcher.seek(topic_partition, offset)
+        self.given(topic_partition, offset, epoch)
+        self.fetcher.seek(topic_partition, offset, epoch)
 
     def find_positions(self) -> None:
         """Begins to find where to begin with partitions that are new; raises what a former search failed with.
@@ -132,12 +139,12 @@ class Ownership:
         """
         self.placement.search(self.unplaced)
 
-    def _placed(self, topic_partition: TopicPartition, offset: int, is_committed: bool) -> None:
+    def _placed(self, topic_partition: TopicPartition, position: CommittedOffset, is_committed: bool) -> None:
         # The caller may have sought elsewhere meanwhile, or the partition may have gone.
         if topic_partition in self.positions and self.positions[topic_partition] is None:
             if is_committed:
-                self._committed[topic_partition] = offset
-            self.seek(topic_partition, offset)
+                self._committed[topic_partition] = position.offset
+            self.seek(topic_partition, position.offset, position.leader_epoch)
 
     def _recover(self, error: OffsetOutOfRange) -> int | None:
         match self._settings.auto_offset_reset:
@@ -147,10 +154,20 @@ class Ownership:
                 offset = error.start
             case AutoOffsetReset.LATEST:
                 offset = error.end
-        logger.warning(
-            "offset out of range partition=%s offset=%d reset=%d", error.topic_partition, error.offset, offset
-        )
-        self.positions[error.topic_partition] = offset
+        if isinstance(error, LogTruncated):
+            offset = offset if error.divergent is None else error.divergent
+            logger.warning(
+                "log truncated: partition=%s offset=%d epoch=%d reset=%d",
+                error.topic_partition,
+                error.offset,
+                error.leader_epoch,
+                offset,
+            )
+        else:
+            logger.warning(
+                "offset out of range partition=%s offset=%d reset=%d", error.topic_partition, error.offset, offset
+            )
+        self.given(error.topic_partition, offset)
         return offset
 
     def _replaced(self, error: TopicChanged, partitions: list[TopicPartition]) -> None:
@@ -158,7 +175,7 @@ class Ownership:
         self.placement.forget(partitions)
         for topic_partition in partitions:
             self.positions[topic_partition] = None
-            self.ends.pop(topic_partition, None)
+            self._epochs.pop(topic_partition, None)
             self._committed.pop(topic_partition, None)
         if self._settings.auto_offset_reset is AutoOffsetReset.NONE:
             raise error
@@ -174,7 +191,7 @@ class Ownership:
     def uncommitted(self) -> dict[TopicPartition, CommittedOffset]:
         """What was given to the caller and not committed since: the next offset of each partition."""
         return {
-            tp: CommittedOffset(position, self._cluster.routing.leader_epoch(tp))
+            tp: CommittedOffset(position, self._epochs.get(tp, -1))
             for tp, position in self.positions.items()
             if position is not None and self._committed.get(tp) != position
         }
@@ -202,7 +219,7 @@ class Ownership:
             if self._committed.get(topic_partition) == offset:
                 del offsets[topic_partition]
             else:
-                offsets[topic_partition] = dataclasses.replace(offsets[topic_partition], offset=offset)
+                offsets[topic_partition] = CommittedOffset(offset)
         if self._commits is None or not offsets:
             return
         try:

@@ -29,11 +29,12 @@ logger: Final = logging.getLogger(__name__)
 LEADER_S_MAX: Final = 10.0
 """How long one attempt at a leader may take."""
 
-Placed = Callable[[TopicPartition, int, bool], object]
+Placed = Callable[[TopicPartition, CommittedOffset, bool], object]
+"""Told a partition's position, with the leader epoch of the record before it, and whether the group committed it."""
 
 
 class Placement:
-    """Finds positions in tasks of its own; `placed(partition, offset, is_committed)` is told each."""
+    """Finds positions in tasks of its own; `placed` is told each."""
 
     def __init__(
         self,
@@ -129,7 +130,7 @@ class Placement:
             self._later([topic_partition], search, error)
         for topic_partition, answer in answers.items():
             if isinstance(answer, CommittedOffset):
-                self._found(topic_partition, answer.offset, search, is_committed=True)
+                self._found(topic_partition, answer, search, is_committed=True)
         return [tp for tp in partitions if tp not in answers]
 
     async def _ask_leaders(self, partitions: list[TopicPartition], search: object) -> None:
@@ -164,7 +165,7 @@ class Placement:
         refused: KafkaError | None = None
         for topic_partition, answer in found.items():
             if not isinstance(answer, KafkaError):
-                self._found(topic_partition, answer.offset, search, is_committed=False)
+                self._found(topic_partition, CommittedOffset(answer.offset), search, is_committed=False)
             elif answer.code.retriable:
                 self._later([topic_partition], search, answer)
             else:
@@ -173,10 +174,12 @@ class Placement:
         if refused is not None:
             raise refused
 
-    def _found(self, topic_partition: TopicPartition, offset: int, search: object, *, is_committed: bool) -> None:
+    def _found(
+        self, topic_partition: TopicPartition, position: CommittedOffset, search: object, *, is_committed: bool
+    ) -> None:
         if self._searches.get(topic_partition) is search:
             self.forget([topic_partition])
-            self._placed(topic_partition, offset, is_committed)
+            self._placed(topic_partition, position, is_committed)
 
     def _drop(self, partitions: Collection[TopicPartition], search: object) -> None:
         for topic_partition in partitions:
