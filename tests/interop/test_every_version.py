@@ -11,6 +11,7 @@ from tests.interop.support import topic_name
 from tests.waiting import until
 from tidelog.client.addresses import Address
 from tidelog.client.blocking import BlockingConnection
+from tidelog.config.group_config import SESSION_TIMEOUT
 from tidelog.metadata.image import ConfigResourceType
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicId
@@ -605,15 +606,23 @@ def test_commits_refused(connection: BlockingConnection) -> None:
 
 @pytest.mark.parametrize("version", range(2))
 def test_list_config_resources(connection: BlockingConnection, version: int) -> None:
-    """v0 asks for client metrics only: there are none."""
+    """v0 asks for client metrics resources only."""
     name, _ = created(connection)
+    alter = messages.IncrementalAlterConfigsRequest
+    for kind, setting in ((ConfigResourceType.CLIENT_METRICS, "metrics"), (ConfigResourceType.GROUP, SESSION_TIMEOUT)):
+        value = alter.AlterableConfig(name=setting, value="50000")
+        one = alter.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[value])
+        assert connection.request(alter(resources=[one]), 1).responses[0].error_code == ErrorCode.NONE
     answer = connection.request(messages.ListConfigResourcesRequest(), version)
     assert answer.error_code == ErrorCode.NONE
     listed = {(resource.resource_type, resource.resource_name) for resource in answer.config_resources}
+    expected = {(ConfigResourceType.CLIENT_METRICS, name)}
     if version == 0:
-        assert listed == set()
+        assert {kind for kind, _ in listed} == {ConfigResourceType.CLIENT_METRICS}
     else:
-        assert {(ConfigResourceType.TOPIC, name), (ConfigResourceType.BROKER, "0")} <= listed
+        expected |= {(kind, name) for kind in (ConfigResourceType.TOPIC, ConfigResourceType.GROUP)}
+        expected.add((ConfigResourceType.BROKER, "0"))
+    assert expected <= listed
 
 
 @pytest.mark.parametrize("version", range(6))

@@ -21,7 +21,7 @@ from tidelog.broker.cluster.config_changes import KnownSettings
 from tidelog.broker.cluster.departures import Departures
 from tidelog.broker.cluster.metadata_cache import MetadataCache
 from tidelog.broker.cluster.replica_marks import ReplicaMarks
-from tidelog.broker.cluster.stored_settings import broker_resources, tell_what_cannot_be
+from tidelog.broker.cluster.stored_settings import broker_resources, tell_of_group, tell_what_cannot_be
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.handlers import load_handlers
 from tidelog.broker.replicas.cleaning import Cleaning
@@ -39,6 +39,7 @@ from tidelog.broker.replicas.scrubbing import Scrubbing
 from tidelog.broker.replicas.throttles import Throttles
 from tidelog.broker.replicas.topic_settings import log_config
 from tidelog.broker.shell import InDirectories, blocking_half
+from tidelog.config.group_config import GroupLimits
 from tidelog.metadata.image import CLUSTER_DEFAULT, ConfigChanged, ConfigResource, ConfigResourceType
 from tidelog.model.identifiers import BrokerEpoch
 from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -300,6 +301,13 @@ class Node:
         if dict(image.configs.get(resource, {})) == dict(values):
             return False
         image.apply(ConfigChanged(resource, values or None))
+        if resource.type is ConfigResourceType.GROUP:
+            tell_of_group(resource, values, GroupLimits.of(self.config))
+            if self._groups is not None:
+                self._groups.group_settings_changed(resource.name, values)
+            return False
+        if resource.type is ConfigResourceType.CLIENT_METRICS:
+            return False
         if resource.type is ConfigResourceType.TOPIC or resource in broker_resources(self.broker_id):
             tell_what_cannot_be(resource, values)
         if resource.type is ConfigResourceType.TOPIC:

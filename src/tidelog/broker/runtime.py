@@ -35,6 +35,7 @@ from tidelog.broker.replicas.topic_settings import log_config
 from tidelog.broker.shell import Purpose
 from tidelog.broker.starting import StartingDispatcher
 from tidelog.config.broker_config import BrokerConfig
+from tidelog.config.group_config import GroupLimits
 from tidelog.controller.events import ControlledShutdown, Request
 from tidelog.controller.settings import ControllerSettings
 from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType, Endpoint
@@ -286,7 +287,8 @@ class Runtime:
         driver = self._driver_of_start()
         cluster_id = await driver.open()
         topics = await patiently(driver.stored_topics)
-        await settings.read([*broker_resources(broker_id), *topics])
+        entities = await patiently(driver.stored_entities)
+        await settings.read([*broker_resources(broker_id), *topics, *entities])
         return cluster_id
 
     async def _register(self, broker_id: BrokerId, settings: StoredSettings) -> BrokerEpoch:
@@ -404,6 +406,7 @@ class Runtime:
             leader_rebalance_enable=config.auto_leader_rebalance_enable,
             leader_imbalance_check_interval_s=config.leader_imbalance_check_interval_seconds,
             leader_imbalance_per_broker_percentage=config.leader_imbalance_per_broker_percentage,
+            groups=GroupLimits.of(config),
         )
 
     # The other brokers, and the controller.

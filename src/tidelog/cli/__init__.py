@@ -43,7 +43,7 @@ COMMANDS: Final = {
     "start": Command("tidelog.cli.start", "A cluster on this machine: embedded store and one or more brokers."),
     "broker": Command("tidelog.cli.broker", "One broker from a server.properties file."),
     "topics": Command("tidelog.cli.topics", "Topics and partitions: create, list, describe, alter, delete."),
-    "configs": Command("tidelog.cli.configs", "Settings of topics and brokers: describe, alter."),
+    "configs": Command("tidelog.cli.configs", "Settings of topics, brokers, groups: describe, alter."),
     "leaders": Command("tidelog.cli.leaders", "Who leads what: the balance, preferred and unclean elections."),
     "produce": Command("tidelog.cli.produce", "Records from files, pipes and the terminal into a topic."),
     "consume": Command("tidelog.cli.consume", "Records out of topics: values, keys, JSON lines."),

@@ -1,4 +1,4 @@
-"""`tidelog configs`: settings of topics and brokers, described and altered, as `kafka-configs` does."""
+"""`tidelog configs`: settings of topics, brokers, groups and client metrics resources, as `kafka-configs` has them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,21 @@ from tidelog.client import admin
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.admin import AlterOperation, ConfigChange, ConfigEntry, ConfigResource, ConfigSource, ResourceType
 from tidelog.client.blocking import BlockingCluster
+from tidelog.client.errors import UnsupportedByBroker
 from tidelog.model.errors import ErrorCode, KafkaError
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Settings of topics and brokers.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Settings of topics, brokers, groups and client metrics."
+)
 
 Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", metavar="NAME", help="A topic; may be repeated.")]
 Brokers = Annotated[list[int] | None, typer.Option("--broker", metavar="ID", help="A broker; may be repeated.")]
 BrokerDefaults = Annotated[bool, typer.Option("--broker-defaults", help="What holds for all brokers of the cluster.")]
+Groups = Annotated[list[str] | None, typer.Option("--group", "-g", metavar="NAME", help="A consumer group; repeated.")]
+ClientMetrics = Annotated[
+    list[str] | None,
+    typer.Option("--client-metrics", metavar="NAME", help="A client metrics resource (KIP-714); may be repeated."),
+]
 
 
 @app.command()
@@ -27,6 +35,8 @@ def describe(
     topic: Topics = None,
     broker: Brokers = None,
     broker_defaults: BrokerDefaults = False,
+    group: Groups = None,
+    client_metrics: ClientMetrics = None,
     all_: Annotated[
         bool, typer.Option("--all", "-a", help="Also what was never set: defaults, static values.")
     ] = False,
@@ -40,7 +50,7 @@ def describe(
 ) -> None:
     """Describe settings, of everything if nothing is named: what was set, or with --all what is in force."""
     with _cluster(bootstrap, timeout) as cluster:
-        resources = _resources(topic, broker, broker_defaults) or _everything(cluster)
+        resources = _resources(topic, broker, broker_defaults, group, client_metrics) or _everything(cluster)
         operation = admin.describe_configs(cluster.routing, resources, keys=key, documentation=documentation)
         results = cluster.run(operation)
     refused = []
@@ -70,6 +80,8 @@ def alter(
     topic: Topics = None,
     broker: Brokers = None,
     broker_defaults: BrokerDefaults = False,
+    group: Groups = None,
+    client_metrics: ClientMetrics = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Give a setting a value; may be repeated.")
     ] = None,
@@ -88,9 +100,11 @@ def alter(
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Change settings, effective at once; those not named stay as they are."""
-    resources = _resources(topic, broker, broker_defaults)
+    resources = _resources(topic, broker, broker_defaults, group, client_metrics)
     if not resources:
-        raise WrongUsage("name what to change: --topic NAME, --broker ID or --broker-defaults")
+        raise WrongUsage(
+            "name what to change: --topic NAME, --broker ID, --broker-defaults, --group NAME or --client-metrics NAME"
+        )
     changes = [
         ConfigChange(name, value, operation)
         for pairs, option, operation in (
@@ -125,23 +139,46 @@ def _cluster(bootstrap: str, timeout_s: float) -> BlockingCluster:
     )
 
 
-def _resources(topics: list[str] | None, brokers: list[int] | None, broker_defaults: bool) -> list[ConfigResource]:
+def _resources(
+    topics: list[str] | None,
+    brokers: list[int] | None,
+    broker_defaults: bool,
+    groups: list[str] | None,
+    client_metrics: list[str] | None,
+) -> list[ConfigResource]:
     return [
         *(ConfigResource(ResourceType.TOPIC, name) for name in topics or ()),
         *(ConfigResource(ResourceType.BROKER, str(broker_id)) for broker_id in brokers or ()),
         *([ConfigResource(ResourceType.BROKER, "")] if broker_defaults else ()),
+        *(ConfigResource(ResourceType.GROUP, name) for name in groups or ()),
+        *(ConfigResource(ResourceType.CLIENT_METRICS, name) for name in client_metrics or ()),
     ]
 
 
 def _everything(cluster: BlockingCluster) -> list[ConfigResource]:
+    """All topics and brokers, and the groups and client metrics resources that have settings."""
     topics = cluster.run(admin.list_topics(cluster.routing))
-    return _resources(list(topics), sorted(cluster.routing.brokers), True)
+    found = _resources(list(topics), sorted(cluster.routing.brokers), True, None, None)
+    try:
+        others = cluster.run(admin.list_config_resources(cluster.routing, (ResourceType.GROUP,)))
+        others += cluster.run(admin.list_config_resources(cluster.routing, (ResourceType.CLIENT_METRICS,)))
+    except UnsupportedByBroker:
+        # A cluster that cannot list them: Apache Kafka has had the request for all kinds since 4.1.
+        return found
+    return [*found, *others]
 
 
 _LAYERS: Final = {
     ResourceType.TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG,
     ResourceType.BROKER: ConfigSource.DYNAMIC_BROKER_CONFIG,
+    ResourceType.GROUP: ConfigSource.GROUP_CONFIG,
+    ResourceType.CLIENT_METRICS: ConfigSource.CLIENT_METRICS_CONFIG,
 }
+_KAFKAS_WORDS: Final = {
+    ConfigSource.GROUP_CONFIG: "DYNAMIC_GROUP_CONFIG",
+    ConfigSource.CLIENT_METRICS_CONFIG: "DYNAMIC_CLIENT_METRICS_CONFIG",
+}
+"""Where Kafka's tool has another name for a source than the protocol."""
 
 
 def _set_here(resource: ConfigResource, entry: ConfigEntry) -> bool:
@@ -154,7 +191,9 @@ def _set_here(resource: ConfigResource, entry: ConfigEntry) -> bool:
 def _title(resource: ConfigResource) -> str:
     if not resource.name:
         return "all brokers"
-    return f"{resource.type.name.lower()} {resource.name}"
+    # Kafka's tool drops the last letter of the entity type to name one: client-metric.
+    kind = "client-metric" if resource.type is ResourceType.CLIENT_METRICS else resource.type.name.lower()
+    return f"{kind} {resource.name}"
 
 
 def _config_of(resource: ConfigResource) -> str:
@@ -169,7 +208,8 @@ def _print_as_kafka(shown: dict[ConfigResource, list[ConfigEntry]], *, all_: boo
             print("Default configs for brokers in the cluster are:")
         for entry in entries:
             synonyms = ", ".join(
-                f"{synonym.source.name}:{synonym.name}={_java(synonym.value)}" for synonym in entry.synonyms
+                f"{_KAFKAS_WORDS.get(synonym.source, synonym.source.name)}:{synonym.name}={_java(synonym.value)}"
+                for synonym in entry.synonyms
             )
             sensitive = str(entry.sensitive).lower()
             print(f"  {entry.name}={_java(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}")

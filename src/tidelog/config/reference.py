@@ -31,7 +31,7 @@ When it can be changed:
 - **per-broker**: while running, for one broker.
 - **cluster-wide**: while running, for one broker or for all.
 
-A topic's settings can be changed at any time. Changes take effect at once, without a restart.
+Topics' and groups' settings can be changed at any time. Changes take effect at once, without a restart.
 """
 
 
@@ -49,15 +49,36 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "| Setting | Type | Default | Valid | State | Broker's default | What it does |"
     yield "|---|---|---|---|---|---|---|"
-    for setting in registry.TOPIC.values():
-        synonyms = ", ".join(f"`{name}`" for name in setting.synonyms)
-        cells = (*_common(setting), setting.effect.value, synonyms, _meaning(setting))
-        yield f"| {' | '.join(cells)} |"
+    yield from map(_row_of_entity, registry.TOPIC.values())
+    yield ""
+    yield "## Groups"
+    yield ""
+    yield "`tidelog configs alter --group NAME`, or `kafka-configs --entity-type groups`. Changed while the group runs."
+    yield ""
+    yield "| Setting | Type | Default | Valid | State | Broker's default | What it does |"
+    yield "|---|---|---|---|---|---|---|"
+    yield from map(_row_of_entity, registry.GROUP.values())
+    yield ""
+    yield "## Client metrics resources"
+    yield ""
+    yield "`tidelog configs alter --client-metrics NAME`, or `kafka-client-metrics`. They are kept, checked and shown;"
+    yield "clients are not asked for metrics yet."
+    yield ""
+    yield "| Setting | Type | Default | Valid | State | What it does |"
+    yield "|---|---|---|---|---|---|"
+    for setting in registry.CLIENT_METRICS.values():
+        yield f"| {' | '.join((*_common(setting), setting.effect.value, _meaning(setting)))} |"
     for title, settings in registry.SECTIONS.items():
         yield ""
         yield f"## {title}"
         yield ""
         yield from _table(settings)
+
+
+def _row_of_entity(setting: Setting) -> str:
+    """A topic's or a group's setting, with the brokers' settings that give its default."""
+    synonyms = ", ".join(f"`{name}`" for name in setting.synonyms)
+    return f"| {' | '.join((*_common(setting), setting.effect.value, synonyms, _meaning(setting)))} |"
 
 
 def _table(settings: Iterable[Setting]) -> Iterator[str]:

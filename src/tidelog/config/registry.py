@@ -12,9 +12,11 @@ from types import MappingProxyType
 from typing import Final
 
 from tidelog.config.definitions import (
+    client_metrics,
     cluster,
     coordinators,
     group_protocols,
+    groups,
     log,
     metrics,
     network,
@@ -44,6 +46,10 @@ BROKER: Final[Mapping[str, Setting]] = MappingProxyType(
     {setting.name: setting for section in SECTIONS.values() for setting in section}
 )
 TOPIC: Final[Mapping[str, Setting]] = MappingProxyType({setting.name: setting for setting in topics.SETTINGS})
+GROUP: Final[Mapping[str, Setting]] = MappingProxyType({setting.name: setting for setting in groups.SETTINGS})
+CLIENT_METRICS: Final[Mapping[str, Setting]] = MappingProxyType(
+    {setting.name: setting for setting in client_metrics.SETTINGS}
+)
 
 RUNTIME_ONLY: Final = frozenset(
     {

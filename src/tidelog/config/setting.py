@@ -137,6 +137,20 @@ class EachOf:
 
 
 @dataclass(frozen=True, slots=True)
+class MembersNotEmpty:
+    """A list of anything, whose members are no empty texts."""
+
+    def check(self, name: str, value: Value) -> None:
+        assert isinstance(value, tuple)
+        if "" in value:
+            reason = "values must not be empty."
+            raise InvalidValue(name, value, reason, f"Configuration '{name}' {reason}")
+
+    def __str__(self) -> str:
+        return "a list without empty members"
+
+
+@dataclass(frozen=True, slots=True)
 class GzipLevel:
     """1 to 9, or -1 for the library's own choice."""
 
@@ -201,7 +215,7 @@ class Setting:
     advice: str = ""
     """For a REFUSED one: why, and what to do instead."""
     synonyms: tuple[str, ...] = field(default=())
-    """For a topic's setting: the brokers' settings that give its default, the first that is set wins."""
+    """For a topic's or group's setting: the brokers' settings that give its default, the first that is set wins."""
 
     @property
     def is_sensitive(self) -> bool:

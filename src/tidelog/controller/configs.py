@@ -1,11 +1,14 @@
-"""Settings of topics and brokers altered, whole or step by step, validated by the registry of settings."""
+"""Settings of topics, brokers, groups and client metrics resources altered, whole or step by step.
+
+The registry of settings says what may be set.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from tidelog.config import broker_config, registry, topic_config
+from tidelog.config import broker_config, client_metrics_config, group_config, registry, topic_config
 from tidelog.config.setting import Setting, Type
 from tidelog.controller.elections import UNCLEAN_SETTING, elect_offline_of
 from tidelog.controller.events import (
@@ -23,6 +26,7 @@ from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.metadata.operations import Create, SetData
 from tidelog.metadata.znodes import (
     CONFIG_CHANGE_PREFIX,
+    CONTAINERS_MADE_LATER,
     config_path,
     encode_config,
     encode_config_change,
@@ -51,7 +55,7 @@ def alter_configs(turn: Turn, request: AlterConfigs) -> list[ConfigOutcome]:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             _check_resource(turn, item.resource)
             values = _new_values(turn, item)
-            _validate(item.resource, values, _touched(item))
+            _validate(turn, item.resource, values, _touched(item))
         except KafkaError as error:
             outcomes.append(ConfigOutcome(item.resource, error.code, error.message))
             continue
@@ -79,6 +83,9 @@ def adopt_configs(turn: Turn, event: ConfigsChanged) -> None:
 def _write(turn: Turn, resource: ConfigResource, values: Mapping[str, str]) -> None:
     path, data = config_path(resource), encode_config(values)
     known = resource in turn.state.image.configs or path in turn.state.malformed
+    container = path.rpartition("/")[0]
+    if container in CONTAINERS_MADE_LATER and container not in turn.state.config_folders:
+        turn.write(Create(container), Fence.NONE)
     turn.write(SetData(path, data) if known else Create(path, data), Fence.NONE)
     change = Create(CONFIG_CHANGE_PREFIX, encode_config_change(entity_path(resource)), sequential=True)
     turn.write(change, Fence.NONE)
@@ -96,6 +103,12 @@ def _check_resource(turn: Turn, resource: ConfigResource) -> None:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {resource.name}")
             if resource.name and int(resource.name) not in turn.state.image.brokers:
                 raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {resource.name} found.")
+        case ConfigResourceType.GROUP:
+            if not resource.name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        case ConfigResourceType.CLIENT_METRICS:
+            if not resource.name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
         case _:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource.type.name}.")
 
@@ -146,9 +159,16 @@ def _members(resource: ConfigResource, name: str, operation: AlterOperation, cur
 
 
 def _setting(resource: ConfigResource, name: str) -> Setting | None:
-    if resource.type is ConfigResourceType.TOPIC:
-        return registry.TOPIC.get(name)
-    return registry.broker_setting(name)
+    match resource.type:
+        case ConfigResourceType.TOPIC:
+            return registry.TOPIC.get(name)
+        case ConfigResourceType.GROUP:
+            return registry.GROUP.get(name)
+        case ConfigResourceType.CLIENT_METRICS:
+            # Kafka takes none of these for a list when it comes to appending, and neither do its tools.
+            return None
+        case _:
+            return registry.broker_setting(name)
 
 
 def _touched(item: ReplaceConfigs | ChangeConfigs) -> set[str]:
@@ -157,17 +177,25 @@ def _touched(item: ReplaceConfigs | ChangeConfigs) -> set[str]:
     return {change.name for change in item.changes}
 
 
-def _validate(resource: ConfigResource, values: Mapping[str, str], touched: set[str]) -> None:
+def _validate(turn: Turn, resource: ConfigResource, values: Mapping[str, str], touched: set[str]) -> None:
     """Refuses what the resource cannot have. Of a broker only what the request names is judged, not what stands."""
-    if resource.type is ConfigResourceType.TOPIC:
-        try:
-            topic_config.validate(values)
-        except topic_config.InvalidTopicConfig as error:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
-        return
-    named = {name: value for name, value in values.items() if name in touched}
     try:
-        broker_config.validate_dynamic(named, cluster_default=not resource.name)
+        match resource.type:
+            case ConfigResourceType.TOPIC:
+                topic_config.validate(values)
+            case ConfigResourceType.GROUP:
+                group_config.validate(values, turn.settings.groups)
+            case ConfigResourceType.CLIENT_METRICS:
+                client_metrics_config.validate(values)
+            case _:
+                named = {name: value for name, value in values.items() if name in touched}
+                broker_config.validate_dynamic(named, cluster_default=not resource.name)
+    except (topic_config.InvalidTopicConfig, group_config.InvalidGroupConfig) as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    except client_metrics_config.RefusedClientMetrics as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    except client_metrics_config.InvalidClientMetrics as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
     except ValueError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 

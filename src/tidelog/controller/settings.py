@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+
+from tidelog.config.group_config import GroupLimits
 
 
 class Placement(Enum):
@@ -34,3 +36,5 @@ class ControllerSettings:
     leader_imbalance_per_broker_percentage: int = 10
     """leader.imbalance.per.broker.percentage"""
     placement: Placement = Placement.ORDERED
+    groups: GroupLimits = field(default_factory=GroupLimits)
+    """group.consumer.*, by which the settings of groups are judged"""

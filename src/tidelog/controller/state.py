@@ -30,6 +30,7 @@ from tidelog.metadata.operations import Check, Create, Delete, Operation, SetDat
 from tidelog.metadata.replica_marks import ReplicaDamage
 from tidelog.metadata.znodes import (
     CONFIG,
+    CONTAINERS_MADE_LATER,
     MalformedZnode,
     StoredProducerIdBlock,
     decode_config,
@@ -85,6 +86,8 @@ class State:
         """The block given away last; None while there was none."""
         self.producer_id_block_version = 0
         """Version of its node, to write against."""
+        self.config_folders: set[str] = set()
+        """The containers below /config that are there, of those that are made late."""
         self.plan: dict[TopicPartition, tuple[BrokerId, ...]] | None = None
         """Targets in /admin/reassign_partitions, where an old tool has left it; None without that node."""
         self.bare_nodes: dict[str, None] = {}
@@ -194,7 +197,12 @@ class State:
                     self.bare_nodes[path] = None
                 case ["", "brokers", "topics", topic]:
                     self._put_topic(topic, data)
+                case ["", "config", _]:
+                    if path in CONTAINERS_MADE_LATER:
+                        self.config_folders.add(path)
                 case ["", "config", folder, name]:
+                    if (container := f"{CONFIG}/{folder}") in CONTAINERS_MADE_LATER:
+                        self.config_folders.add(container)
                     resource = resource_of(f"{folder}/{name}")
                     if resource is not None and path != f"{CONFIG}/changes":
                         self.image.apply(ConfigChanged(resource, decode_config(path, data)))

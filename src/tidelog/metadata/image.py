@@ -270,6 +270,14 @@ class ClusterImage:
         name = "" if broker_id is None else str(broker_id)
         return self.configs.get(ConfigResource(ConfigResourceType.BROKER, name), {})
 
+    def group_config(self, group: str) -> Mapping[str, str]:
+        """A group's own settings; empty when it has none."""
+        return self.configs.get(ConfigResource(ConfigResourceType.GROUP, group), {})
+
+    def client_metrics_config(self, name: str) -> Mapping[str, str]:
+        """The settings of a client metrics resource; empty when there is none of that name."""
+        return self.configs.get(ConfigResource(ConfigResourceType.CLIENT_METRICS, name), {})
+
     def is_live(self, broker_id: BrokerId) -> bool:
         return broker_id in self.brokers
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
+from urllib.parse import quote, unquote
 
 from tidelog.config.listeners import SECURITY_PROTOCOLS
 from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType, Endpoint
@@ -79,7 +80,17 @@ _PORT_MAX: Final = 65_535
 _TEXT_LENGTH_MAX: Final = 1_000
 """Of an endpoint or a rack, for the same reason."""
 
-_ENTITY_FOLDERS: Final = {ConfigResourceType.TOPIC: "topics", ConfigResourceType.BROKER: "brokers"}
+_ENTITY_FOLDERS: Final = {
+    ConfigResourceType.TOPIC: "topics",
+    ConfigResourceType.BROKER: "brokers",
+    ConfigResourceType.GROUP: "groups",
+    ConfigResourceType.CLIENT_METRICS: "client-metrics",
+}
+"""Names below /config, as Kafka's."""
+_ENCODED: Final = frozenset({ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS})
+"""Kinds whose names may have any characters: a node's name has them percent-encoded (UTF-8), as Kafka has users'."""
+CONTAINERS_MADE_LATER: Final = frozenset(f"{CONFIG}/{_ENTITY_FOLDERS[kind]}" for kind in _ENCODED)
+"""Made with the first node in them, so that a cluster that does not use them has the nodes that it always had."""
 
 
 class MalformedZnode(ValueError):
@@ -128,8 +139,14 @@ def delete_topic_path(topic: str) -> str:
 
 
 def entity_path(resource: ConfigResource) -> str:
-    """As notifications name a holder of settings: topics/T, brokers/7, brokers/<default>."""
-    return f"{_ENTITY_FOLDERS[resource.type]}/{resource.name or DEFAULT_ENTITY}"
+    """As notifications name a holder of settings: topics/T, brokers/7, brokers/<default>, groups/G."""
+    name = _encode_name(resource.name) if resource.type in _ENCODED else resource.name or DEFAULT_ENTITY
+    return f"{_ENTITY_FOLDERS[resource.type]}/{name}"
+
+
+def _encode_name(name: str) -> str:
+    # ZooKeeper takes no node that is called "." or "..".
+    return name.replace(".", "%2E") if name in (".", "..") else quote(name, safe="")
 
 
 def config_path(resource: ConfigResource) -> str:
@@ -137,11 +154,18 @@ def config_path(resource: ConfigResource) -> str:
 
 
 def resource_of(entity: str) -> ConfigResource | None:
-    """The inverse of `entity_path`; None for users, clients and ips, which are no resources of AlterConfigs."""
+    """The inverse of `entity_path`; None for users, clients and ips, which are no resources of AlterConfigs.
+
+    None also for a group's node whose name is encoded in another way than `entity_path` does it.
+    """
     folder, _, name = entity.partition("/")
     for type, known in _ENTITY_FOLDERS.items():
-        if folder == known and name and "/" not in name:
+        if folder != known or not name or "/" in name:
+            continue
+        if type not in _ENCODED:
             return ConfigResource(type, "" if name == DEFAULT_ENTITY else name)
+        decoded = unquote(name, errors="replace")
+        return ConfigResource(type, decoded) if _encode_name(decoded) == name else None
     return None
 
 

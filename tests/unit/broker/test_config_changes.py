@@ -179,6 +179,25 @@ def test_what_came_and_went_while_the_watch_was_lost_is_seen() -> None:
     in_a_world(scenario)
 
 
+def test_settings_of_groups_are_compared_too() -> None:
+    """Of which a notification was missed, and whose container came after the broker; those in a new session, too."""
+    group = ConfigResource(ConfigResourceType.GROUP, "a/group")
+
+    async def scenario(world: World) -> None:
+        session = await world.session()
+        await session.follow()
+        await world.tool.create("/config/groups")
+        await world.set(group, a="1")
+        await world.notify_and_purge(group)
+        await eventually(lambda: world.told == [(group, {"a": "1"})])
+        await session.close()
+        await world.set(group, a="2")
+        await (await world.session()).follow()
+        assert world.told[1:] == [(group, {"a": "2"})]
+
+    in_a_world(scenario)
+
+
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"version":9}', b"\xff"])
 def test_a_notification_that_says_nothing_has_all_compared(content: bytes) -> None:
     async def scenario(world: World) -> None:

@@ -90,3 +90,29 @@ def test_refusals_are_one_line_each(tidelog: Tidelog, topic: str) -> None:
 def test_arguments_that_make_no_sense_are_wrong_usage(tidelog: Tidelog, arguments: tuple[str, ...]) -> None:
     """Code 2, before any broker is asked."""
     assert tidelog("configs", *arguments).code == 2
+
+
+def test_groups_and_client_metrics_under_kafkas_headings(tidelog: Tidelog, topic: str) -> None:
+    """Set, shown, listed among everything while set, deleted; refused in the broker's words."""
+    altered = tidelog("configs", "alter", "-g", topic, "--set", "consumer.session.timeout.ms=50000", "-o", "kafka")
+    assert altered == (0, f"Completed updating config for group {topic}.\n", "")
+    assert tidelog("configs", "describe", "--group", topic, "-o", "kafka").lines == [
+        f"Dynamic configs for group {topic} are:",
+        "  consumer.session.timeout.ms=50000 sensitive=false synonyms={DYNAMIC_GROUP_CONFIG:consumer.session.timeout.ms"
+        "=50000, DEFAULT_CONFIG:group.consumer.session.timeout.ms=45000}",
+    ]
+    altered = tidelog("configs", "alter", "--client-metrics", topic, "--set", "metrics=[a,b]", "-o", "kafka")
+    assert altered == (0, f"Completed updating config for client-metric {topic}.\n", "")
+    everything = {(each["type"], each["name"]) for each in tidelog("configs", "describe", "-o", "json").json}
+    assert {("group", topic), ("client_metrics", topic)} <= everything
+    refused = tidelog("configs", "alter", "-g", topic, "--set", "consumer.session.timeout.ms=1")
+    assert refused == (
+        1,
+        "",
+        f"tidelog: group {topic}: consumer.session.timeout.ms must be greater than or equal to"
+        " group.consumer.min.session.timeout.ms\n",
+    )
+    tidelog("configs", "alter", "-g", topic, "--delete", "consumer.session.timeout.ms")
+    assert tidelog("configs", "describe", "-g", topic).out == (
+        f"group {topic}: nothing set (--all shows what is in force)\n"
+    )

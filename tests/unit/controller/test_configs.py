@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.controller.harness import Cluster, broker
+from tests.unit.controller.harness import SESSION, Cluster, broker
 
 from tidelog.controller.events import (
     AlterConfigs,
@@ -11,15 +11,21 @@ from tidelog.controller.events import (
     ChangeConfigs,
     ConfigChange,
     ConfigOutcome,
+    ConfigsChanged,
     CreateTopics,
     NewTopic,
     ReplaceConfigs,
 )
+from tidelog.controller.state import NodeRead
 from tidelog.metadata.image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
+from tidelog.metadata.operations import Create
+from tidelog.metadata.znodes import encode_config
 from tidelog.model.errors import ErrorCode
 
 T = ConfigResource(ConfigResourceType.TOPIC, "t")
 BROKER_1 = ConfigResource(ConfigResourceType.BROKER, "1")
+G = ConfigResource(ConfigResourceType.GROUP, "a/group")
+M = ConfigResource(ConfigResourceType.CLIENT_METRICS, "m")
 SET, DELETE, APPEND, SUBTRACT = AlterOperation
 
 
@@ -61,6 +67,42 @@ def test_settings_of_brokers(cluster: Cluster) -> None:
         'create /config/changes/config_change_ {"version":2,"entity_path":"brokers/<default>"}',
         'set /config/brokers/1 {"version":1,"config":{}}',
         'create /config/changes/config_change_ {"version":2,"entity_path":"brokers/1"}',
+    ]
+
+
+def test_settings_of_groups(cluster: Cluster) -> None:
+    """Their container is made with the first; a name has its characters encoded; the group need not be there."""
+    change(cluster, G, ConfigChange("consumer.session.timeout.ms", SET, "50000"))
+    change(cluster, G._replace(name="g"), ConfigChange("consumer.heartbeat.interval.ms", SET, "6000"))
+    change(cluster, G, ConfigChange("consumer.session.timeout.ms", DELETE))
+    change(cluster, M, ConfigChange("metrics", SET, "*"))
+    assert cluster.told() == [
+        "create /config/groups",
+        'create /config/groups/a%2Fgroup {"version":1,"config":{"consumer.session.timeout.ms":"50000"}}',
+        'create /config/changes/config_change_ {"version":2,"entity_path":"groups/a%2Fgroup"}',
+        'create /config/groups/g {"version":1,"config":{"consumer.heartbeat.interval.ms":"6000"}}',
+        'create /config/changes/config_change_ {"version":2,"entity_path":"groups/g"}',
+        'set /config/groups/a%2Fgroup {"version":1,"config":{}}',
+        'create /config/changes/config_change_ {"version":2,"entity_path":"groups/a%2Fgroup"}',
+        "create /config/client-metrics",
+        'create /config/client-metrics/m {"version":1,"config":{"metrics":"*"}}',
+        'create /config/changes/config_change_ {"version":2,"entity_path":"client-metrics/m"}',
+    ]
+
+
+def test_a_container_that_a_tool_made_is_known(cluster: Cluster) -> None:
+    """By the settings in it, or by itself: a controller that begins reads it."""
+    cluster.tree.transact(SESSION, [Create("/config/groups"), Create("/config/client-metrics")], 0)
+    cluster.controller.state.replay(NodeRead("/config/groups", None, 0))
+    cluster.tree.transact(SESSION, [Create("/config/client-metrics/m", encode_config({"metrics": "*"}))], 0)
+    cluster.run(ConfigsChanged(M, {"metrics": "*"}))
+    change(cluster, G, ConfigChange("consumer.session.timeout.ms", SET, "50000"))
+    change(cluster, M, ConfigChange("interval.ms", SET, "1000"))
+    assert [line.split()[1] for line in cluster.told()] == [
+        "/config/groups/a%2Fgroup",
+        "/config/changes/config_change_",
+        "/config/client-metrics/m",
+        "/config/changes/config_change_",
     ]
 
 
@@ -116,10 +158,54 @@ def test_lists_grow_and_shrink(cluster: Cluster) -> None:
             "Node id must be an integer, but it is: one",
         ),
         (
-            ConfigResource(ConfigResourceType.GROUP, "g"),
+            ConfigResource(ConfigResourceType.BROKER_LOGGER, "1"),
             ConfigChange("x", SET, "1"),
             ErrorCode.INVALID_REQUEST,
-            "Unexpected resource type GROUP.",
+            "Unexpected resource type BROKER_LOGGER.",
+        ),
+        (G, ConfigChange("x", SET, "1"), ErrorCode.INVALID_CONFIG, "Unknown group config name: x"),
+        (
+            G,
+            ConfigChange("consumer.session.timeout.ms", SET, "1"),
+            ErrorCode.INVALID_CONFIG,
+            "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
+        ),
+        (
+            G,
+            ConfigChange("consumer.session.timeout.ms", APPEND, "1"),
+            ErrorCode.INVALID_CONFIG,
+            "Can't APPEND to key consumer.session.timeout.ms because its type is not LIST.",
+        ),
+        (
+            G._replace(name=""),
+            ConfigChange("consumer.session.timeout.ms", SET, "50000"),
+            ErrorCode.INVALID_REQUEST,
+            "Default group resources are not allowed.",
+        ),
+        (M, ConfigChange("x", SET, "1"), ErrorCode.INVALID_REQUEST, "Unknown client metrics configuration: x"),
+        (
+            M,
+            ConfigChange("interval.ms", SET, "99"),
+            ErrorCode.INVALID_REQUEST,
+            "Invalid value 99 for interval.ms, interval must be between 100 and 3600000 (1 hour)",
+        ),
+        (
+            M,
+            ConfigChange("match", SET, "foo=a"),
+            ErrorCode.INVALID_CONFIG,
+            "Illegal client matching pattern: foo=a",
+        ),
+        (
+            M,
+            ConfigChange("metrics", APPEND, "a"),
+            ErrorCode.INVALID_CONFIG,
+            "Can't APPEND to key metrics because its type is not LIST.",
+        ),
+        (
+            M._replace(name=""),
+            ConfigChange("interval.ms", SET, "1000"),
+            ErrorCode.INVALID_REQUEST,
+            "Subscription name can't be empty",
         ),
         (
             BROKER_1,

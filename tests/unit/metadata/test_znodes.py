@@ -139,13 +139,26 @@ def test_both_versions_of_a_config_change() -> None:
         ("topics/T", ConfigResource(ConfigResourceType.TOPIC, "T")),
         ("brokers/7", ConfigResource(ConfigResourceType.BROKER, "7")),
         ("brokers/<default>", ConfigResource(ConfigResourceType.BROKER, "")),
+        ("groups/g", ConfigResource(ConfigResourceType.GROUP, "g")),
+        ("groups/a%2Fb%20%C3%A9", ConfigResource(ConfigResourceType.GROUP, "a/b é")),
+        ("groups/%3Cdefault%3E", ConfigResource(ConfigResourceType.GROUP, "<default>")),
+        ("groups/%2E%2E", ConfigResource(ConfigResourceType.GROUP, "..")),
+        ("groups/50%25", ConfigResource(ConfigResourceType.GROUP, "50%")),
+        ("client-metrics/m.1~x_*", None),
+        ("client-metrics/m.1~x_%2A", ConfigResource(ConfigResourceType.CLIENT_METRICS, "m.1~x_*")),
+        ("groups/<default>", None),
+        ("groups/%2f", None),
+        ("groups/50%", None),
+        ("groups/%FF", None),
+        ("groups/..", None),
         ("users/u", None),
         ("topics/", None),
+        ("groups/", None),
         ("topics/a/b", None),
     ],
 )
 def test_entities_and_resources(entity: str, resource: ConfigResource | None) -> None:
-    """Only topics and brokers are resources of AlterConfigs."""
+    """Topics, brokers, groups and client metrics are resources of AlterConfigs; one node for each."""
     assert znodes.resource_of(entity) == resource
     if resource is not None:
         assert znodes.entity_path(resource) == entity

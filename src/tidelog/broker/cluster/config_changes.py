@@ -27,6 +27,7 @@ from tidelog.metadata.znodes import (
     CONFIG,
     CONFIG_CHANGE_PREFIX,
     CONFIG_CHANGES,
+    CONTAINERS_MADE_LATER,
     MalformedZnode,
     config_path,
     decode_config,
@@ -52,7 +53,7 @@ NO_NODE: Final = -1
 ConfigListener = Callable[[ConfigResource, Mapping[str, str]], None]
 """Told of a resource's settings, all of them, after they changed."""
 
-_ENTITY_FOLDERS: Final = ("topics", "brokers")
+_CONTAINERS: Final = (f"{CONFIG}/topics", f"{CONFIG}/brokers", *sorted(CONTAINERS_MADE_LATER))
 
 
 class _Known(NamedTuple):
@@ -287,10 +288,10 @@ class ConfigChanges:
     async def _compare_all(self) -> list[ConfigResource]:
         """Reads all settings whose version differs from the known one, and tells them; returns all that there are."""
         await self._store.sync()
-        listed = await results([self._store.children(f"{CONFIG}/{folder}") for folder in _ENTITY_FOLDERS], NoNode)
+        listed = await results([self._store.children(container) for container in _CONTAINERS], NoNode)
         entities = [
-            f"{folder}/{name}"
-            for folder, found in zip(_ENTITY_FOLDERS, listed, strict=True)
+            f"{container.removeprefix(CONFIG + '/')}/{name}"
+            for container, found in zip(_CONTAINERS, listed, strict=True)
             for name in (found[0] if found is not None else ())
         ]
         there = [resource for resource in map(resource_of, entities) if resource is not None]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tidelog.config import registry, topic_config
+from tidelog.config import group_config, registry, topic_config
 from tidelog.config.broker_config import BrokerConfig, Source, Synonym
+from tidelog.config.group_config import GroupLimits
 from tidelog.config.setting import Effect, Setting, render
 
 
@@ -26,6 +27,29 @@ def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
     """All settings of a topic with these overrides."""
     values = topic_config.resolve(overrides, config)
     return [_topic_entry(config, setting, render(values[name]), overrides) for name, setting in registry.TOPIC.items()]
+
+
+def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """All settings of a group with these overrides: as they hold on this broker."""
+    values = group_config.resolve(overrides, GroupLimits.of(config))
+    entries = []
+    for name, setting in registry.GROUP.items():
+        synonyms = [Synonym(name, overrides[name], Source.GROUP)] if name in overrides else []
+        synonyms += config.synonyms(setting.synonyms[0])
+        entries.append(ConfigEntry(setting, render(values[name]), synonyms[0].source, False, synonyms))
+    return entries
+
+
+def client_metrics_entries(values: Mapping[str, str]) -> list[ConfigEntry]:
+    """All settings of a client metrics resource, as they were set."""
+    entries = []
+    for name, setting in registry.CLIENT_METRICS.items():
+        if name in values:
+            synonym = Synonym(name, values[name], Source.CLIENT_METRICS)
+            entries.append(ConfigEntry(setting, values[name], synonym.source, False, [synonym]))
+        else:
+            entries.append(ConfigEntry(setting, render(setting.default), Source.DEFAULT, False, []))
+    return entries
 
 
 def _topic_entry(

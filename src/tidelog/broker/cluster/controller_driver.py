@@ -178,6 +178,10 @@ class ControllerDriver:
         """The topics that have settings of their own in the store."""
         return await self._membership.topics_with_settings()
 
+    async def stored_entities(self) -> list[ConfigResource]:
+        """The groups and client metrics resources that have settings in the store."""
+        return await self._membership.entities_with_settings()
+
     async def open_another_session(self) -> None:
         """In the place of one that ended before the broker was registered: its machine was busy, or its disk slow."""
         if self._connect_store is None:

@@ -30,6 +30,7 @@ from tidelog.metadata.replica_marks import MARKS, parse_mark_name
 from tidelog.metadata.znodes import (
     BROKER_IDS,
     CONFIG,
+    CONTAINERS_MADE_LATER,
     DELETE_TOPICS,
     ISR_CHANGES,
     LOG_DIRECTORY_EVENTS,
@@ -124,6 +125,7 @@ class StoreReading:
         for folder in ("/config/topics", "/config/brokers"):
             names = await self._children(folder, watched=False)
             records += await self._read_nodes([f"{folder}/{name}" for name in names])
+        records += await self._read_entities()
         deletions = await self._children(DELETE_TOPICS)
         for topic in deletions:
             records += await self._read_strangers(topic)
@@ -133,6 +135,14 @@ class StoreReading:
         # Wishes that may have been there before this controller was; reading them sets their watches.
         self.stale |= {LOG_DIRECTORY_EVENTS: None, ISR_CHANGES: None, PREFERRED_ELECTION: None}
         return records
+
+    async def _read_entities(self) -> list[NodeRead]:
+        """Settings of groups and client metrics resources, with their containers, which are made late."""
+        containers = sorted(CONTAINERS_MADE_LATER)
+        listed = await results([self._store.children(path) for path in containers], NoNode)
+        there = {path: found[0] for path, found in zip(containers, listed, strict=True) if found is not None}
+        nodes = await self._read_nodes([f"{path}/{name}" for path, names in there.items() for name in names])
+        return [*(NodeRead(path, None, 0) for path in there), *nodes]
 
     async def _read_strangers(self, topic: str) -> list[NodeRead]:
         """Nodes that are none of Kafka's, wherever below a topic that is to go: with any of them left it could not."""

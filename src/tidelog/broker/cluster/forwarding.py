@@ -278,7 +278,7 @@ class Forwarding:
             return Deferred.of(None)
         match key:
             case ApiKey.ALTER_CONFIGS | ApiKey.INCREMENTAL_ALTER_CONFIGS:
-                return self._refresh(_resources(request))
+                return self._refresh(_altered(answer))
             case ApiKey.CREATE_TOPICS:
                 made = [topic.name for topic in answer.topics if topic.error_code == ErrorCode.NONE]
                 return self._until_visible(lambda: all(name in self._node.metadata.image.topics for name in made))
@@ -332,13 +332,12 @@ class Forwarding:
         return self._node.clock.monotonic_ms()
 
 
-def _resources(request: Any) -> list[ConfigResource]:
-    """What an AlterConfigs request is about; kinds of resources that have no settings in the store are left out."""
-    kinds = {kind.value: kind for kind in ConfigResourceType}
+def _altered(answer: Any) -> list[ConfigResource]:
+    """What an answer to AlterConfigs says was altered; what was refused may be of a kind without settings."""
     return [
-        ConfigResource(kinds[resource.resource_type], resource.resource_name)
-        for resource in request.resources
-        if resource.resource_type in kinds
+        ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
+        for result in answer.responses
+        if result.error_code == ErrorCode.NONE
     ]
 
 

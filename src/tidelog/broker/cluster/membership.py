@@ -29,11 +29,13 @@ from tidelog.metadata.znodes import (
     CLUSTER,
     CLUSTER_ID,
     CONFIG,
+    CONTAINERS_MADE_LATER,
     PERSISTENT_PATHS,
     broker_path,
     decode_cluster_id,
     encode_broker,
     encode_cluster_id,
+    resource_of,
 )
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import BrokerEpoch, BrokerId
@@ -181,6 +183,16 @@ class Membership:
         except NoNode:
             return []
         return [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+
+    async def entities_with_settings(self) -> list[ConfigResource]:
+        """The groups and client metrics resources that have settings."""
+        found = await results([self._store.children(path) for path in sorted(CONTAINERS_MADE_LATER)], NoNode)
+        entities = [
+            f"{path.removeprefix(CONFIG + '/')}/{name}"
+            for path, listed in zip(sorted(CONTAINERS_MADE_LATER), found, strict=True)
+            for name in (listed[0] if listed is not None else ())
+        ]
+        return [resource for resource in map(resource_of, entities) if resource is not None]
 
     async def read_configs(self, resources: Iterable[ConfigResource]) -> dict[ConfigResource, Mapping[str, str]]:
         """The settings of each resource as they stand in the store; empty where there are none.

@@ -50,7 +50,7 @@ def until_in_force(node: Node, resources: Iterable[ConfigResource]) -> Deferred[
 
 
 def _concerns(resource: ConfigResource, broker_id: BrokerId) -> bool:
-    return resource.type is ConfigResourceType.TOPIC or resource in (
+    return resource.type is not ConfigResourceType.BROKER or resource in (
         CLUSTER_DEFAULT,
         ConfigResource(ConfigResourceType.BROKER, str(broker_id)),
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidelog.broker.cluster.settings_in_force import IN_FORCE_MS_MAX
 from tidelog.broker.deferred import Deferred
-from tidelog.config import broker_config, topic_config
+from tidelog.config import broker_config, group_config, topic_config
 from tidelog.metadata.image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
 from tidelog.metadata.znodes import config_path
 from tidelog.store.errors import StoreError
@@ -133,3 +133,9 @@ def tell_what_cannot_be(resource: ConfigResource, values: Mapping[str, str]) -> 
                 broker_config.validate_dynamic({name: value}, cluster_default=resource == CLUSTER_DEFAULT)
         except ValueError as error:
             logger.error("%s in the metadata store: left out: %s", config_path(resource), error)
+
+
+def tell_of_group(resource: ConfigResource, values: Mapping[str, str], limits: group_config.GroupLimits) -> None:
+    """The same for a group, whose settings may also have been set when brokers had other bounds."""
+    for complaint in group_config.complaints(values, limits):
+        logger.error("%s in the metadata store: %s", config_path(resource), complaint)

@@ -5,13 +5,16 @@ handler --> ask(group, make) --> Shards --> GroupCoordinator        what Shards 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.assignors import BROKERS
 from tidelog.broker.coordinators.internal_topic import InternalTopic
 from tidelog.broker.coordinators.shards import Shards
 from tidelog.broker.deferred import Deferred, gather
+from tidelog.config import group_config
+from tidelog.config.group_config import GroupLimits
 from tidelog.coordinator.groups.consumer.settings import ConsumerSettings
 from tidelog.coordinator.groups.coordinator import GroupCoordinator
 from tidelog.coordinator.groups.events import (
@@ -25,6 +28,7 @@ from tidelog.coordinator.groups.events import (
 from tidelog.coordinator.groups.offset_events import CommitOffsets, ExpireOffsets, ForgetPartitions
 from tidelog.coordinator.groups.settings import GroupSettings
 from tidelog.coordinator.groups.topics_view import TopicsView, topics_view
+from tidelog.metadata.image import ConfigResourceType
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC
@@ -48,7 +52,9 @@ class Groups:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._settings = _settings(node.config)
+        self._of_groups: dict[str, ConsumerSettings] = {}
+        """Of the groups that have settings of their own; `_settings` has the same dict."""
+        self._settings = self._read_settings()
         self._topics = TopicsView()
         self._layout_changes = -1
         """Of the metadata when that view was made."""
@@ -63,7 +69,26 @@ class Groups:
 
     def settings_changed(self) -> None:
         """The broker's settings changed: the next event goes by the new ones."""
-        self._settings = _settings(self._node.config)
+        self._settings = self._read_settings()
+
+    def group_settings_changed(self, group: str, values: Mapping[str, str]) -> None:
+        """A group's own settings changed: its next event goes by the new ones."""
+        if values:
+            limits = GroupLimits.of(self._node.config)
+            self._of_groups[group] = _settings_of_group(self._settings.consumer, values, limits)
+        else:
+            self._of_groups.pop(group, None)
+
+    def _read_settings(self) -> GroupSettings:
+        config, configs = self._node.config, self._node.metadata.image.configs
+        settings = _settings(config)
+        limits = GroupLimits.of(config)
+        self._of_groups = {
+            resource.name: _settings_of_group(settings.consumer, values, limits)
+            for resource, values in configs.items()
+            if resource.type is ConfigResourceType.GROUP
+        }
+        return replace(settings, of_groups=self._of_groups)
 
     def _prepare(self, machine: GroupCoordinator) -> None:
         """What a coordinator is to know before each event: settings and topics as they are now."""
@@ -211,6 +236,19 @@ def _settings(config: BrokerConfig) -> GroupSettings:
         group_max_size=config.group_max_size,
         group_record_max_bytes=max(config.message_max_bytes - RECORD_ROOM, config.message_max_bytes // 2),
         consumer=_consumer_settings(config),
+    )
+
+
+def _settings_of_group(
+    settings: ConsumerSettings, overrides: Mapping[str, str], limits: GroupLimits
+) -> ConsumerSettings:
+    """The settings with a group's own."""
+    values = group_config.resolve(overrides, limits)
+    return replace(
+        settings,
+        session_timeout_ms=values[group_config.SESSION_TIMEOUT],
+        heartbeat_interval_ms=values[group_config.HEARTBEAT_INTERVAL],
+        assignment_interval_ms=values[group_config.ASSIGNMENT_INTERVAL],
     )
 
 

@@ -54,6 +54,14 @@ def refusal(context: RequestContext, key: Key, times: int) -> Altered | None:
         if name and not name.isdecimal():
             return ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
         return None
+    if resource_type == ConfigResourceType.GROUP:
+        if not authorize(context, Operation.ALTER_CONFIGS, ResourceType.GROUP, name):
+            return ErrorCode.GROUP_AUTHORIZATION_FAILED, None
+        return None
+    if resource_type == ConfigResourceType.CLIENT_METRICS:
+        if not authorize(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
+            return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None
+        return None
     return ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}"
 
 

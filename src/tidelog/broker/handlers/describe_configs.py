@@ -1,8 +1,8 @@
-"""DescribeConfigs: settings of topics and brokers, where each value comes from, and what it means.
+"""DescribeConfigs: settings of topics, brokers, groups and client metrics resources, where each value comes from, and
+what it means.
 
 Versions 1-4. v1: synonyms and sources. v3: types and documentation. A broker answers for itself, and for the
-cluster-wide defaults (the empty broker name). Passwords are never told. Loggers, client metrics and groups have no
-settings here.
+cluster-wide defaults (the empty broker name). Passwords are never told. Loggers have no settings here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.cluster.config_entries import ConfigEntry, broker_entries, cluster_default_entries, topic_entries
+from tidelog.broker.cluster.config_entries import (
+    ConfigEntry,
+    broker_entries,
+    client_metrics_entries,
+    cluster_default_entries,
+    group_entries,
+    topic_entries,
+)
 from tidelog.broker.cluster.settings_in_force import VERSION_NAME
 from tidelog.broker.context import authorize
 from tidelog.broker.handlers import Versions
@@ -29,7 +36,12 @@ KEY: Final = ApiKey.DESCRIBE_CONFIGS
 VERSIONS: Final = Versions(1, 4)
 
 DETAILS_FROM: Final = 3
-_WITH_VERSIONS: Final = (ConfigResourceType.TOPIC, ConfigResourceType.BROKER)
+_WITH_VERSIONS: Final = (
+    ConfigResourceType.TOPIC,
+    ConfigResourceType.BROKER,
+    ConfigResourceType.GROUP,
+    ConfigResourceType.CLIENT_METRICS,
+)
 
 
 def handle(
@@ -101,6 +113,18 @@ def _entries(node: Node, context: RequestContext, resource_type: int, name: str)
             reason = f"Unexpected broker id, expected {node.broker_id} or empty string, but received {name}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
         return broker_entries(node.config)
+    if resource_type == ConfigResourceType.GROUP:
+        if not authorize(context, Operation.DESCRIBE_CONFIGS, ResourceType.GROUP, name):
+            raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        return group_entries(node.config, node.metadata.image.group_config(name))
+    if resource_type == ConfigResourceType.CLIENT_METRICS:
+        if not authorize(context, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+        return client_metrics_entries(node.metadata.image.client_metrics_config(name))
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
 
 

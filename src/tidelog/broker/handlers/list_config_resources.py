@@ -1,6 +1,7 @@
 """ListConfigResources: what has settings (KIP-1142).
 
-Versions 0-1. v0 asks for client metrics, of which there are none; v1 for the types that it names, or for all.
+Versions 0-1. v0 asks for client metrics resources, v1 for the types that it names, or for all. Of groups and client
+metrics resources those are told that have settings.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ TYPES: Final = frozenset(
         ConfigResourceType.GROUP,
     }
 )
-"""What may be asked for; only topics and brokers have settings here."""
+"""What may be asked for; loggers have no settings here."""
 
 
 def handle(
@@ -51,6 +52,10 @@ def handle(
     if ConfigResourceType.BROKER in asked:
         brokers = map(str, sorted(image.brokers))
         found += [resource(resource_name=name, resource_type=ConfigResourceType.BROKER) for name in brokers]
+    for kind in (ConfigResourceType.CLIENT_METRICS, ConfigResourceType.GROUP):
+        if kind in asked:
+            names = sorted(each.name for each in image.configs if each.type is kind)
+            found += [resource(resource_name=name, resource_type=kind) for name in names]
     return messages.ListConfigResourcesResponse(config_resources=found)
 
 

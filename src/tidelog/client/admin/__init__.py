@@ -17,6 +17,7 @@ from tidelog.client.admin.configs import (
     ResourceType,
     alter_configs,
     describe_configs,
+    list_config_resources,
 )
 from tidelog.client.admin.groups import (
     GroupDescription,
@@ -99,6 +100,7 @@ __all__ = [
     "elect_leaders",
     "eligible_replicas",
     "find_hanging",
+    "list_config_resources",
     "list_groups",
     "list_topics",
     "list_transactions",

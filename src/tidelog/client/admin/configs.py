@@ -1,4 +1,7 @@
-"""Settings of topics, brokers and groups: described with where each value comes from, changed one by one. No I/O."""
+"""Settings of topics, brokers, groups and client metrics resources. No I/O.
+
+They are described with where each value comes from, and changed one by one.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tidelog.client.admin.answers import ask_broker, error_codes, error_of
+from tidelog.client.errors import UnsupportedByBroker
+from tidelog.client.exchange import ByVersion
 from tidelog.client.operations import Operation
 from tidelog.client.routing import Routing
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
 
 
 class ResourceType(enum.IntEnum):
@@ -24,9 +30,9 @@ class ResourceType(enum.IntEnum):
     GROUP = 32
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
 class ConfigResource:
-    """A topic or a broker by its name; a broker's name is its id, or "" for the default of all brokers."""
+    """What has settings, by its name; a broker's name is its id, or "" for the default of all brokers."""
 
     type: ResourceType
     name: str
@@ -117,6 +123,35 @@ def describe_configs(
                 _config_entry(entry) for entry in result.configs
             ]
     return results
+
+
+def list_config_resources(
+    routing: Routing, types: Sequence[ResourceType] = (), *, timeout_s: float | None = None
+) -> Operation[list[ConfigResource]]:
+    """What has settings, of these types, or of all (KIP-1142); groups only where they have settings of their own.
+
+    UnsupportedByBroker where the cluster can list client metrics resources alone (before Apache Kafka 4.1), or nothing.
+    """
+    wanted: list[int] = list(types)
+
+    def build(version: int) -> Any:
+        if version >= 1:
+            return messages.ListConfigResourcesRequest(resource_types=wanted)
+        if wanted != [ResourceType.CLIENT_METRICS]:
+            raise UnsupportedByBroker("the cluster is too old to list resources other than client metrics")
+        return messages.ListConfigResourcesRequest()
+
+    request = ByVersion(ApiKey.LIST_CONFIG_RESOURCES, build)
+    response = yield from routing.ask_any(request, routing.deadline(timeout_s))
+    refused = error_of(response.error_code, None, "the broker does not list what has settings")
+    if refused is not None:
+        raise refused
+    known = ResourceType._value2member_map_
+    return sorted(
+        ConfigResource(ResourceType(found.resource_type), found.resource_name)
+        for found in response.config_resources
+        if found.resource_type in known
+    )
 
 
 class AlterOperation(enum.IntEnum):

@@ -52,7 +52,6 @@ SETTINGS: Final = (
         15000,
         "Consumer groups (KIP-848): the longest time between assignments that a group may set.",
         valid=Range(0),
-        effect=ACCEPTED,
     ),
     Setting(
         "group.consumer.max.heartbeat.interval.ms",
@@ -60,7 +59,6 @@ SETTINGS: Final = (
         15000,
         "Consumer groups (KIP-848): the longest heartbeat interval that a group may set.",
         valid=Range(1),
-        effect=ACCEPTED,
     ),
     Setting(
         "group.consumer.max.session.timeout.ms",
@@ -68,7 +66,6 @@ SETTINGS: Final = (
         60000,
         "Consumer groups (KIP-848): the longest session that a group may set.",
         valid=Range(1),
-        effect=ACCEPTED,
     ),
     Setting(
         "group.consumer.max.size",
@@ -91,7 +88,6 @@ SETTINGS: Final = (
         0,
         "Consumer groups (KIP-848): the shortest time between assignments that a group may set.",
         valid=Range(0),
-        effect=ACCEPTED,
     ),
     Setting(
         "group.consumer.min.heartbeat.interval.ms",
@@ -99,7 +95,6 @@ SETTINGS: Final = (
         5000,
         "Consumer groups (KIP-848): the shortest heartbeat interval that a group may set.",
         valid=Range(1),
-        effect=ACCEPTED,
     ),
     Setting(
         "group.consumer.min.session.timeout.ms",
@@ -107,7 +102,6 @@ SETTINGS: Final = (
         45000,
         "Consumer groups (KIP-848): the shortest session that a group may set.",
         valid=Range(1),
-        effect=ACCEPTED,
     ),
     Setting(
         "group.consumer.regex.refresh.interval.ms",

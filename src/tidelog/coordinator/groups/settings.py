@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidelog.coordinator.groups.consumer.settings import ConsumerSettings
@@ -21,6 +22,12 @@ class GroupSettings:
     """What a record, or a target, says of a group: it has to fit one batch of the topic, by message.max.bytes."""
     consumer: ConsumerSettings = field(default_factory=ConsumerSettings)
     """Those of consumer groups (KIP-848)."""
+    of_groups: Mapping[str, ConsumerSettings] = field(default_factory=dict)
+    """[group id] -> those of a consumer group that has settings of its own."""
+
+    def of_group(self, group_id: str) -> ConsumerSettings:
+        """By which a consumer group is coordinated."""
+        return self.of_groups.get(group_id, self.consumer)
 
     @property
     def subscription_length_max(self) -> int:

@@ -223,7 +223,7 @@ def check_room(turn: ConsumerTurn, group: ConsumerGroup, member_id: str) -> None
 
 def assignment_delay_ms(turn: ConsumerTurn, group: ConsumerGroup) -> int:
     """How long to wait until the next target may be computed; 0: now."""
-    interval_ms = turn.settings.assignment_interval_ms
+    interval_ms = turn.settings_of(group.group_id).assignment_interval_ms
     age_ms = turn.wall_ms - group.assigned_at_ms
     # A clock that was set back must not keep a group waiting.
     return interval_ms - age_ms if group.assigned_at_ms >= 0 and 0 <= age_ms < interval_ms else 0

@@ -60,7 +60,7 @@ def heartbeat(turn: ConsumerTurn, event: ConsumerHeartbeat) -> ConsumerHeartbeat
             ErrorCode.NONE,
             member_id=event.member_id,
             epoch=event.epoch,
-            interval_ms=turn.settings.heartbeat_interval_ms,
+            interval_ms=turn.settings_of(event.group).heartbeat_interval_ms,
         )
     _check(turn, event)
     if event.epoch < JOINING_EPOCH:
@@ -266,7 +266,7 @@ def _as_told(before: ConsumerMember | None, event: ConsumerHeartbeat, member_id:
 
 def _interval_ms(turn: ConsumerTurn, change: GroupChange) -> int:
     """A member that waits for the next target comes back when it is there, not a whole interval later."""
-    interval_ms = turn.settings.heartbeat_interval_ms
+    interval_ms = turn.settings_of(change.group.group_id).heartbeat_interval_ms
     if change.epoch <= change.assignment_epoch:
         return interval_ms
     return min(interval_ms, max(RETRY_MS_MIN, assignment_delay_ms(turn, change.group)))

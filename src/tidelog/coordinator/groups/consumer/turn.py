@@ -52,7 +52,12 @@ class ConsumerTurn:
 
     @property
     def settings(self) -> ConsumerSettings:
+        """What is the same for all groups: assignors, sizes, patterns."""
         return self.all_settings.consumer
+
+    def settings_of(self, group_id: str) -> ConsumerSettings:
+        """With the intervals and the session of the group, if it has its own."""
+        return self.all_settings.of_group(group_id)
 
     def as_classic(self) -> Turn:
         """The same for a group that is, or becomes, classic."""
@@ -64,13 +69,15 @@ class ConsumerTurn:
     def reply(self, request_id: int, reply: object) -> None:
         self.result.replies.append((request_id, reply))
 
-    def session_timeout_ms(self, member: ConsumerMember) -> int:
+    def session_timeout_ms(self, group: ConsumerGroup, member: ConsumerMember) -> int:
         """Members that speak the classic protocol bring their own."""
-        return self.settings.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
+        if member.classic is not None:
+            return member.classic.session_timeout_ms
+        return self.settings_of(group.group_id).session_timeout_ms
 
     def await_heartbeat(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         """The member was heard of."""
-        self.expect(SESSION, group, member.member_id, self.session_timeout_ms(member))
+        self.expect(SESSION, group, member.member_id, self.session_timeout_ms(group, member))
 
     def expect(self, kind: str, group: ConsumerGroup, member_id: str, timeout_ms: int) -> None:
         self.deadlines.set(ConsumerDeadline(kind, group.group_id, member_id), self.now_ms + timeout_ms)

@@ -219,6 +219,37 @@ def test_who_does_not_let_go_is_put_out() -> None:
     assert second.told == {A: frozenset(range(6))}
 
 
+def test_a_group_with_settings_of_its_own_goes_by_them() -> None:
+    """The interval that members are told, their sessions, the time between targets; other groups by the broker's."""
+    world = World(assignment_interval_ms=0)
+    member = Consumer(world, "1")
+    member.step()
+    assert member.last is not None
+    assert member.last.interval_ms == INTERVAL_MS
+    broker = world.settings.consumer
+    own = replace(broker, heartbeat_interval_ms=7, session_timeout_ms=4_000, assignment_interval_ms=60_000)
+    world.machine.settings = replace(world.settings, of_groups={"another": own})
+    member.step()
+    assert member.last.interval_ms == INTERVAL_MS
+    world.machine.settings = replace(world.settings, of_groups={GROUP: own})
+    # A heartbeat without news, and one that tells all.
+    for full in (False, True):
+        member.heartbeat(full=full)
+        assert member.last.interval_ms == 7
+    late = Consumer(world, "2")
+    late.step()
+    assert late.told == {}
+    world.pass_time(3_999)
+    assert set(world.group.members) == {"1", "2"}
+    world.pass_time(1)
+    assert set(world.group.members) == set()
+    # Without them again.
+    world.machine.settings = world.settings
+    member.step()
+    world.pass_time(SESSION_MS - 1)
+    assert set(world.group.members) == {"1"}
+
+
 def test_silence_ends_a_session() -> None:
     """And its group goes on without it; the last one leaves an empty group, which may be deleted."""
     world = World()
