@@ -4,6 +4,10 @@ A classic group of consumers becomes a consumer group when a member joins it by 
 as they are, with what they were assigned, and are served by the new coordinator in their own language. When the last
 member of the new protocol leaves, what remains is a classic group again.
 
+A cooperative member may hold more than it was assigned last: it learns from its SyncGroup what it is to give up, which
+may be lost, or under way. What it said in its last JoinGroup that it owns counts as held by it too, until it joins
+again; Kafka goes by the assignment alone, and may give such a partition to a second member.
+
 In both directions one batch of records takes the group's one form away and writes the other.
 """
 
@@ -11,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Final
 
 from tidelog.coordinator.groups.classic.group import ClassicGroup, State
@@ -29,6 +34,7 @@ from tidelog.coordinator.groups.embedded_protocol import (
 from tidelog.coordinator.groups.topics_view import TopicsView
 from tidelog.coordinator.records import CoordinatorRecord
 from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import TopicId
 from tidelog.protocol import messages
 from tidelog.protocol.consumer_protocol import PROTOCOL_TYPE, version_of
 from tidelog.protocol.errors import ProtocolError
@@ -52,6 +58,7 @@ def upgrade(turn: ConsumerTurn, classic: ClassicGroup) -> ConsumerGroup:
         )
     try:
         members = [_consumer(member, classic, turn.topics) for member in classic.members.values()]
+        members = _with_owned(members, classic, turn.topics)
     except ProtocolError as error:
         logger.warning("group stays classic: group=%s reason=%s", classic.group_id, error)
         raise KafkaError(
@@ -99,11 +106,7 @@ def _upgrade_refusal(turn: ConsumerTurn, classic: ClassicGroup) -> str | None:
 
 def _consumer(member: ClassicMember, classic: ClassicGroup, topics: TopicsView) -> ConsumerMember:
     """The member of the classic group as one of a consumer group; ProtocolError."""
-    protocol = classic.protocol
-    if protocol is None:
-        # No generation was completed yet.
-        protocol = member.protocols[0].name if member.protocols else ""
-    subscription = parse_subscription(member.metadata(protocol))
+    subscription = _subscription(member, classic)
     return ConsumerMember(
         member.member_id,
         epoch=classic.generation,
@@ -117,6 +120,41 @@ def _consumer(member: ClassicMember, classic: ClassicGroup, topics: TopicsView) 
         classic=ClassicMembership(member.session_timeout_ms, tuple((name, data) for name, data in member.protocols)),
         assigned=held_at(by_id(parse_assignment(member.assignment), topics), classic.generation),
     )
+
+
+def _with_owned(members: list[ConsumerMember], classic: ClassicGroup, topics: TopicsView) -> list[ConsumerMember]:
+    """The members of a classic group, each also with what it owns by its last JoinGroup, unless that is assigned to
+    another one; what several own is that of the newest generation's. ProtocolError.
+    """
+    owners: dict[tuple[TopicId, int], str] = {}
+    for member in members:
+        _note(owners, member.member_id, plain(member.assigned))
+    subscriptions = {member_id: _subscription(member, classic) for member_id, member in classic.members.items()}
+    for member_id, told in sorted(subscriptions.items(), key=lambda each: each[1].generation_id, reverse=True):
+        owned = {topic.topic: frozenset(topic.partitions) for topic in told.owned_partitions}
+        _note(owners, member_id, by_id(owned, topics))
+    held: dict[str, dict[TopicId, dict[int, int]]] = {
+        member.member_id: {topic_id: dict(each) for topic_id, each in member.assigned.items()} for member in members
+    }
+    epochs = {member.member_id: member.epoch for member in members}
+    for (topic_id, partition), member_id in sorted(owners.items()):
+        held[member_id].setdefault(topic_id, {}).setdefault(partition, epochs[member_id])
+    return [replace(member, assigned=held[member.member_id]) for member in members]
+
+
+def _note(owners: dict[tuple[TopicId, int], str], member_id: str, partitions: Partitions) -> None:
+    for topic_id, each in partitions.items():
+        for partition in each:
+            owners.setdefault((topic_id, partition), member_id)
+
+
+def _subscription(member: ClassicMember, classic: ClassicGroup) -> messages.ConsumerProtocolSubscription:
+    """What the member said for the protocol by which the group goes; ProtocolError."""
+    protocol = classic.protocol
+    if protocol is None:
+        # No generation was completed yet.
+        protocol = member.protocols[0].name if member.protocols else ""
+    return parse_subscription(member.metadata(protocol))
 
 
 def _records(group_id: str, epoch: int, members: Collection[ConsumerMember], wall_ms: int) -> list[CoordinatorRecord]:

@@ -198,3 +198,47 @@ def test_what_members_hold_when_their_group_changes_its_kind_twice() -> None:
     check_clients(world, [first, second, again])
     settle(world, first, second, again)
     assert [len(client.partitions) for client in (first, second, again)] == [2, 2, 2]
+
+
+def rebalancing(world: World, *, answers: str) -> list[ClassicConsumer]:
+    """A member that owns everything, and a new one, in the middle of a rebalance of a cooperative group: `joined` and
+    nothing more is answered, or also the leader's SyncGroup is there, whose answer is `lost` or `comes` just now."""
+    first = ClassicConsumer(world, "cooperative-sticky")
+    settle(world, first)
+    second = ClassicConsumer(world, "cooperative-sticky")
+    if answers == "joined":
+        first.sync = second.sync = lambda reply: None  # type: ignore[method-assign]
+    elif answers == "lost":
+        first._synced = lambda reply: None  # type: ignore[method-assign]
+    else:
+        # It has not given up yet what it is not to have any more.
+        synced, owned = first._synced, dict(first.owned)
+
+        def busy(reply: Any) -> None:
+            synced(reply)
+            first.owned = owned
+
+        first._synced = busy  # type: ignore[method-assign]
+    for client in (second, first, second, first):
+        client.step()
+    assert isinstance(world.machine.groups[GROUP], ClassicGroup)
+    assert len(first.partitions) == 6
+    return [first, second]
+
+
+@pytest.mark.parametrize("answers", ["joined", "lost", "comes"])
+def test_a_rebalance_that_an_upgrade_interrupts_gives_no_partition_to_two(answers: str) -> None:
+    """What a member said that it owns is not free, whatever the leader has assigned meanwhile."""
+    world = World()
+    first, second = rebalancing(world, answers=answers)
+    new = Consumer(world, "new")
+    for _ in range(3):
+        new.step()
+        world.check()
+        check_clients(world, [first, second, new])
+    assert world.kind == "consumer"
+    for client in (first, second):
+        for name in ("sync", "_synced"):
+            client.__dict__.pop(name, None)
+    settle(world, first, second, new)
+    assert sorted(len(client.partitions) for client in (first, second, new)) == [2, 2, 2]
