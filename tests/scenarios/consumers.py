@@ -112,6 +112,7 @@ class Member:
             session_timeout_ms=SESSION_MS,
         )
         with closing(consumer):
+            know_partitions(consumer, topics)
             while not self._stop.is_set():
                 consumer.poll(timeout_ms=20)
                 self._note(consumer.assignment())
@@ -129,6 +130,16 @@ class Member:
                 await consumer.poll(0.02)
                 if consumer.assignment or self.generations:
                     self._note(consumer.assignment)
+
+
+def know_partitions(consumer: kafka.KafkaConsumer, topics: Iterable[str]) -> None:
+    """Has a kafka-python consumer read the topics' metadata before its first poll.
+
+    A leader that assigned before it knew the partitions joins again when it does. kafka-python 3.0.12 forgets that join if
+    a poll ends between its JoinGroup's answer and its SyncGroup's, sends no heartbeat any more, and is put out.
+    """
+    for topic in topics:
+        consumer.partitions_for_topic(topic)
 
 
 _NO_COORDINATOR_YET: Final = (
