@@ -4,31 +4,64 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tidelog.cli.errors import Refused, WrongUsage
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
-from tidelog.cli.output import print_json, print_table, size
+from tidelog.cli.output import print_json, print_table, size, warn
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.blocking import BlockingCluster
 from tidelog.operator.files import read_state_file, write_plan_file, write_state_file
 from tidelog.operator.reading import read_state
 from tidelog.placement.plan.documents import DocumentError
+from tidelog.placement.plan.goals import TOLERANCE, Balance, Goals, PlanRefused
 from tidelog.placement.plan.kafka_json import dump_kafka, load_kafka
-from tidelog.placement.plan.plan import Plan
 from tidelog.placement.plan.plan_file import move_document
+from tidelog.placement.plan.planner import Planned, make_plan
 from tidelog.placement.plan.state import ClusterState
 
 app = typer.Typer(add_completion=False)
 
+BrokerIds = list[int] | None
+Names = list[str] | None
+
 
 @app.command()
 def plan(
-    moves: Annotated[
+    balance: Annotated[
+        list[Balance] | None,
+        typer.Option("--balance", help="What to make even; may be repeated, the most important first."),
+    ] = None,
+    drain: Annotated[BrokerIds, typer.Option("--drain", metavar="ID", help="Take all replicas off it.")] = None,
+    fill: Annotated[BrokerIds, typer.Option("--fill", metavar="ID", help="Bring it up to the average.")] = None,
+    exclude: Annotated[
+        BrokerIds, typer.Option("--exclude", metavar="ID", help="Give this broker no new replica.")
+    ] = None,
+    factor: Annotated[
+        int | None, typer.Option("--factor", min=1, metavar="N", help="The replication factor of --topic.")
+    ] = None,
+    topic: Annotated[
+        Names, typer.Option("--topic", "-t", metavar="NAME", help="Move replicas of this topic only; may be repeated.")
+    ] = None,
+    leave: Annotated[Names, typer.Option("--leave", metavar="NAME", help="Leave this topic as it is.")] = None,
+    moves_max: Annotated[
+        int | None, typer.Option("--max-moves", min=1, metavar="N", help="The best moves up to so many replicas.")
+    ] = None,
+    bytes_max: Annotated[
+        int | None, typer.Option("--max-bytes", min=1, metavar="BYTES", help="The best moves up to so many bytes.")
+    ] = None,
+    tolerance: Annotated[
+        float,
+        typer.Option("--tolerance", min=0.0, max=1.0, help="How far from the average bytes and traffic may be."),
+    ] = TOLERANCE,
+    rack_aware: Annotated[
+        bool, typer.Option("--rack-aware/--disable-rack-aware", help="Whether racks count.", show_default="racks count")
+    ] = True,
+    listed: Annotated[
         Path | None,
-        typer.Option("--list", metavar="FILE", help="The moves of a list of kafka-reassign-partitions, as they are."),
+        typer.Option("--list", metavar="FILE", help="Take the moves of a list of kafka-reassign-partitions."),
     ] = None,
     source: Annotated[
         Path | None, typer.Option("--from", metavar="STATE", help="Plan for the state in a file, without a cluster.")
@@ -41,21 +74,42 @@ def plan(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Plan moves of replicas, and keep the plan for `tidelog reassign run`."""
-    if moves is None and save_state is None:
-        raise WrongUsage("name what to plan for, or --save-state to keep the state alone")
+    """Plan moves of replicas with their proof, and keep the plan for `tidelog reassign run`."""
+    if factor is not None and not topic:
+        raise WrongUsage("--factor goes with --topic")
+    goals = Goals(
+        balance=tuple(dict.fromkeys(balance or ())),
+        drain=frozenset(drain or ()),
+        fill=frozenset(fill or ()),
+        exclude=frozenset(exclude or ()),
+        factors=dict.fromkeys(topic or (), factor) if factor is not None else {},
+        topics=frozenset(topic) if topic and (factor is None or balance) else None,
+        leave=frozenset(leave or ()),
+        moves_max=moves_max,
+        bytes_max=bytes_max,
+        tolerance=tolerance,
+        rack_aware=rack_aware,
+    )
+    if listed is not None and goals.words():
+        raise WrongUsage("--list has its moves already: name no goals beside it")
+    if listed is None and not goals.words() and save_state is None:
+        raise WrongUsage("name what to plan for: --balance, --drain, --fill, --factor or --list")
     try:
         state = read_state_file(source) if source is not None else _read(bootstrap, timeout)
         if save_state is not None:
             write_state_file(save_state, state)
-        if moves is None:
+        if listed is None and not goals.words():
             return
-        made = load_kafka(moves.read_bytes(), state)
+        began = time.monotonic()
+        planned = Planned(load_kafka(listed.read_bytes(), state)) if listed else make_plan(state, goals)
+        seconds = time.monotonic() - began
         if out is not None:
-            write_plan_file(out, made)
+            write_plan_file(out, planned.plan)
     except DocumentError as error:
         raise Refused([str(error)]) from None
-    _print(made, output)
+    except PlanRefused as error:
+        raise Refused(error.reasons) from None
+    _print(state, planned, seconds, output)
 
 
 def _read(bootstrap: str, timeout: float) -> ClusterState:
@@ -65,20 +119,15 @@ def _read(bootstrap: str, timeout: float) -> ClusterState:
         return cluster.run(read_state(cluster.routing, taken_at_ms=int(time.time() * 1000)))
 
 
-def _print(made: Plan, output: Form) -> None:
+def _print(state: ClusterState, planned: Planned, seconds: float, output: Form) -> None:
+    made = planned.plan
+    for remark in (*state.missing, *planned.remarks):
+        warn(remark)
     match output:
         case Form.KAFKA:
             print(dump_kafka(made.moves))
         case Form.JSON:
-            print_json(
-                {
-                    "moves": made.replica_moves,
-                    "moves_least": made.moves_least,
-                    "bytes": made.bytes,
-                    "gap": made.gap,
-                    "plan": [move_document(move) for move in made.moves],
-                }
-            )
+            print_json(_json(planned, seconds))
         case Form.TABLE:
             print_table(
                 ("Topic", "#Partition", "From", "To", "#Bytes"),
@@ -87,3 +136,20 @@ def _print(made: Plan, output: Form) -> None:
                     for each in made.moves
                 ],
             )
+
+
+def _json(planned: Planned, seconds: float) -> dict[str, Any]:
+    made = planned.plan
+    return {
+        "goals": list(made.goals),
+        "moves": made.replica_moves,
+        "moves_least": made.moves_least,
+        "bytes": made.bytes,
+        "bytes_least": made.bytes_least,
+        "gap": made.gap,
+        "leader_changes": planned.leader_changes,
+        "seconds": round(seconds, 3),
+        "remarks": list(planned.remarks),
+        "simulation": made.simulation,
+        "plan": [move_document(move) for move in made.moves],
+    }

@@ -1,0 +1,158 @@
+"""Which replicas move so that brokers have as many as they should: the fewest moves, proven (`flow`).
+
+The bounds follow from the goals. Where rules (racks, closed brokers) keep brokers from the average, the counts become
+as even as the rules let them: the brokers that the excess can get to are a group with an average of its own, the others
+are another one, and it is solved again, until the bounds of all groups are met.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.placement.plan.flow import Bounds, CountFlow, Stuck
+from tidelog.placement.plan.goals import Balance, PlanRefused
+from tidelog.placement.plan.layout import Layout
+
+REASONS_MAX: Final = 5
+"""Partitions that a refusal names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Brokers that share an average, and the replicas that they hold together at the end."""
+
+    brokers: frozenset[int]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What the stage did: the moves, which are the proven least, and the bounds that all brokers are within."""
+
+    moves_least: int
+    bounds: Bounds
+    groups: tuple[Group, ...]
+    """One where all brokers are even; more where rules keep some apart."""
+
+
+def settle_counts(layout: Layout) -> Counted:
+    """Moves as few replicas as drains, fills, factors, racks and even counts need. PlanRefused where that cannot be."""
+    even = Balance.COUNTS in layout.goals.balance
+    flow = _flow(layout)
+    together = frozenset(place for place, may in enumerate(layout.holds) if may)
+    groups = [Group(together, sum(flow.counts[place] for place in together) + sum(flow.missing.values()))]
+    raised = [0] * len(layout.brokers)
+    while True:
+        bounds = _even_bounds(flow, groups) if even else _loose_bounds(layout, flow, groups[0], raised)
+        stuck = flow.solve(bounds)
+        if stuck is None:
+            break
+        if not stuck.reached & together:
+            raise PlanRefused(_why(layout, flow, stuck))
+        if even:
+            split = _split(flow, groups, stuck)
+            if len(split) == len(groups):
+                raise PlanRefused(_why(layout, flow, stuck))
+            groups = split
+        else:
+            _raise(layout, flow, stuck, bounds, raised)
+        flow = _flow(layout)
+    for item, places in enumerate(flow.places):
+        if places != set(layout.replicas[item]):
+            layout.settle(item, places)
+    return Counted(flow.cost, bounds, tuple(groups))
+
+
+def _flow(layout: Layout) -> CountFlow:
+    closed = layout.closed
+    return CountFlow(
+        len(layout.brokers),
+        [layout.former(item) for item in range(len(layout.partitions))],
+        layout.needs,
+        may_enter=lambda item, broker: closed[broker] is None,
+        leave={place for place, broker in enumerate(layout.brokers) if broker.id in layout.goals.drain},
+        racks=layout.racks,
+        rack_count=layout.rack_count,
+        extra=layout.staying,
+    )
+
+
+def _even_bounds(flow: CountFlow, groups: list[Group]) -> Bounds:
+    """Floor and ceiling of each group's average; brokers of no group, which are gone, keep what they have."""
+    bounds = Bounds(list(flow.counts), list(flow.counts))
+    for group in groups:
+        for broker in group.brokers:
+            bounds.low[broker] = group.total // len(group.brokers)
+            bounds.high[broker] = -(-group.total // len(group.brokers))
+    return bounds
+
+
+def _loose_bounds(layout: Layout, flow: CountFlow, group: Group, raised: list[int]) -> Bounds:
+    """Nobody gains above the average, those to fill reach it; who is above stays there. `raised` [broker] -> more."""
+    bounds = Bounds(list(flow.counts), list(flow.counts))
+    floor, ceiling = group.total // len(group.brokers), -(-group.total // len(group.brokers))
+    for place in group.brokers:
+        fill = layout.brokers[place].id in layout.goals.fill
+        bounds.low[place] = floor if fill else min(flow.counts[place], floor)
+        bounds.high[place] = max(flow.counts[place], ceiling) + raised[place]
+    return bounds
+
+
+def _raise(layout: Layout, flow: CountFlow, stuck: Stuck, bounds: Bounds, raised: list[int]) -> None:
+    """Lets the brokers that were reached hold more than the average, which the rules leave no other place for."""
+    able = [place for place in stuck.reached if layout.closed[place] is None]
+    if not able:
+        raise PlanRefused(_why(layout, flow, stuck))
+    excess = sum(flow.missing.values()) + sum(max(0, flow.counts[place] - bounds.high[place]) for place in stuck.bins)
+    for place in able:
+        raised[place] += -(-max(1, excess) // len(able))
+
+
+def _split(flow: CountFlow, groups: list[Group], stuck: Stuck) -> list[Group]:
+    """Each group in two: the brokers that the excess gets to, which keep all of it, and the others."""
+    waiting: dict[int, int] = {}
+    for item, number in flow.missing.items():
+        entry = next((bin for bin in sorted(stuck.reached) if flow.may_take(item, bin)), None)
+        if entry is not None:
+            waiting[entry] = waiting.get(entry, 0) + number
+    split: list[Group] = []
+    for group in groups:
+        split += [
+            Group(brokers, sum(flow.counts[each] + waiting.get(each, 0) for each in brokers))
+            for brokers in (group.brokers & stuck.reached, group.brokers - stuck.reached)
+            if brokers
+        ]
+    return split
+
+
+def _why(layout: Layout, flow: CountFlow, stuck: Stuck) -> list[str]:
+    """The rules that leave a replica no place, for the first few partitions that have none."""
+    reasons = []
+    for item in stuck.items[:REASONS_MAX]:
+        partition = layout.partitions[item]
+        against = [
+            f"broker {broker.id} ({why})"
+            for place, broker in enumerate(layout.brokers)
+            if place not in flow.places[item] and (why := _against(layout, flow, item, place)) is not None
+        ]
+        held = [layout.brokers[place].id for place in sorted(flow.places[item])]
+        reasons.append(
+            f"{partition.key} needs {layout.needs[item]} replicas and can have {len(held)}, on {held}: not on "
+            + (", ".join(against) or "any other broker")
+        )
+    if len(stuck.items) > REASONS_MAX:
+        reasons.append(f"and {len(stuck.items) - REASONS_MAX} partitions more")
+    reasons += [
+        f"broker {layout.brokers[place].id} holds {flow.counts[place]} replicas, too many of which may not go"
+        for place in stuck.bins
+    ]
+    return reasons or ["brokers that lack replicas are closed to all that others could give"]
+
+
+def _against(layout: Layout, flow: CountFlow, item: int, place: int) -> str | None:
+    if layout.closed[place] is not None:
+        return layout.closed[place]
+    if layout.racks is not None and any(layout.racks[place] == layout.racks[each] for each in flow.places[item]):
+        return f"rack {layout.brokers[place].rack} has one already"
+    return None

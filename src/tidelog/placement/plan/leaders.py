@@ -1,0 +1,45 @@
+"""Which replica of each partition is the preferred leader, so that brokers lead as many: the fewest changes, proven."""
+
+from __future__ import annotations
+
+from tidelog.placement.plan.flow import Bounds, CountFlow
+from tidelog.placement.plan.layout import Layout
+
+
+def settle_leaders(layout: Layout) -> int:
+    """Puts another replica first where brokers lead too many; the number of changes, which is the proven least.
+
+    A broker that leads more than its share because its replicas have no other live place, keeps the rest of them.
+    """
+    live = [broker.online and layout.holds[place] for place, broker in enumerate(layout.brokers)]
+    able = [item for item, replicas in enumerate(layout.replicas) if sum(live[broker] for broker in replicas) > 0]
+    candidates = [frozenset(broker for broker in layout.replicas[item] if live[broker]) for item in able]
+    first = [next(broker for broker in layout.replicas[item] if live[broker]) for item in able]
+    groups = [(frozenset(place for place, may in enumerate(live) if may), len(able))]
+    while True:
+        flow = CountFlow(
+            len(layout.brokers),
+            [[broker] for broker in first],
+            [1] * len(able),
+            may_enter=lambda item, broker: broker in candidates[item],
+        )
+        bounds = Bounds(list(flow.counts), list(flow.counts))
+        for brokers, total in groups:
+            for broker in brokers:
+                bounds.low[broker], bounds.high[broker] = total // len(brokers), -(-total // len(brokers))
+        stuck = flow.solve(bounds)
+        if stuck is None:
+            break
+        split = [
+            (part, sum(flow.counts[broker] for broker in part))
+            for brokers, _ in groups
+            for part in (brokers & stuck.reached, brokers - stuck.reached)
+            if part
+        ]
+        assert len(split) > len(groups), "the excess cannot get to all brokers"
+        groups = split
+    changes = 0
+    for item, places in zip(able, flow.places, strict=True):
+        [leader] = places
+        changes += layout.lead(item, leader)
+    return changes

@@ -1,0 +1,106 @@
+"""Counts: the planner's moves are the fewest that exist, whatever the rules; and what cannot be, is explained."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from tidelog.placement.plan.goals import Balance, Goals, PlanRefused
+from tidelog.placement.plan.planner import make_plan
+from tidelog.placement.plan.state import BrokerState, ClusterState, PartitionState, TopicState
+
+
+def state_of(
+    replicas: Sequence[Sequence[int]],
+    *,
+    racks: Sequence[str | None] = (None, None, None, None),
+    cordoned: Sequence[int] = (),
+    offline: Sequence[int] = (),
+) -> ClusterState:
+    """A topic's partitions on brokers 0, 1, ..., one for each of `racks`."""
+    return ClusterState.of(
+        brokers=[
+            BrokerState(broker, rack, broker not in offline, broker in cordoned) for broker, rack in enumerate(racks)
+        ],
+        topics=[TopicState("t")],
+        partitions=[
+            PartitionState("t", number, tuple(brokers), brokers[0], tuple(brokers))
+            for number, brokers in enumerate(replicas)
+        ],
+    )
+
+
+def spreads(brokers: Sequence[int], racks: Sequence[str | None], open_racks: int) -> bool:
+    """Whether no rack is used twice while one is unused."""
+    return None in racks or len({racks[broker] for broker in brokers}) == min(len(brokers), open_racks)
+
+
+def search(state: ClusterState, goals: Goals) -> tuple[int, int] | None:
+    """All placements tried: the least (sum of squared counts, moves); None where no placement keeps the rules."""
+    brokers = list(state.brokers.values())
+    racks = [broker.rack for broker in brokers]
+    allowed = [broker.id for broker in brokers if broker.id not in goals.drain]
+    open_racks = len({racks[broker] for broker in allowed})
+    best: dict[tuple[int, ...], int] = {(0,) * len(brokers): 0}
+    for partition in state.partitions.values():
+        need = goals.factors.get("t", len(partition.replicas))
+        after: dict[tuple[int, ...], int] = {}
+        for placed in itertools.combinations(allowed, need):
+            entering = [broker for broker in placed if broker not in partition.replicas]
+            if not spreads(placed, racks, open_racks) or any(brokers[broker].cordoned for broker in entering):
+                continue
+            for counts, moves in best.items():
+                key = tuple(count + (broker in placed) for broker, count in enumerate(counts))
+                after[key] = min(after.get(key, 1 << 30), moves + len(entering))
+        best = after
+    return min(((sum(count * count for count in counts), moves) for counts, moves in best.items()), default=None)
+
+
+def measured(state: ClusterState, goals: Goals) -> tuple[int, int]:
+    """What the planner reaches: (sum of squared counts, moves), and that it claims no other number as the least."""
+    planned = make_plan(state, goals)
+    after = {partition.key: partition.replicas for partition in state.partitions.values()}
+    after |= {move.key: move.replicas_to for move in planned.plan.moves}
+    counts = [sum(broker in replicas for replicas in after.values()) for broker in state.brokers]
+    assert planned.plan.moves_least == planned.plan.replica_moves
+    racks = [broker.rack for broker in state.brokers.values()]
+    open_racks = len({racks[broker] for broker in state.brokers if broker not in goals.drain})
+    for replicas in after.values():
+        assert spreads(replicas, racks, open_racks)
+        assert goals.drain.isdisjoint(replicas)
+    return sum(count * count for count in counts), planned.plan.replica_moves
+
+
+def compare(rounds: int, seed: int) -> None:
+    draw = random.Random(seed)
+    for round in range(rounds):
+        brokers = draw.randint(2, 4)
+        factor = draw.randint(1, 2)
+        replicas = [draw.sample(range(brokers), factor) for _ in range(draw.randint(1, 5))]
+        racks: list[str | None] = [draw.choice("ab") if round % 3 else None for _ in range(brokers)]
+        if round % 3 == 0:
+            racks = [None] * brokers
+        drain = draw.sample(range(brokers), draw.choice([0, 0, 1]))
+        cordoned = draw.sample(range(brokers), draw.choice([0, 0, 1]))
+        factors = {"t": draw.randint(1, 3)} if draw.random() < 0.3 else {}
+        state = state_of(replicas, racks=racks, cordoned=cordoned)
+        goals = Goals(balance=(Balance.COUNTS,), drain=frozenset(drain), factors=factors)
+        expected = search(state, goals)
+        if expected is None:
+            with pytest.raises(PlanRefused):
+                make_plan(state, goals)
+        else:
+            assert measured(state, goals) == expected, (round, replicas, racks, drain, cordoned, factors)
+
+
+def test_moves_are_those_of_an_exhaustive_search() -> None:
+    """200 random clusters of up to 4 brokers and 5 partitions, with racks, drains, cordons and other factors."""
+    compare(200, seed=16)
+
+
+@pytest.mark.thorough
+def test_moves_are_those_of_ten_thousand_exhaustive_searches() -> None:
+    compare(10_000, seed=1)
