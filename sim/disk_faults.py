@@ -27,6 +27,9 @@ NEED_DESCRIPTORS: Final = frozenset({"open", "create", "fsync_directory", "sync"
 GROW: Final = frozenset({"write", "create", "make_directory"})
 HANG_S_MAX: Final = 8.0
 ROT_TRIES: Final = 8
+START_LOOK_S: Final = 0.1
+START_LOOKS_MAX: Final = 50
+"""How often a broker that starts is looked at until its logs are open."""
 
 
 class DiskTrouble:
@@ -71,10 +74,17 @@ class DiskTrouble:
                 machine.disk.fault = None
             elif sync_fails:
                 machine.power_cut()
-        await self._repaired(machine)
+        await self.repaired(machine)
 
-    async def _repaired(self, machine: BrokerMachine) -> None:
-        """An operator starts a broker again whose directory is offline, once the device is well."""
+    async def repaired(self, machine: BrokerMachine) -> None:
+        """An operator starts a broker again whose directory is offline, once the device is well.
+
+        One that just starts may have met the fault as it opened the directory: it is waited for.
+        """
+        for _ in range(START_LOOKS_MAX):
+            if machine.process is None or machine.node is not None:
+                break
+            await asyncio.sleep(START_LOOK_S)
         node = machine.node
         if node is not None and any(directory.failure is not None for directory in node.logs.directories):
             with self._cluster.kept_down(machine):
@@ -103,7 +113,7 @@ class DiskTrouble:
         await self._rest(*seconds)
         if machine.disk.fault is plan:
             machine.disk.fault = None
-        await self._repaired(machine)
+        await self.repaired(machine)
 
     async def _shortage(self) -> None:
         codes = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)

@@ -88,8 +88,9 @@ class Trouble:
             FaultKind.QUORUM_LOST: self._quorum_lost,
             FaultKind.SERVER_BEHIND: self._server_behind,
             FaultKind.SERVER_DOWN: self._server_down,
-            **DiskTrouble(cluster, plan, random.stream("disks")).handlers,
         }
+        self._disks = DiskTrouble(cluster, plan, random.stream("disks"))
+        self._handlers.update(self._disks.handlers)
 
     async def run(self, seconds: float) -> None:
         """Breaks things until the time is up; then all is whole again."""
@@ -111,6 +112,7 @@ class Trouble:
         for machine in self._cluster.brokers:
             machine.resume()
             machine.disk.fault = machine.disk.slowness = None
+        await asyncio.gather(*(self._disks.repaired(machine) for machine in self._cluster.brokers))
 
     def _broker(self) -> BrokerMachine:
         brokers = self._cluster.brokers

@@ -27,6 +27,9 @@ EXPLAINED: Final[Mapping[str, Collection[FaultKind]]] = {
     "log not created: ": _DISK_FAULTS,
     "log not deleted: ": _DISK_FAULTS,
     "log start not advanced: ": _DISK_FAULTS,
+    "move given up: ": _DISK_FAULTS,
+    "move stops: ": _DISK_FAULTS,
+    "copy not removed: ": _DISK_FAULTS,
     "rot_not_repaired: ": (FaultKind.ROT,),  # Retention may have taken it from the others.
     "records refused: ": (FaultKind.FLIPPED_READ, *_DISK_FAULTS),
 }

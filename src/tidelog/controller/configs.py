@@ -17,7 +17,6 @@ from tidelog.controller.events import (
     ChangeConfigs,
     ConfigOutcome,
     ConfigsChanged,
-    Fence,
     ReplaceConfigs,
 )
 from tidelog.controller.state import NodeRead
@@ -85,10 +84,10 @@ def _write(turn: Turn, resource: ConfigResource, values: Mapping[str, str]) -> N
     known = resource in turn.state.image.configs or path in turn.state.malformed
     container = path.rpartition("/")[0]
     if container in CONTAINERS_MADE_LATER and container not in turn.state.config_folders:
-        turn.write(Create(container), Fence.NONE)
-    turn.write(SetData(path, data) if known else Create(path, data), Fence.NONE)
+        turn.write(Create(container))
+    turn.write(SetData(path, data) if known else Create(path, data))
     change = Create(CONFIG_CHANGE_PREFIX, encode_config_change(entity_path(resource)), sequential=True)
-    turn.write(change, Fence.NONE)
+    turn.write(change)
     if resource.type is ConfigResourceType.TOPIC and values.get(UNCLEAN_SETTING, "").lower() == "true":
         elect_offline_of(turn, resource.name)
 

@@ -497,7 +497,12 @@ class Fence(Enum):
 
     CONTROLLER_EPOCH = "controller epoch"
     NONE = "none"
-    """Kafka writes these without the check: settings, the first two nodes of a new topic, notifications."""
+    """Kafka writes these without the check: the first two nodes of a new topic, and the wish that one shall go.
+
+    They create nodes, or check a version. What else writes over data is fenced, where Kafka's brokers and tools of 2.8
+    do without (settings, more partitions): a controller that does not know yet that there is another would undo what
+    that one has written.
+    """
 
 
 @dataclass(frozen=True, slots=True)

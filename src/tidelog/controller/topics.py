@@ -1,7 +1,7 @@
 """Topics made and made larger: validation in Kafka's words, placement, the writes in Kafka's order.
 
 Codes and sentences are those of Kafka 4.x's controller; the writes are those of the broker that took the request in
-2.8: settings and topic node without a fence, then the partitions under the controller's.
+2.8: settings and node of a new topic without a fence, all else under the controller's.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def grow_topics(turn: Turn, request: CreatePartitions) -> list[TopicOutcome]:
     if request.validate_only:
         return outcomes
     for image, _, node in grown:
-        turn.write(SetData(topic_path(image.name), node), Fence.NONE)
+        turn.write(SetData(topic_path(image.name), node))
     create_partitions(turn, [TopicPartition(image.name, index) for image, added, _ in grown for index in added])
     return outcomes
 

@@ -254,7 +254,7 @@ def test_the_first_broker_writes_what_kafkas_first_broker_writes() -> None:
 @pytest.mark.row("R08")
 @pytest.mark.row("R09")
 def test_a_topics_life_is_written_as_kafka_writes_it() -> None:
-    """Create, configure, grow, delete: the orders of 2.8.2's API flows."""
+    """Create, configure, grow, delete: the orders of 2.8.2's API flows, with the fence where data is written over."""
 
     async def scenario(harness: Harness) -> None:
         driver, session = await harness.broker(0)
@@ -274,9 +274,9 @@ def test_a_topics_life_is_written_as_kafka_writes_it() -> None:
         await driver.submit(AlterConfigs([ChangeConfigs(T, [change])]))
         await driver.submit(CreatePartitions([MorePartitions("api", 2)]))
         assert told(session) == [
-            'set /config/topics/api {"version":1,"config":{"retention.ms":"1000","flush.messages":"7"}}',
-            'create /config/changes/config_change_ {"version":2,"entity_path":"topics/api"}',
-            'set /brokers/topics/api {"partitions":{"0":[0],"1":[0]},' + node,
+            '* set /config/topics/api {"version":1,"config":{"retention.ms":"1000","flush.messages":"7"}}',
+            '* create /config/changes/config_change_ {"version":2,"entity_path":"topics/api"}',
+            '* set /brokers/topics/api {"partitions":{"0":[0],"1":[0]},' + node,
             "* create /brokers/topics/api/partitions/1",
             f"* create /brokers/topics/api/partitions/1/state {state}",
         ]
@@ -385,16 +385,38 @@ def test_a_deposed_controller_changes_nothing() -> None:
         )
         growth = driver.submit(CreatePartitions([MorePartitions("t", 2)]))
         await usurper
+        before = harness.store.tree.get("/brokers/topics/t")
         with pytest.raises(KafkaError) as refusal:
             await growth
-        # The topic's node is written without the fence, as Kafka's tools do it: whoever controls next will see it.
-        assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
-        assert "may be done or not" in str(refusal.value)
+        assert refusal.value.code is ErrorCode.NOT_CONTROLLER
+        assert harness.store.tree.get("/brokers/topics/t") == before
         assert harness.store.tree.exists("/brokers/topics/t/partitions/1") is None
         await eventually(lambda: driver.controller_id == 9)
         await other.close()
         await eventually(lambda: driver.is_controller and driver.image is not None and "t" in driver.image.topics)
         assert harness.store.tree.get("/controller_epoch")[0] == b"6"
+        await driver.close()
+
+    run(scenario)
+
+
+def test_a_deposed_controller_writes_over_no_settings() -> None:
+    """What was altered through its successor stays: it would write the whole map as it knew it before."""
+
+    async def scenario(harness: Harness) -> None:
+        driver, _ = await harness.broker(0)
+        other = await LocalStore.connect(harness.store)
+        await driver.submit(CreateTopics([NewTopic("api", 1, 1)]))
+        altered = znodes.encode_config({"retention.ms": "-1"})
+        successor = other.multi([SetData("/controller_epoch", b"5"), SetData("/config/topics/api", altered)])
+        change = ConfigChange("flush.messages", AlterOperation.SET, "7")
+        alteration = driver.submit(AlterConfigs([ChangeConfigs(T, [change])]))
+        await successor
+        with pytest.raises(KafkaError) as refusal:
+            await alteration
+        assert refusal.value.code is ErrorCode.NOT_CONTROLLER
+        assert harness.store.tree.get("/config/topics/api")[0] == altered
+        await other.close()
         await driver.close()
 
     run(scenario)
@@ -633,7 +655,8 @@ def test_settings_are_written_together_with_their_notification(monkeypatch: pyte
         change = ConfigChange("flush.messages", AlterOperation.SET, "1")
         await driver.submit(AlterConfigs([ChangeConfigs(resource, [change]) for resource in resources]))
         assert len(multis) > 1
-        assert [paths[0].rpartition("/")[0] for paths in multis] == len(multis) * ["/config/topics"]
+        assert [paths[0] for paths in multis] == len(multis) * [znodes.CONTROLLER_EPOCH]
+        assert [paths[1].rpartition("/")[0] for paths in multis] == len(multis) * ["/config/topics"]
         assert [paths[-1] for paths in multis] == len(multis) * [znodes.CONFIG_CHANGE_PREFIX]
         await driver.close()
 

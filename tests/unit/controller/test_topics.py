@@ -239,7 +239,7 @@ def test_partitions_are_added_in_kafkas_order() -> None:
     [outcome] = cluster.ask(CreatePartitions([MorePartitions("t", 3)]))
     assert outcome.error is ErrorCode.NONE
     topic, *rest = cluster.told()
-    assert topic.startswith('set /brokers/topics/t {"partitions":{"0":[1],"1":[2],"2":[0]},"topic_id":"')
+    assert topic.startswith('* set /brokers/topics/t {"partitions":{"0":[1],"1":[2],"2":[0]},"topic_id":"')
     assert rest == [
         "* create /brokers/topics/t/partitions/2",
         "* create /brokers/topics/t/partitions/2/state "
