@@ -14,7 +14,7 @@ from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, Time
 from tidelog.cli.output import print_json, print_table
 from tidelog.client import admin
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
-from tidelog.client.admin import GroupDescription
+from tidelog.client.admin import GroupDescription, MemberIdentity
 from tidelog.client.blocking import BlockingCluster
 from tidelog.client.offsets import CommittedOffset, commit_offsets_each
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -217,6 +217,46 @@ def delete_offsets(
         partitions = named_partitions(cluster, topic)
         results = cluster.run(admin.delete_offsets(cluster.routing, group, partitions))
     group_text.print_deleted_offsets(group, results, output)
+    _refuse([error for error in results.values() if error is not None])
+
+
+@app.command("remove-members")
+def remove_members(
+    group: Group,
+    instance_id: Annotated[
+        list[str] | None, typer.Option("--instance-id", metavar="ID", help="A static member; may be repeated.")
+    ] = None,
+    member_id: Annotated[
+        list[str] | None, typer.Option("--member-id", metavar="ID", help="A member by its id; may be repeated.")
+    ] = None,
+    everyone: Annotated[bool, typer.Option("--all-members", help="Everyone that the group has now.")] = False,
+    reason: Annotated[str, typer.Option("--reason", help="For the broker's log.")] = "removed by an administrator",
+    output: Output = Form.TABLE,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: TimeoutS = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Remove members from a group; one whose client still runs joins again."""
+    named = [
+        *(MemberIdentity(instance_id=each) for each in instance_id or ()),
+        *(MemberIdentity(each) for each in member_id or ()),
+    ]
+    if bool(named) == everyone:
+        raise WrongUsage("say whom: --instance-id ID, --member-id ID, or --all-members")
+    with _cluster(bootstrap, timeout) as cluster:
+        operation = admin.remove_members(cluster.routing, group, None if everyone else named, reason=reason)
+        results = cluster.run(operation)
+    if output is Form.JSON:
+        print_json(
+            [
+                {"group": group, "member": member.member_id or None, "instance": member.instance_id}
+                for member, error in results.items()
+                if error is None
+            ]
+        )
+    else:
+        for member, error in results.items():
+            if error is None:
+                print(f"Removed {member} from group {group}.")
     _refuse([error for error in results.values() if error is not None])
 
 

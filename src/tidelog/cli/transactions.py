@@ -233,6 +233,32 @@ def abort(
         print(f"{where}: the transaction of producer {producer_id} is aborted")
 
 
+@app.command()
+def fence(
+    transactional_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Transactional ids.")],
+    output: Output = Form.TABLE,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: TimeoutS = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Fence the producers that go by transactional ids: open transactions are aborted, the producers must stop."""
+    with _cluster(bootstrap, timeout) as cluster:
+        results = cluster.run(admin.fence_producers(cluster.routing, transactional_ids))
+    fenced = {name: found for name, found in results.items() if not isinstance(found, KafkaError)}
+    if output is Form.JSON:
+        print_json(
+            [
+                {"transactionalId": name, "producerId": each.producer_id, "producerEpoch": each.producer_epoch}
+                for name, each in fenced.items()
+            ]
+        )
+    else:
+        for name, each in fenced.items():
+            print(f"{name}: producers before epoch {each.producer_epoch} of producer id {each.producer_id} are fenced")
+    refused = [found for found in results.values() if isinstance(found, KafkaError)]
+    if refused:
+        raise Refused([error.message or error.code.name for error in refused])
+
+
 def _cluster(bootstrap: str, timeout_s: float) -> BlockingCluster:
     return BlockingCluster(
         bootstrap,

@@ -28,6 +28,7 @@ from tidelog.client.admin.groups import (
     describe_groups,
     list_groups,
 )
+from tidelog.client.admin.members import MemberIdentity, remove_members
 from tidelog.client.admin.partitions import (
     ElectionType,
     Reassignment,
@@ -48,12 +49,14 @@ from tidelog.client.admin.topics import (
     list_topics,
 )
 from tidelog.client.admin.transactions import (
+    FencedProducer,
     ProducerState,
     TransactionDescription,
     TransactionListing,
     abort_transaction,
     describe_producers,
     describe_transactions,
+    fence_producers,
     find_hanging,
     list_transactions,
 )
@@ -71,10 +74,12 @@ __all__ = [
     "CreatedTopic",
     "ElectionType",
     "EligibleReplicas",
+    "FencedProducer",
     "GroupDescription",
     "GroupListing",
     "LogDirectory",
     "MemberDescription",
+    "MemberIdentity",
     "NewTopic",
     "ProducerState",
     "Reassignment",
@@ -99,10 +104,12 @@ __all__ = [
     "describe_transactions",
     "elect_leaders",
     "eligible_replicas",
+    "fence_producers",
     "find_hanging",
     "list_config_resources",
     "list_groups",
     "list_topics",
     "list_transactions",
     "reassignments",
+    "remove_members",
 ]

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from tidelog.client.admin.answers import ask_broker, error_of
+from tidelog.client.admin.answers import REQUEST_TIMEOUT_MS, ask_broker, error_of
 from tidelog.client.errors import ClientError, UnsupportedByBroker
 from tidelog.client.exchange import ByVersion
 from tidelog.client.offsets import by_topic
@@ -62,6 +62,14 @@ class ProducerState:
     coordinator_epoch: int
     transaction_start: int | None
     """Offset at which its open transaction begins in the partition; None without one."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FencedProducer:
+    """What a transactional id has after its producers were fenced: theirs have lower epochs."""
+
+    producer_id: int
+    producer_epoch: int
 
 
 def list_transactions(
@@ -266,6 +274,46 @@ def _is_hanging(
             return True
         raise description
     return topic_partition not in description.partitions
+
+
+def fence_producers(
+    routing: Routing, transactional_ids: Collection[str], *, timeout_s: float | None = None
+) -> Operation[dict[str, FencedProducer | KafkaError]]:
+    """Ends what the producers of transactional ids can do: an open transaction is aborted, and each producer that goes
+    by such an id now gets PRODUCER_FENCED with the next thing it asks for. Each id's outcome.
+
+    An id that is not there yet is made by this, as by Kafka's Admin.fenceProducers.
+    """
+    deadline = routing.deadline(timeout_s)
+    results: dict[str, FencedProducer | KafkaError] = {}
+    for transactional_id in dict.fromkeys(transactional_ids):
+        try:
+            results[transactional_id] = yield from _fence(routing, transactional_id, deadline)
+        except KafkaError as error:
+            results[transactional_id] = error
+    return results
+
+
+def _fence(routing: Routing, transactional_id: str, deadline: Deadline) -> Operation[FencedProducer]:
+    request = messages.InitProducerIdRequest(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=REQUEST_TIMEOUT_MS,
+        producer_id=-1,
+        producer_epoch=-1,
+    )
+    attempt = 0
+    while True:
+        response = yield from routing.ask_coordinator(
+            transactional_id, request, deadline, lambda answer: (answer.error_code,), key_type=COORDINATOR_TRANSACTION
+        )
+        code = error_code(response.error_code)
+        if code is ErrorCode.NONE:
+            return FencedProducer(response.producer_id, response.producer_epoch)
+        attempt += 1
+        # The open transaction is being aborted; the producer is fenced when that is done.
+        ends = code is ErrorCode.CONCURRENT_TRANSACTIONS
+        if not ends or not (yield from routing.pause(attempt, deadline)):
+            raise KafkaError(code, f"transactional id '{transactional_id}' could not be fenced: {code.name}")
 
 
 def abort_transaction(

@@ -196,11 +196,13 @@ def leave(turn: ConsumerTurn, group: ConsumerGroup, event: LeaveGroup) -> LeaveR
 
 
 def _leaving(group: ConsumerGroup, leaving: LeavingMember) -> ConsumerMember:
-    member_id = leaving.member_id
-    if leaving.instance_id is not None and member_id == UNKNOWN_MEMBER:
-        # An administrator removes it by its instance id alone.
-        member_id = group.static.get(leaving.instance_id, UNKNOWN_MEMBER)
-    return _classic_member(group, member_id, leaving.instance_id)[0]
+    if leaving.instance_id is not None and leaving.member_id == UNKNOWN_MEMBER:
+        # An administrator removes a static member by its instance id alone, whichever protocol the member speaks.
+        member = group.static_member(leaving.instance_id)
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+    return _classic_member(group, leaving.member_id, leaving.instance_id)[0]
 
 
 def _identified(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
