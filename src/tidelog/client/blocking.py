@@ -14,6 +14,7 @@ Neither class is safe to share between threads; open one a thread.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import random
 import re
 import socket
@@ -46,6 +47,7 @@ from tidelog.client.offsets import CommittedOffset, OffsetFound
 from tidelog.client.operations import Call, Deadline, Operation, Outcomes, Pause, Step
 from tidelog.client.producing import ProducedBatch, produce_batches
 from tidelog.client.routing import Routing
+from tidelog.client.throttles import Throttles
 from tidelog.client.views import TopicView
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
@@ -61,9 +63,20 @@ class BlockingConnection:
     Every error closes it: after a lost or late answer nothing that follows could be trusted.
     """
 
-    def __init__(self, address: Address, *, client_id: str = DEFAULT_CLIENT_ID, timeout_s: float = 30.0) -> None:
-        """Connects and negotiates versions; ConnectionFailed, RequestTimedOut or InvalidResponse."""
+    def __init__(
+        self,
+        address: Address,
+        *,
+        client_id: str = DEFAULT_CLIENT_ID,
+        timeout_s: float = 30.0,
+        throttles: Throttles | None = None,
+    ) -> None:
+        """Connects and negotiates versions; ConnectionFailed, RequestTimedOut or InvalidResponse.
+
+        `throttles` is told for how long the broker asks to be left alone; the owner of the connection keeps it.
+        """
         self.address = address
+        self._throttles = throttles
         self._exchange = Exchange(client_id, str(address))
         self._early: dict[int, Any] = {}
         self._prefix = bytearray(SIZE_PREFIX)
@@ -106,6 +119,8 @@ class BlockingConnection:
             while correlation_id not in self._early:
                 received_id, message = self._exchange.decode(self._receive_frame(deadline))
                 self._early[received_id] = message
+                if self._exchange.throttle_ms and self._throttles is not None:
+                    self._throttles.told(self.address, self._exchange.throttle_ms)
         return self._early.pop(correlation_id)
 
     def close(self) -> None:
@@ -220,6 +235,7 @@ class BlockingCluster:
             return ()
         sent: list[tuple[BlockingConnection, int | None, float] | ClientError] = []
         for call in step:
+            self._wait_out_throttle(call.address)
             deadline = time.monotonic() + call.timeout_s
             try:
                 connection = self._connection(call.address, deadline)
@@ -228,11 +244,20 @@ class BlockingCluster:
                 sent.append(error)
         return [outcome if isinstance(outcome, ClientError) else _received(*outcome) for outcome in sent]
 
+    def _wait_out_throttle(self, address: Address) -> float:
+        """Leaves a broker alone for as long as it has asked for; how many seconds that were."""
+        left = self.routing.throttles.left_s(address)
+        if left > 0:
+            time.sleep(left)
+        return left
+
     def _connection(self, address: Address, deadline: float) -> BlockingConnection:
         connection = self._connections.get(address)
         if connection is None or connection.closed:
             left = max(0.001, deadline - time.monotonic())
-            connection = BlockingConnection(address, client_id=self.client_id, timeout_s=left)
+            connection = BlockingConnection(
+                address, client_id=self.client_id, timeout_s=left, throttles=self.routing.throttles
+            )
             self._connections[address] = connection
         return connection
 
@@ -356,6 +381,8 @@ class _RangeReader:
         self._connection: BlockingConnection | None = None
         self._awaited: int | None = None
         self._failures = 0
+        self._throttled_s = 0.0
+        """Seconds that the broker asked to wait since the deadline was last moved: it does not count them."""
 
     def read(self, start: int) -> Iterator[FetchedData]:
         position = start
@@ -363,6 +390,9 @@ class _RangeReader:
         try:
             while position < self._end:
                 data = self._next(position, deadline)
+                if self._throttled_s:
+                    deadline = dataclasses.replace(deadline, at=deadline.at + self._throttled_s)
+                    self._throttled_s = 0.0
                 if data is None:
                     continue
                 self._failures = 0
@@ -394,7 +424,14 @@ class _RangeReader:
         except (ConnectionFailed, RequestTimedOut) as error:
             self._back_off(error, deadline)
             return None
-        ((_, code, _, data),) = fetched(response, self._routing, {self._topic_partition: position})
+        answers = list(fetched(response, self._routing, {self._topic_partition: position}))
+        if not answers:
+            # A broker whose quota is used up answers so, at once, and asks for a pause, which the next request keeps.
+            is_throttled = self._routing.throttles.left_s(self._connection.address) > 0
+            if deadline.remaining_s <= 0 or not (is_throttled or self._cluster.run(self._routing.pause(1, deadline))):
+                raise RequestTimedOut(f"{self._connection.address} answers without {self._topic_partition}")
+            return None
+        ((_, code, _, data),) = answers
         if code is ErrorCode.NONE:
             return data
         if code is ErrorCode.CORRUPT_MESSAGE:
@@ -406,6 +443,9 @@ class _RangeReader:
         return None
 
     def _send_ahead(self, position: int, deadline: Deadline) -> None:
+        leader = self._routing.leader(self._topic_partition)
+        if leader is not None and self._routing.throttles.left_s(leader.address) > 0:
+            return  # The caller gets its piece at once; the fetch goes out when the broker wants it.
         try:
             self._send(position, deadline)
         except (ConnectionFailed, RequestTimedOut):
@@ -419,6 +459,7 @@ class _RangeReader:
         if leader is None:
             raise ConnectionFailed(f"{self._topic_partition} has no leader now")
         self._check_topic_id()
+        self._throttled_s += self._cluster._wait_out_throttle(leader.address)
         call_deadline = self._call_deadline()
         self._connection = self._cluster._connection(leader.address, call_deadline)
         request = fetch_request(self._routing, {self._topic_partition: position}, self._settings)

@@ -107,6 +107,8 @@ class Cluster:
         async with self._connecting.setdefault(key, asyncio.Lock()):
             connection = self._connections.get(key)
             if connection is None or connection.closed:
-                connection = await Connection.connect(address, client_id=self.client_id, timeout_s=timeout_s)
+                connection = await Connection.connect(
+                    address, client_id=self.client_id, timeout_s=timeout_s, throttles=self.routing.throttles
+                )
                 self._connections[key] = connection
             return connection

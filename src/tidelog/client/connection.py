@@ -8,11 +8,13 @@ high-water mark unsent, and at most `IN_FLIGHT_MAX` requests await their answers
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any, Final, cast
 
 from tidelog.client.addresses import Address
 from tidelog.client.errors import ClientError, ConnectionFailed, InvalidResponse, RequestTimedOut
 from tidelog.client.exchange import SIZE_PREFIX, Exchange
+from tidelog.client.throttles import Throttles
 
 IN_FLIGHT_MAX: Final = 128
 """Requests without an answer a connection; brokers answer in order, so more would only wait there."""
@@ -21,8 +23,9 @@ IN_FLIGHT_MAX: Final = 128
 class Connection(asyncio.BufferedProtocol):
     """One connection; `connect` makes it. Every error closes it, and fails all that still waits."""
 
-    def __init__(self, address: Address, client_id: str) -> None:
+    def __init__(self, address: Address, client_id: str, throttles: Throttles) -> None:
         self.address = address
+        self._throttles = throttles
         self.closed = False
         self._exchange = Exchange(client_id, str(address))
         self._transport: asyncio.Transport | None = None
@@ -38,10 +41,20 @@ class Connection(asyncio.BufferedProtocol):
         self._error: ClientError | None = None
 
     @classmethod
-    async def connect(cls, address: Address, *, client_id: str = "tidelog", timeout_s: float = 30.0) -> Connection:
-        """Connects and negotiates versions; ConnectionFailed, RequestTimedOut or InvalidResponse."""
+    async def connect(
+        cls,
+        address: Address,
+        *,
+        client_id: str = "tidelog",
+        timeout_s: float = 30.0,
+        throttles: Throttles | None = None,
+    ) -> Connection:
+        """Connects and negotiates versions; ConnectionFailed, RequestTimedOut or InvalidResponse.
+
+        `throttles` are those of all connections of a client; None: this one's own.
+        """
         loop = asyncio.get_running_loop()
-        connection = cls(address, client_id)
+        connection = cls(address, client_id, throttles or Throttles(time.monotonic))
         try:
             async with asyncio.timeout(timeout_s):
                 await loop.create_connection(lambda: connection, address.host, address.port)
@@ -69,9 +82,12 @@ class Connection(asyncio.BufferedProtocol):
     async def request(self, message: Any, version: int | None = None, *, timeout_s: float = 30.0) -> Any:
         """Sends a request and waits for its answer; None for one that has none (acks=0).
 
+        A broker that has asked for a pause gets none before it is over; `timeout_s` begins after that.
         RequestTimedOut closes the connection: whether the request was carried out is then unknown, and an answer that
         comes late must not be waited for by others. Cancelling leaves the connection as it is.
         """
+        if (pause_s := self._throttles.left_s(self.address)) > 0:
+            await asyncio.sleep(pause_s)
         try:
             async with asyncio.timeout(timeout_s), self._slots:
                 await self._writable.wait()
@@ -162,6 +178,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.write(again)
             return
         correlation_id, message = self._exchange.decode(frame)
+        if self._exchange.throttle_ms:
+            self._throttles.told(self.address, self._exchange.throttle_ms)
         future = self._waiting.pop(correlation_id, None)
         if future is not None and not future.done():
             future.set_result(message)

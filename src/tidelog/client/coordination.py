@@ -111,5 +111,6 @@ class CoordinatorConnection:
                     found,
                     client_id=self._cluster.client_id,
                     timeout_s=min(self._routing.call_timeout_s, deadline.remaining_s),
+                    throttles=self._routing.throttles,
                 )
             return self._connection

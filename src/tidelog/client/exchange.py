@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import tidelog
 from tidelog.client.errors import InvalidResponse, UnsupportedByBroker
+from tidelog.client.throttles import throttle_ms
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.protocol import apis, framing, messages
 from tidelog.protocol.apis import ApiKey
@@ -50,6 +51,8 @@ class Exchange:
         """What the broker serves, [api key] -> (lowest, highest); empty until the answer to `hello`."""
         self.features: dict[str, int] = {}
         """What the cluster has agreed on, [feature] -> level (KIP-584); none from brokers that don't know the idea."""
+        self.throttle_ms = 0
+        """For how long the answer that was decoded last asks for no further request."""
         self._awaited: dict[int, tuple[ApiKey, int]] = {}
         self._last_id = 0
 
@@ -143,9 +146,11 @@ class Exchange:
             raise self._invalid(f"an answer to request {correlation_id}, which was not asked")
         key, version = asked
         try:
-            return framing.decode_response(key, version, frame)
+            correlation_id, message = framing.decode_response(key, version, frame)
         except ProtocolError as error:
             raise self._invalid(f"{apis.name(key)} response, version {version}: {error}") from error
+        self.throttle_ms = throttle_ms(key, version, message)
+        return correlation_id, message
 
     def _invalid(self, what: str) -> InvalidResponse:
         return InvalidResponse(f"{self.peer} does not speak Kafka's protocol: {what}")

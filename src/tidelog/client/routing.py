@@ -22,6 +22,7 @@ from tidelog.client.errors import ClientError, ConnectionFailed, RequestTimedOut
 from tidelog.client.exchange import ByVersion
 from tidelog.client.operations import Call, Deadline, Operation, Pause
 from tidelog.client.retries import RetryPolicy
+from tidelog.client.throttles import Throttles
 from tidelog.client.views import Broker, TopicView, partition_error, topic_error, topic_view
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
@@ -73,6 +74,8 @@ class Routing:
         self.controller_id = -1
         self.brokers: dict[int, Broker] = {}
         self.topics: dict[str, TopicView] = {}
+        self.throttles = Throttles(now)
+        """Which brokers have asked for a pause: what carries out operations keeps it."""
         self._names_by_id: dict[TopicId, str] = {}
         self._coordinators: dict[tuple[int, str], Address] = {}
         self._answered_last: Address | None = None
