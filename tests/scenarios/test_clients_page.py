@@ -21,6 +21,7 @@ def test_the_examples_send_read_and_transform(broker: Cluster) -> None:
     produce = documented("produce")["produce"]
     consume = documented("consume")["consume"]
     transform = documented("transform")["transform"]
+    since = documented("since")["count_since"]
 
     async def run() -> None:
         async with ClientCluster(broker.bootstrap) as cluster:
@@ -30,6 +31,9 @@ def test_the_examples_send_read_and_transform(broker: Cluster) -> None:
             assert [await produce(broker.bootstrap) for _ in range(3)] == [0, 1, 2]
             assert await consume(broker.bootstrap, 3) == [b"a value"] * 3
             await transform(broker.bootstrap, 3)
+            orders = [TopicPartition("orders", 0)]
+            assert await since(broker.bootstrap, orders, 0) == 3
+            assert await since(broker.bootstrap, orders, 1 << 50) == 0
             settings = ConsumerSettings(
                 auto_offset_reset="earliest",  # type: ignore[arg-type]  # Plain words are taken.
                 fetch=FetchSettings(isolation=READ_COMMITTED),

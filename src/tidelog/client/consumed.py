@@ -95,6 +95,26 @@ def consumed_records(
         )
 
 
+def first_timestamp(data: FetchedData, *, committed_only: bool = False) -> int | None:
+    """The timestamp of the first record of a piece, in ms since 1970; None where it has no record. KafkaError likewise.
+
+    Nothing else is decoded.
+    """
+    try:
+        decoded = decode_columns(
+            data.records,
+            start_offset=data.fetch_offset,
+            columns=Column.TIMESTAMP,
+            rows_max=1,
+            aborted=AbortedTransactions(data.aborted) if committed_only else None,
+        )
+    except InvalidBatch as error:
+        raise data.unreadable(data.fetch_offset, error) from error
+    if not decoded.rows or decoded.timestamp is None:
+        return None
+    return int(memoryview(decoded.timestamp).cast("q")[0])
+
+
 def _contents(column: BinaryColumn | None, rows: int) -> list[bytes | None]:
     if column is None:
         return [None] * rows

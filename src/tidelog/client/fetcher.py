@@ -159,6 +159,13 @@ class Fetcher:
         self._epochs[topic_partition] = epoch
         self._checked[topic_partition] = checked_by
 
+    def leave(self, topic_partition: TopicPartition) -> None:
+        """Reads a partition no more until `seek` says from where; it stays paused if it is."""
+        is_paused = topic_partition in self.paused
+        self.drop([topic_partition])
+        if is_paused:
+            self.paused.add(topic_partition)
+
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         """Reads these no more."""
         for topic_partition in partitions:

@@ -6,14 +6,15 @@ async with Cluster("localhost:9092") as cluster, Consumer(cluster, group="billin
         for record in batch:
             handle(record.value)
 
-consumer          what the caller uses: poll, commit, seek
+consumer          what the caller uses: poll, commit, seek; what it is given: batch
 ownership         the partitions it has, their positions, what is given up and taken
 classic           membership by JoinGroup and SyncGroup; the leader's part in leading
 next_generation   membership by ConsumerGroupHeartbeat (KIP-848)
 commits           offsets committed and fetched as a member; coordination is the way to the coordinator
 """
 
-from tidelog.client.consumer.consumer import ConsumedBatch, Consumer
+from tidelog.client.consumer.batch import ConsumedBatch
+from tidelog.client.consumer.consumer import Consumer
 from tidelog.client.consumer.leading import InvalidAssignment
 from tidelog.client.consumer.listener import RebalanceListener
 from tidelog.client.consumer.settings import AutoOffsetReset, ConsumerSettings, GroupProtocol

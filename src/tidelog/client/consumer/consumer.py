@@ -13,12 +13,13 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Final
 
 from tidelog.client.cluster import Cluster
-from tidelog.client.consumed import ConsumedRecord, consumed_columns, consumed_records
+from tidelog.client.consumed import first_timestamp
+from tidelog.client.consumer.batch import ConsumedBatch
 from tidelog.client.consumer.classic import ClassicMembership
 from tidelog.client.consumer.commits import Commits
 from tidelog.client.consumer.listener import RebalanceListener
@@ -29,59 +30,14 @@ from tidelog.client.consumer.settings import ConsumerSettings, GroupProtocol
 from tidelog.client.coordination import CoordinatorConnection
 from tidelog.client.errors import ClientError
 from tidelog.client.fetching import FetchedData
-from tidelog.client.offsets import CommittedOffset, GroupMember
+from tidelog.client.offsets import CommittedOffset, GroupMember, OffsetFound, list_offsets
 from tidelog.model.errors import KafkaError
-from tidelog.model.identifiers import TopicPartition
-from tidelog.records.columns import ALL, Column, Columns
+from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 
 CLOSING_COMMIT_S: Final = 30.0
 """How long the last commit may take when a consumer closes."""
 LOOK_INTERVAL_S: Final = 1.0
 """Between two looks at whether topics are to be asked for."""
-
-
-class ConsumedBatch:
-    """A piece of one partition, as it came from the broker: decoded when it is asked for records or columns.
-
-    It holds the records from `offset` up to `next_offset`; there may be none, where all were aborted or compacted away.
-    """
-
-    __slots__ = ("_committed_only", "_data")
-
-    def __init__(self, data: FetchedData, committed_only: bool) -> None:
-        self._data = data
-        self._committed_only = committed_only
-
-    def __iter__(self) -> Iterator[ConsumedRecord]:
-        return self.records()
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """Where it is from."""
-        return self._data.topic_partition
-
-    @property
-    def offset(self) -> int:
-        """Where it begins; its first record may be a later one."""
-        return self._data.fetch_offset
-
-    @property
-    def next_offset(self) -> int:
-        """Where the next one begins: what a commit after this batch says."""
-        return self._data.next_offset
-
-    @property
-    def high_watermark(self) -> int:
-        """Where the partition's records ended when it was fetched."""
-        return self._data.high_watermark
-
-    def records(self, columns: Column = ALL) -> Iterator[ConsumedRecord]:
-        """Its records as objects; without `columns` that are not needed it is faster. KafkaError if it is damaged."""
-        return consumed_records(self._data, None, columns, committed_only=self._committed_only)
-
-    def columns(self, columns: Column = ALL) -> Iterator[Columns]:
-        """Its records as columns laid out as Arrow's, some thousands at a time: the fast way. KafkaError likewise."""
-        return consumed_columns(self._data, None, columns, committed_only=self._committed_only)
 
 
 class Consumer:
@@ -214,7 +170,7 @@ class Consumer:
                 # It begins before anything is given out: of partitions that are others' already, nothing is.
                 await asyncio.sleep(0)
             if not self._held_back:
-                data = self._fetcher.take()
+                data = self._fetcher.take(self._settings.max_poll_records)
                 if data is not None:
                     return data
             await self._fetcher.wait()
@@ -288,17 +244,73 @@ class Consumer:
         if self._in_hand is not None and self._in_hand[0] == topic_partition:
             self._in_hand = None
 
+    def seek_to_beginning(self, partitions: Collection[TopicPartition] | None = None) -> None:
+        """Goes on from the first record that each partition still has; None: all that are assigned. The offset is asked
+        for as the caller polls. KeyError where one is not assigned."""
+        self._seek_to(partitions, EARLIEST_TIMESTAMP)
+
+    def seek_to_end(self, partitions: Collection[TopicPartition] | None = None) -> None:
+        """Goes on with what is written from now on, with read_committed from the last stable offset on."""
+        self._seek_to(partitions, LATEST_TIMESTAMP)
+
+    def _seek_to(self, partitions: Collection[TopicPartition] | None, question: int) -> None:
+        chosen = list(self._ownership.positions) if partitions is None else list(partitions)
+        self._ownership.seek_to(chosen, question)
+        if self._in_hand is not None and self._in_hand[0] in chosen:
+            self._in_hand = None
+
     def position(self, topic_partition: TopicPartition) -> int | None:
         """The offset of the next batch; None where that is not known yet. KeyError where it is not assigned."""
         return self._ownership.positions[topic_partition]
 
     def lag(self, topic_partition: TopicPartition) -> int | None:
-        """Offsets from the position to the end as the last fetch told it; None where nothing was fetched yet."""
+        """Offsets from the position to the end as the last fetch told it; None where nothing was fetched yet. KeyError
+        where it is not assigned."""
         position, bounds = self._ownership.positions[topic_partition], self._fetcher.bounds.get(topic_partition)
         if position is None or bounds is None:
             return None
         high_watermark, last_stable_offset = bounds
         return max(0, (last_stable_offset if self._settings.committed_only else high_watermark) - position)
+
+    def time_lag_s(self, topic_partition: TopicPartition) -> float | None:
+        """Seconds since the timestamp of the next record not given out yet; 0 at the end, None where that record has
+        not been fetched. KeyError where the partition is not assigned."""
+        lag = self.lag(topic_partition)
+        if not lag:
+            return None if lag is None else 0.0
+        piece = self._fetcher.next_piece(topic_partition)
+        timestamp = None if piece is None else first_timestamp(piece, committed_only=self._settings.committed_only)
+        return None if timestamp is None else max(0.0, time.time() - timestamp / 1000)
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetFound | None]:
+        """The first record of each partition at or after a timestamp (ms since 1970); None: there is none so late.
+
+        The partitions need not be assigned. KafkaError for the first that could not be asked.
+        """
+        found = await self._ask_offsets(timestamps)
+        return {tp: answer if answer.offset >= 0 else None for tp, answer in found.items()}
+
+    async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset that each partition still has; they need not be assigned."""
+        found = await self._ask_offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
+        return {tp: answer.offset for tp, answer in found.items()}
+
+    async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where each partition ends, with read_committed its last stable offset; they need not be assigned."""
+        found = await self._ask_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP))
+        return {tp: answer.offset for tp, answer in found.items()}
+
+    async def _ask_offsets(self, questions: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetFound]:
+        self._require_open()
+        operation = list_offsets(self._routing, questions, isolation=self._settings.fetch.isolation)
+        found: dict[TopicPartition, OffsetFound] = {}
+        for topic_partition, answer in (await self._cluster.run(operation)).items():
+            if isinstance(answer, KafkaError):
+                raise answer
+            found[topic_partition] = answer
+        return found
 
     async def commit(self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None) -> None:
         """Commits the offsets given, each the next one to read, or (None) after all that `poll` has given out.

@@ -132,6 +132,17 @@ class Ownership:
         self.given(topic_partition, offset, epoch)
         self.fetcher.seek(topic_partition, offset, epoch)
 
+    def seek_to(self, partitions: Collection[TopicPartition], question: int) -> None:
+        """Goes on where the leaders answer `question` (ListOffsets) with; KeyError where a partition is not here."""
+        for topic_partition in partitions:
+            if topic_partition not in self.positions:
+                raise KeyError(f"{topic_partition} is not assigned to this consumer")
+        for topic_partition in partitions:
+            self.positions[topic_partition] = None
+            self.fetcher.leave(topic_partition)
+        self.placement.ask(partitions, question)
+        self.fetcher.wake()
+
     def find_positions(self) -> None:
         """Begins to find where to begin with partitions that are new; raises what a former search failed with.
 

@@ -1,6 +1,7 @@
 """Where a consumer begins with partitions that are new to it, partition by partition.
 
     new -> what the group committed -> else auto.offset.reset: its leader is asked -> a position
+    sought to its beginning or end --------------------------> its leader is asked -> a position
 
 Each leader is asked by itself, so that one that does not answer, or a partition that has none, keeps no other
 partition from being read. What could not be found now is tried again after a pause that grows.
@@ -13,9 +14,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Final
 
+from tidelog.client.addresses import Address
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumer.commits import Commits
 from tidelog.client.consumer.settings import AutoOffsetReset, ConsumerSettings
@@ -50,6 +52,8 @@ class Placement:
         self._commits = commits
         self._placed = placed
         self._wake = wake
+        self._questions: dict[TopicPartition, int] = {}
+        """[partition] -> what its leader is asked, whatever the group committed: the caller seeks to an end."""
         self._searches: dict[TopicPartition, object] = {}
         """[partition] -> what stands for the search that is under way."""
         self._resume_at: dict[TopicPartition, float] = {}
@@ -70,12 +74,18 @@ class Placement:
         self._searches.update(dict.fromkeys(due, search))
         self._start(self._find(due, search))
 
+    def ask(self, partitions: Collection[TopicPartition], question: int) -> None:
+        """The caller wants to begin where the leaders answer `question` (a timestamp of ListOffsets) with."""
+        self.forget(partitions)
+        self._questions.update(dict.fromkeys(partitions, question))
+
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """These are given up: what a search finds for them counts no more."""
         for topic_partition in partitions:
             self._searches.pop(topic_partition, None)
             self._resume_at.pop(topic_partition, None)
             self._attempts.pop(topic_partition, None)
+            self._questions.pop(topic_partition, None)
 
     async def close(self) -> None:
         """Ends all searches."""
@@ -97,7 +107,10 @@ class Placement:
 
     async def _find(self, partitions: list[TopicPartition], search: object) -> None:
         try:
-            unplaced = await self._take_committed(partitions, search)
+            asked = [tp for tp in partitions if tp in self._questions]
+            others = [tp for tp in partitions if tp not in self._questions]
+            await self._ask_leaders(asked, search)
+            unplaced = await self._take_committed(others, search)
             if unplaced and self._settings.auto_offset_reset is AutoOffsetReset.NONE:
                 raise NoOffset(
                     ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -137,24 +150,29 @@ class Placement:
         topics = {tp.topic for tp in partitions if self._routing.leader(tp) is None}
         if topics:
             await self._cluster.run(self._routing.refresh(topics, self._routing.deadline(LEADER_S_MAX)))
-        groups: dict[object, list[TopicPartition]] = {}
+        reset = EARLIEST_TIMESTAMP
+        if self._settings.auto_offset_reset is not AutoOffsetReset.EARLIEST:
+            reset = LATEST_TIMESTAMP
+        groups: dict[tuple[Address, int], list[TopicPartition]] = {}
         for topic_partition in partitions:
             leader = self._routing.leader(topic_partition)
             if leader is None:
                 self._later([topic_partition], search, None)
             else:
-                groups.setdefault(leader.address, []).append(topic_partition)
-        for group in groups.values():
-            self._start(self._ask_leader(group, search))
+                question = self._questions.get(topic_partition, reset)
+                groups.setdefault((leader.address, question), []).append(topic_partition)
+        for (_, question), group in groups.items():
+            self._start(self._ask_leader(group, question, search))
 
-    async def _ask_leader(self, partitions: list[TopicPartition], search: object) -> None:
-        is_earliest = self._settings.auto_offset_reset is AutoOffsetReset.EARLIEST
-        question: Mapping[TopicPartition, int] = dict.fromkeys(
-            partitions, EARLIEST_TIMESTAMP if is_earliest else LATEST_TIMESTAMP
-        )
+    async def _ask_leader(self, partitions: list[TopicPartition], question: int, search: object) -> None:
         try:
             found = await self._cluster.run(
-                list_offsets(self._routing, question, isolation=self._settings.fetch.isolation, timeout_s=LEADER_S_MAX)
+                list_offsets(
+                    self._routing,
+                    dict.fromkeys(partitions, question),
+                    isolation=self._settings.fetch.isolation,
+                    timeout_s=LEADER_S_MAX,
+                )
             )
         except (ConnectionFailed, RequestTimedOut) as error:
             self._later(partitions, search, error)

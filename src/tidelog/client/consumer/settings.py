@@ -49,6 +49,9 @@ class ConsumerSettings:
     max_poll_interval_s: float = 300.0
     metadata_max_age_s: float = 300.0
     """How often the subscribed topics are asked for, so that new partitions are found."""
+    max_poll_records: int | None = None
+    """Records that a batch has at the most; None: as many as came together. A batch that is cut is decompressed again
+    for each of its parts."""
     fetch: FetchSettings = dataclasses.field(default_factory=lambda: FetchSettings(partition_max_bytes=1 << 20))
     """Its `isolation` also decides whether aborted records are given out."""
 
@@ -56,6 +59,8 @@ class ConsumerSettings:
         # Plain words are taken too; compared by identity later, they must be the enumerations' own.
         object.__setattr__(self, "protocol", GroupProtocol(self.protocol))
         object.__setattr__(self, "auto_offset_reset", AutoOffsetReset(self.auto_offset_reset))
+        if self.max_poll_records is not None and self.max_poll_records < 1:
+            raise ValueError(f"max_poll_records {self.max_poll_records} must be at least 1")
         if not self.assignors:
             raise ValueError("a consumer needs an assignor")
         names = [assignor.name for assignor in self.chosen_assignors()]
