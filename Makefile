@@ -14,7 +14,7 @@ SAY_ABSENT = $(BIN)/python -c 'from tidelog.records import implementation as i; 
 they need a C compiler and the headers of Python (Debian, Ubuntu: apt install gcc python3-dev; then make clean venv). \
 It works without them: {i.PURE_COST}.")'
 
-.PHONY: help venv demo test lint unit vectors thorough fuzz soak nightly mutants chaos conformance bench endure reference dist dist-check clean
+.PHONY: help venv demo test lint unit vectors thorough fuzz soak soak-clients nightly mutants chaos conformance bench endure reference dist dist-check clean
 
 help: ## List the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -68,6 +68,9 @@ fuzz: venv ## Mutated bytes into every parser; SECONDS=n for each parser family,
 soak: venv ## Every operation of a log's disk fails; simulated clusters under faults; SEEDS=n runs of 30 simulated seconds, ARGS='--seed 1000 --brokers 5'.
 	@python -m tests.unit.storage.life
 	@python -m sim --seeds $(or $(SEEDS),200) --jobs 2 --keep-going $(ARGS)
+
+soak-clients: venv ## Simulated clusters with users of our own client; SEEDS=n runs of 30 simulated seconds, ARGS='--seed 1000'.
+	@python -m sim --clients --seeds $(or $(SEEDS),100) --jobs 2 --keep-going $(ARGS)
 
 nightly: venv ## `make test` ten times, then chance for some hours: all tests, soak, fuzz, chaos; SEED=n repeats a night.
 	@.ci/nightly $(SEED)

@@ -90,6 +90,8 @@ class Cluster:
         self.checker.compacted |= {topic.name for topic in plan.topics if topic.compacted}
         self.checker.lossy |= {topic.name for topic in plan.topics if topic.unclean}
         self.client_names: list[str] = []
+        self.answered_names: list[str] = []
+        """Those of them to which answers may be lost: users of our own client."""
         self.estranged: set[str] = set()
         """Topics that got another id than their brokers know, since somebody wrote over their nodes."""
 
@@ -223,6 +225,8 @@ def internal_topics(plan: Plan) -> dict[str, object]:
         "transaction.state.log.min.isr": plan.min_insync_replicas,
         "min.insync.replicas": plan.min_insync_replicas,
         "log.flush.interval.messages": 1 if plan.flushes else 1_000_000,
+        # So that no trouble lasts as long as a session of our own client's members.
+        **({"group.consumer.session.timeout.ms": 30_000} if plan.clients else {}),
     }
 
 

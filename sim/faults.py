@@ -88,6 +88,7 @@ class Trouble:
             FaultKind.QUORUM_LOST: self._quorum_lost,
             FaultKind.SERVER_BEHIND: self._server_behind,
             FaultKind.SERVER_DOWN: self._server_down,
+            FaultKind.ANSWERS_LOST: self._answers_lost,
         }
         self._disks = DiskTrouble(cluster, plan, random.stream("disks"))
         self._handlers.update(self._disks.handlers)
@@ -108,6 +109,7 @@ class Trouble:
             self._under_way.append(asyncio.ensure_future(self._handlers[kind]()))
         await asyncio.gather(*self._under_way)
         self._cluster.trace.record("healed")
+        self._network.losing.clear()
         self._network.heal_all()
         for machine in self._cluster.brokers:
             machine.resume()
@@ -135,6 +137,16 @@ class Trouble:
 
     async def _hold(self) -> None:
         self._network.hold(self._random.between(0.1, 2.0))
+
+    async def _answers_lost(self) -> None:
+        """Some answers to one user, one after the other: what it asked for was carried out, and it does not know."""
+        names = self._cluster.answered_names
+        if not names:
+            return
+        name = names[self._random.below(len(names))]
+        for _ in range(1 + self._random.below(4)):
+            self._network.losing[name] += 1 + self._random.below(2)
+            await self._rest(0.1, 1.5)
 
     async def _slow(self) -> None:
         name = self._broker().name

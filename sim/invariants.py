@@ -22,6 +22,8 @@ INVARIANTS: Final = {
     17: "a bounded time after the last fault all is whole, and everything has been acknowledged and seen",
     18: "a bounded time after the last fault each log on each broker goes by the settings that the store has",
     19: "a replica known to have lost records is never elected cleanly",
+    20: "our own client: what is acknowledged is read, once, in order, by each group; no call is silent for over 10 s",
+    21: "our own client: members lose partitions only as others join or leave, or as topics change",
 }
 
 

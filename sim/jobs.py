@@ -23,6 +23,7 @@ class Job(NamedTuple):
     faults: tuple[FaultKind, ...] = ()
     """That it has in any case."""
     log_dirs: int | None = None
+    clients: bool = False
     outcome: Outcome | None = None
     failure: str = ""
     took_s: float = 0.0
@@ -49,6 +50,7 @@ def make(job: Job, trace_file: TextIO | None = None) -> Job:
             brokers=job.brokers,
             faults=job.faults,
             log_dirs=job.log_dirs,
+            clients=job.clients,
             trace_file=trace_file,
         )
     except RunFailedError as failure:

@@ -49,6 +49,7 @@ class FaultKind(Enum):
     DISK_FULL = "there is no room on a disk for a while"
     DISK_HANGS = "an operation of a disk does not return for seconds"
     ROT = "a bit of what was synced long ago is another one now, on one replica of a partition"
+    ANSWERS_LOST = "answers to users of our own client are lost, with their connections"
 
 
 GROUPS: Final[tuple[str, ...]] = ("classic", "consumer")
@@ -56,6 +57,10 @@ TRANSACTIONS: Final[tuple[str, ...]] = ("before", "since")
 
 DRAWN_LATER: Final = (FaultKind.CONTROLLER_MOVED, FaultKind.DEATH_IN_MOVE, FaultKind.WRITE_UNANSWERED)
 OF_DISKS: Final = (FaultKind.SHORTAGE, FaultKind.DISK_FULL, FaultKind.DISK_HANGS, FaultKind.ROT)
+OF_CLIENTS: Final = (FaultKind.ANSWERS_LOST,)
+CLIENTS_CHANCE: Final = 0.0
+"""How often our own client takes part where nobody asks for it (`--clients`)."""
+ANSWERS_LOST_CHANCE: Final = 0.7
 AWAITED: Final[tuple[FaultKind, ...]] = ()
 """Those that brokers do not survive yet: a run has them only where it is asked for them (`--fault`)."""
 TWO_DIRECTORIES_CHANCE: Final = 0.0
@@ -124,6 +129,8 @@ class Plan:
     """Whether partitions are moved, and old tools write into the store."""
     tombstones_go: bool
     """Whether compaction takes tombstones within the run."""
+    clients: bool
+    """Whether the product's own client is used, too."""
     log_dirs: int
     """Of each broker, on one device; replicas move between two."""
     names_in_order: bool
@@ -147,15 +154,19 @@ def draw(
     brokers: int | None = None,
     wished: tuple[FaultKind, ...] = (),
     log_dirs: int | None = None,
+    clients: bool = False,
 ) -> Plan:
-    """A plan for a seed's run; `brokers` and `log_dirs` set their numbers, `wished` are faults that it has anyway."""
+    """A plan for a seed's run; `brokers` and `log_dirs` set their numbers, `wished` are faults that it has anyway.
+
+    `clients`: our own client takes part in any case.
+    """
     drawn = (1, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4, 5)[random.below(15)]
     count = drawn if brokers is None else brokers
     is_lone = count == 1 and random.chance(0.7)
     replication_factor = min(count, 3)
     min_insync = 2 if replication_factor == 3 or (replication_factor == 2 and random.chance(0.3)) else 1
     flushes = random.chance(0.45)
-    later = (*DRAWN_LATER, *OF_ENSEMBLES, *OF_DISKS, *AWAITED)
+    later = (*DRAWN_LATER, *OF_ENSEMBLES, *OF_DISKS, *OF_CLIENTS, *AWAITED)
     possible = LONE if is_lone else tuple(kind for kind in FaultKind if kind not in later)
     wanted = random.between(0.15, 0.6)
     faults: list[FaultKind] = [kind for kind in possible if random.chance(wanted)]
@@ -173,6 +184,10 @@ def draw(
         faults += [kind for kind in OF_ENSEMBLES if ensembles.chance(2 * wanted)]
     devices = random.stream("devices")
     faults += [kind for kind in OF_DISKS if devices.chance(wanted) and kind not in AWAITED]
+    users = random.stream("clients")
+    has_clients = users.chance(CLIENTS_CHANCE) or clients
+    if has_clients and users.chance(ANSWERS_LOST_CHANCE):
+        faults.append(FaultKind.ANSWERS_LOST)
     if not flushes:
         faults = [kind for kind in faults if kind is not FaultKind.POWER_CUT_ALL]
     pause = random.between(0.8, 4.0)
@@ -206,6 +221,7 @@ def draw(
         transactions=transactions,
         reassigns=reassigns,
         tombstones_go=tombstones_go,
+        clients=has_clients,
         log_dirs=log_dirs or 1 + random.stream("directories").chance(TWO_DIRECTORIES_CHANCE),
         names_in_order=random.stream("file systems").chance(0.5),
         faults=(*faults, *wished) or (FaultKind.RESET, FaultKind.KILL),

@@ -25,12 +25,14 @@ from sim.workloads.applications import Applications
 from sim.workloads.client import Router
 from sim.workloads.consumers import Consumer, Reader
 from sim.workloads.directory_moves import DirectoryMover
+from sim.workloads.own_client.users import ClientUsers
 from sim.workloads.prober import Prober
 from sim.workloads.producers import Producer
 from sim.workloads.reassignments import Reassigner
 from sim.workloads.settings import SettingsAlterer
 from sim.workloads.spot_reads import SpotReader
 from sim.workloads.waiters import check_waiters
+from sim.world.clients import client_world
 from sim.world.clock import LoopClock
 from sim.world.loop import VirtualLoop
 from sim.world.process import SimulatedExecutor
@@ -84,17 +86,21 @@ def run(
     brokers: int | None = None,
     faults: tuple[FaultKind, ...] = (),
     log_dirs: int | None = None,
+    clients: bool = False,
     trace_file: TextIO | None = None,
 ) -> Outcome:
-    """Simulates `seconds` of load and faults, and the healing afterwards; `faults` are some that it has in any case."""
+    """Simulates `seconds` of load and faults, and the healing afterwards; `faults` are some that it has in any case.
+
+    With `clients` the product's own client takes part.
+    """
     loop = VirtualLoop(SeededRandom(seed, "loop"))
     trace = Trace(loop.time, trace_file)
     random = SeededRandom(seed, "run")
-    plan = draw(random.stream("plan"), brokers=brokers, wished=faults, log_dirs=log_dirs)
+    plan = draw(random.stream("plan"), brokers=brokers, wished=faults, log_dirs=log_dirs, clients=clients)
     simulation = Simulation(seed, seconds, plan, loop, random, trace)
     asyncio.set_event_loop(None)
     try:
-        with simulation.complaints, cooperative_locks():
+        with simulation.complaints, cooperative_locks(), client_world(loop):
             loop.run_until_complete(simulation.main())
         simulation.check_errors()
         return simulation.outcome()
@@ -106,11 +112,13 @@ def run(
         command += "".join(f" --fault {kind.name}" for kind in faults)
         if log_dirs is not None:
             command += f" --log-dirs {log_dirs}"
+        if clients:
+            command += " --clients"
         raise RunFailedError(
             f"{last}\nplan: {simulation.plan}\n{type(error).__name__}: {error}\nreplay: {command}"
         ) from error
     finally:
-        simulation.cluster.close()
+        simulation.close()
         loop.close()
 
 
@@ -151,6 +159,8 @@ class Simulation:
         self._directory_mover = self._make_directory_mover()
         own = random.stream("applications")
         self._applications = Applications(plan, loop, self._router, own, self.history, trace, self._leader)
+        own = random.stream("clients")
+        self._users = ClientUsers(plan, self.cluster, self._router, own, trace, lambda: self.history.generation)
         self._live_logs = LiveLogs(self.cluster.brokers, self.cluster.checker, random.stream("live logs"))
         self._trouble = Trouble(self.cluster, plan, random.stream("trouble"))
 
@@ -179,7 +189,7 @@ class Simulation:
             counts["moves"] = self._reassigner.done
         if self._directory_mover is not None:
             counts["directory moves"] = self._directory_mover.done
-        counts |= self._applications.counts
+        counts |= self._applications.counts | self._users.counts
         return Outcome(
             self.seed,
             self.seconds,
@@ -191,6 +201,11 @@ class Simulation:
             self._trace.digest(),
             counts,
         )
+
+    def close(self) -> None:
+        """Unwinds everything, at the very end."""
+        self._users.close()
+        self.cluster.close()
 
     def check_errors(self) -> None:
         """What callbacks raised, outside of any task that is waited for; what brokers logged as errors."""
@@ -298,7 +313,8 @@ class Simulation:
         if self._directory_mover is not None:
             aside.append(asyncio.ensure_future(self._directory_mover.run()))
         await self._within(self._applications.start(), SETTLE_S_MAX, "topic ids are not told", always)
-        clients = [*producing, *consuming, *aside, *self._applications.tasks]
+        await self._within(self._users.start(), SETTLE_S_MAX, "the client's topics are not created", always)
+        clients = [*producing, *consuming, *aside, *self._applications.tasks, *self._users.tasks]
         limit = self.seconds + 3 * SETTLE_S_MAX
         await self._within(self._trouble.run(self.seconds), limit, "trouble has no end", [*always, *clients])
         self._administrator.stopping = self._spot_reader.stopping = self._alterer.stopping = True
@@ -311,6 +327,7 @@ class Simulation:
         if self._directory_mover is not None:
             self._directory_mover.stopping = True
         self._applications.calm()
+        self._users.calm()
         await self._until(lambda: not self._ailments(), lambda: "; ".join(self._ailments()[:4]), [*always, *clients])
         await self._until(
             lambda: not settings_that_differ(self.cluster),
@@ -318,6 +335,12 @@ class Simulation:
             [*always, *clients],
             number=18,
         )
+        users = self._users
+        await self._until(lambda: not users.ailments, lambda: "; ".join(users.ailments), [*always, *clients])
+        await self._within(users.play(), 10 * SETTLE_S_MAX, "the client's last acts have no end", [*always, *clients])
+        users.stop()
+        await self._until(lambda: users.has_ended, lambda: "users of the client stay", [*always, *clients])
+        users.check_final()
         applications = self._applications
         await self._until(lambda: not applications.ailments, lambda: "; ".join(applications.ailments), clients)
         applications.stop()

@@ -7,14 +7,13 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from sim.checks.group_history import NOTHING, GroupHistory
+from sim.checks.group_history import GroupHistory
 from sim.checks.transaction_history import TransactionHistory
 from sim.cluster import OFFSETS_PARTITIONS
-from sim.workloads.coordination import Coordinator, KeyType
+from sim.workloads.coordination import PAUSE_S, committed_offsets
 from sim.workloads.members import ClassicMember, ConsumerMember, Member
 from sim.workloads.transactions import CommittedReader, TransactionalProducer
 from tidelog.coordinator.partitions import partition_for
-from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicId, TopicPartition
 from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC
 from tidelog.protocol import messages
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 MEMBERS: Final = 3
 """Of a group."""
 SUBSCRIBED: Final = ("kept", "trimmed")
-PAUSE_S: Final = 0.1
 
 
 class Applications:
@@ -186,35 +184,9 @@ class Applications:
     ) -> dict[TopicPartition, tuple[int, str]]:
         """Offset and note of what a group has committed, as its coordinator says."""
         router = self._make_router(f"visitor of {group}")
-        coordinator = Coordinator(router, KeyType.GROUP, group)
-        by_topic: dict[str, list[int]] = {}
-        for partition in partitions:
-            by_topic.setdefault(partition.topic, []).append(partition.partition)
-        topics = [
-            messages.OffsetFetchRequest.OffsetFetchRequestTopics(name=topic, partition_indexes=indexes)
-            for topic, indexes in by_topic.items()
-        ]
-        asked = messages.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=topics)
-        while True:
-            try:
-                request = messages.OffsetFetchRequest(groups=[asked], require_stable=True)
-                response = await coordinator.ask(ApiKey.OFFSET_FETCH, request)
-                (answer,) = response.groups
-                coordinator.check(ErrorCode(answer.error_code))
-                results = {
-                    TopicPartition(topic.name, each.partition_index): each
-                    for topic in answer.topics
-                    for each in topic.partitions
-                }
-                if not answer.error_code and not any(each.error_code for each in results.values()):
-                    break
-            except (OSError, TimeoutError) as error:
-                self._trace.record("visitor_retries", group, repr(error))
-            await asyncio.sleep(PAUSE_S)
+        found = await committed_offsets(router, group, partitions, self._trace)
         router.close()
-        return {
-            partition: (max(each.committed_offset, NOTHING), each.metadata or "") for partition, each in results.items()
-        }
+        return found
 
     async def _learn_topic_ids(self) -> None:
         router = self._make_router("topic ids")

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from sim.checks.group_history import NOTHING
 from tidelog.model.errors import ErrorCode
-from tidelog.model.identifiers import NO_LEADER
+from tidelog.model.identifiers import NO_LEADER, TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sim.workloads.client import Router
+    from sim.world.trace import Trace
     from tidelog.protocol.messages import Message
+
+
+PAUSE_S: Final = 0.1
+"""Between two tries."""
 
 
 class KeyType(IntEnum):
@@ -76,3 +85,37 @@ class Coordinator:
         if code in NOT_THE_COORDINATOR:
             self.forget()
             raise AskAgain(code.name)
+
+
+async def committed_offsets(
+    router: Router, group: str, partitions: Sequence[TopicPartition], trace: Trace
+) -> dict[TopicPartition, tuple[int, str]]:
+    """Offset and note of what a group has committed, as its coordinator says once it answers."""
+    coordinator = Coordinator(router, KeyType.GROUP, group)
+    by_topic: dict[str, list[int]] = {}
+    for partition in partitions:
+        by_topic.setdefault(partition.topic, []).append(partition.partition)
+    topics = [
+        messages.OffsetFetchRequest.OffsetFetchRequestTopics(name=topic, partition_indexes=indexes)
+        for topic, indexes in by_topic.items()
+    ]
+    asked = messages.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=topics)
+    while True:
+        try:
+            request = messages.OffsetFetchRequest(groups=[asked], require_stable=True)
+            response = await coordinator.ask(ApiKey.OFFSET_FETCH, request)
+            (answer,) = response.groups
+            coordinator.check(ErrorCode(answer.error_code))
+            results = {
+                TopicPartition(topic.name, each.partition_index): each
+                for topic in answer.topics
+                for each in topic.partitions
+            }
+            if not answer.error_code and not any(each.error_code for each in results.values()):
+                break
+        except (OSError, TimeoutError) as error:
+            trace.record("visitor_retries", group, repr(error))
+        await asyncio.sleep(PAUSE_S)
+    return {
+        partition: (max(each.committed_offset, NOTHING), each.metadata or "") for partition, each in results.items()
+    }

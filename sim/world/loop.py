@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextvars import Context
 
     from sim.world.process import Process
@@ -137,6 +138,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if owner is not None:
             owner.started(task)
         return task
+
+    async def create_connection(  # type: ignore[override]  # What the product's client uses of it.
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+        """Connects over the simulated network, from the machine of the process that asks."""
+        process = PROCESS.get()
+        if process is None or process.outside is None:
+            raise RuntimeError("this process has its network from elsewhere, or none")
+        return await process.outside.network.connect(protocol_factory, host, port)
 
     def bury(self) -> None:
         """Takes back what dead processes had scheduled."""

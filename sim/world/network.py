@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Final
@@ -60,6 +60,8 @@ class SimulatedNetwork:
         self.trace = trace
         self.delay = (0.0001, 0.002)
         """Least and greatest time that a piece takes, in seconds."""
+        self.losing: Counter[str] = Counter()
+        """[host] -> how many of the next answers to it are lost, each with its connection."""
         self.connections: list[SimulatedTransport] = []
         """Both ends of each that is open, oldest first."""
         self._links: dict[tuple[str, str], Link] = {}
@@ -249,6 +251,11 @@ class SimulatedTransport(asyncio.Transport):
     def write(self, data: Any) -> None:
         view = memoryview(bytes(data))
         if self._closing or not view:
+            return
+        if self.network.losing[self.hosts[1]] > 0:
+            self.network.losing[self.hosts[1]] -= 1
+            self.network.trace.record("lost", self.name, len(view))
+            self.abort()
             return
         self.network.trace.record("sent", self.name, len(view), crc32(view))
         self._under_way += len(view)

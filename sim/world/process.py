@@ -7,13 +7,13 @@ of the broker needs to know nothing of being simulated, and a kill leaves nothin
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import sys
 from asyncio import events
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar
 from weakref import ref
 
 from sim.world.disk import ProcessDeath
@@ -21,13 +21,25 @@ from sim.world.loop import PROCESS, VirtualLoop
 from sim.world.randomness import SeededRandom
 from sim.world.threads import Work
 
+if TYPE_CHECKING:
+    from sim.world.network import Host
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
 LONG_CHANCE: Final = 0.2
 """How often an operation of an I/O task takes as long as a device may, and not as long as the page cache does."""
+WAITS_MAX: Final = 100
+"""Waits in `finally` blocks of a task of a dead process."""
 UNWINDING_MAX: Final = 1000
 """Operations that a task of a dead process may still try."""
+
+
+class Outside(NamedTuple):
+    """What a process has of the world whose code asks its event loop and Python's modules for it."""
+
+    network: Host
+    random: SeededRandom
 
 
 class Process:
@@ -35,6 +47,8 @@ class Process:
 
     def __init__(self, name: str, loop: VirtualLoop) -> None:
         self.name = name
+        self.outside: Outside | None = None
+        """None for brokers and stores, to which network and chance are given."""
         self.alive = True
         self.runs = True
         """Alive, and not paused."""
@@ -98,16 +112,25 @@ class Process:
         for callback in self._on_close:
             callback()
         events._set_running_loop(self._loop)  # What runs in a `finally` looks for its loop.
+        unraisable, sys.unraisablehook = sys.unraisablehook, lambda _: None
         try:
             while self._left:
                 task = self._left.pop()
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # It was to be destroyed pending.
                 coroutine = task.get_coro()
-                # A coroutine that would go on waiting in its `finally` cannot: that is the RuntimeError.
-                with contextlib.suppress(ProcessDeath, RuntimeError):
-                    if coroutine is not None:
-                        self.context.run(coroutine.close)
+                # A coroutine that would go on waiting in its `finally` cannot: that is the RuntimeError. The next try
+                # ends that wait, too.
+                for _ in range(WAITS_MAX):
+                    try:
+                        if coroutine is not None:
+                            self.context.run(coroutine.close)
+                    except RuntimeError:
+                        continue
+                    except ProcessDeath:
+                        pass
+                    break
         finally:
+            sys.unraisablehook = unraisable
             events._set_running_loop(None)
 
 

@@ -197,7 +197,7 @@ class Routing:
         request = messages.MetadataRequest(
             topics=None
             if topics is None
-            else [messages.MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
+            else [messages.MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(topics)],
             allow_auto_topic_creation=create,
         )
         response = yield from self.ask_any(request, deadline)

@@ -42,13 +42,22 @@ def test_clusters(seed: int) -> None:
     assert outcome.faults > 0
 
 
-@pytest.mark.parametrize(("seed", "brokers"), daily(2, [(7, 3), (1, 1), (4, 1), (1, 3)]))
-def test_a_seed_is_one_run(seed: int, brokers: int) -> None:
+def test_our_own_client() -> None:
+    """Our producer, and members of groups of both protocols: what is acknowledged is read, nothing is silent."""
+    counts = run(3, 2, brokers=3, clients=True).counts
+    assert counts["by our producer"] > 100
+    assert counts["by our consumer"] > 300
+
+
+@pytest.mark.parametrize(
+    ("seed", "brokers", "more"), daily(3, [(7, 3, ()), (1, 1, ()), (2, 1, ("--clients",)), (4, 1, ()), (1, 3, ())])
+)
+def test_a_seed_is_one_run(seed: int, brokers: int, more: tuple[str, ...]) -> None:
     """Two processes with different hash seeds agree on every event, to the byte."""
     digests = set()
     for hash_seed in ("0", "12345"):
         finished = subprocess.run(
-            [sys.executable, "-m", "sim", "--seed", str(seed), "--seconds", "5", "--brokers", str(brokers)],
+            [sys.executable, "-m", "sim", "--seed", str(seed), "--seconds", "5", "--brokers", str(brokers), *more],
             cwd=ROOT,
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,

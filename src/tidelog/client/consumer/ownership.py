@@ -65,7 +65,7 @@ class Ownership:
         self.changing = True
         try:
             await self.at_rest.wait()
-            for topic_partition in partitions:
+            for topic_partition in sorted(partitions):
                 self.positions[topic_partition] = None
             await self.listener.on_assigned(sorted(partitions))
         finally:

@@ -1,0 +1,295 @@
+"""All users of the product's own client in a run: how they begin, and what they must achieve when all is well again.
+
+The end is a play in acts, each of which has led to a silence once: everybody speaks and is heard; a topic is deleted
+and made again; one partition has no leader while the others have; a topic is gone for good. In each act what is sent
+is acknowledged, and read by each group, within 10 s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from sim.checks.client_history import ClientHistory, GroupWatch, Incarnation
+from sim.invariants import require
+from sim.plan import FaultKind
+from sim.workloads.coordination import committed_offsets
+from sim.workloads.own_client.members import ClientMember
+from sim.workloads.own_client.producers import SILENT_S_MAX, ClientProducer
+from sim.workloads.own_client.topics import ALONE, DOOMED, GROWN, RENEWED, ClientTopics
+from sim.world.clients import client_process
+from tidelog.client.consumer import ConsumerSettings, GroupProtocol
+from tidelog.client.producer import ProducerSettings
+from tidelog.model.identifiers import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from sim.cluster import Cluster
+    from sim.machine import BrokerMachine
+    from sim.plan import Plan
+    from sim.workloads.client import Router
+    from sim.world.process import Process
+    from sim.world.randomness import SeededRandom
+    from sim.world.trace import Trace
+
+MEMBERS: Final = 2
+"""Of a group."""
+PROTOCOLS: Final = {"client-classic": GroupProtocol.CLASSIC, "client-848": GroupProtocol.CONSUMER}
+BY_HAND: Final = "client-by-hand"
+LOOK_S: Final = 0.25
+SETTLE_S_MAX: Final = 60.0
+PATIENT_S: Final = 120.0
+"""A delivery timeout longer than any trouble: nothing such a producer sends may fail."""
+IMPATIENT_S: Final = 2.0
+"""One that passes again and again, so that batches fail."""
+ASSIGNORS: Final = (("range",), ("cooperative-sticky",), ("range", "cooperative-sticky"), ("sticky",))
+
+
+class ClientUsers:
+    """See the module. Empty where a plan has none."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        cluster: Cluster,
+        make_router: Callable[[str], Router],
+        random: SeededRandom,
+        trace: Trace,
+        generation: Callable[[], int],
+    ) -> None:
+        self._plan = plan
+        self._cluster = cluster
+        self._make_router = make_router
+        self._random = random
+        self._trace = trace
+        self.history = ClientHistory(cluster.loop.time)
+        self._topics: ClientTopics | None = None
+        self._producers: list[ClientProducer] = []
+        self._members: dict[str, list[ClientMember]] = {}
+        self._watches: dict[str, GroupWatch] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._changing: asyncio.Task[None] | None = None
+        self._processes: list[Process] = []
+        self._stopping = False
+        if not plan.clients:
+            return
+        topics = self._topics = ClientTopics(plan, make_router("client topics"), random.stream("topics"), trace)
+        topics.changed = self._topics_changed
+        topics.is_awaited = lambda topic: any(producer.is_sending_to(topic) for producer in self._producers)
+        self._bootstrap = ",".join(f"{host}:{port}" for host, port in (each.address for each in cluster.brokers))
+        self._make_producers(topics, generation)
+        for group in (*PROTOCOLS, BY_HAND):
+            self._make_group(group)
+
+    def _make_producers(self, topics: ClientTopics, generation: Callable[[], int]) -> None:
+        for name, timeout_s in (("client-patient", PATIENT_S), ("client-hasty", IMPATIENT_S)):
+            own = self._random.stream(name)
+            settings = ProducerSettings(
+                delivery_timeout_s=timeout_s,
+                batch_size=(300, 2_000, 16_000)[own.below(3)],
+                linger_ms=(0.0, 5.0, 50.0)[own.below(3)],
+                metadata_max_age_s=3.0,
+            )
+            common = (self._bootstrap, settings, topics, self.history, own, self._trace, generation)
+            self._producers.append(ClientProducer(self._process(name), *common))
+
+    def _make_group(self, group: str) -> None:
+        own = self._random.stream(group)
+        watch = self._watches[group] = GroupWatch(group, self._cluster.loop.time)
+        settings = ConsumerSettings(
+            assignors=ASSIGNORS[own.below(len(ASSIGNORS))],
+            protocol=PROTOCOLS.get(group, GroupProtocol.CLASSIC),
+            auto_commit_interval_s=1.0,
+            session_timeout_s=30.0,
+            heartbeat_interval_s=1.0,
+            metadata_max_age_s=3.0,
+        )
+        self._members[group] = [
+            ClientMember(
+                self._process(f"{group}-{number}"),
+                self._bootstrap,
+                dataclasses.replace(settings, auto_commit=number == 0 or own.chance(0.5)),
+                watch,
+                self.history,
+                own.stream(f"member {number}"),
+                self._trace,
+                # Of partitions by hand, that of the topic that is deleted stays.
+                by_hand=(TopicPartition(GROWN, 0), TopicPartition(DOOMED, 0)) if group == BY_HAND else (),
+                reads_may_fail=not {FaultKind.FLIPPED_READ, FaultKind.ROT}.isdisjoint(self._plan.faults),
+            )
+            for number in range(1 if group == BY_HAND else MEMBERS)
+        ]
+
+    def _process(self, name: str) -> Process:
+        self._cluster.client_names.append(name)
+        self._cluster.answered_names.append(name)
+        random = self._random.stream(f"{name} process")
+        process = client_process(name, self._cluster.loop, self._cluster.network, random)
+        self._processes.append(process)
+        return process
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What happened, for a run's last line."""
+        return {
+            "by our producer": self.history.acknowledged_count,
+            "failed there": self.history.failed,
+            "by our consumer": self.history.read,
+            "topics made for them": 0 if self._topics is None else self._topics.changes,
+            "their rebalances": sum(watch.rebalances for watch in self._watches.values()),
+        }
+
+    @property
+    def tasks(self) -> Sequence[asyncio.Task[None]]:
+        """One that failed ends the run."""
+        return self._tasks
+
+    def _topics_changed(self, what: str) -> None:
+        for watch in self._watches.values():
+            watch.caused(what)
+
+    # The course of a run.
+
+    async def start(self) -> None:
+        """Makes the topics; everybody begins."""
+        if self._topics is None:
+            return
+        await self._topics.create()
+        self._changing = asyncio.ensure_future(self._topics.run())
+        self._tasks = [self._changing, asyncio.ensure_future(self._look())]
+        self._tasks += [producer.start() for producer in self._producers]
+        self._tasks += [member.start() for members in self._members.values() for member in members]
+
+    async def _look(self) -> None:
+        while not self._stopping:
+            for group, members in self._members.items():
+                owned = [partition for member in members for partition in member.assignment]
+                at_rest = all(member.is_at_rest for member in members)
+                self._watches[group].looked_at(owned if at_rest else (), self._expected(group))
+            await asyncio.sleep(LOOK_S)
+
+    def _expected(self, group: str) -> list[TopicPartition]:
+        assert self._topics is not None
+        return [] if group == BY_HAND else self._topics.partitions
+
+    def calm(self) -> None:
+        """The last fault is over: members stay, topics stay as they are."""
+        if self._topics is not None:
+            self._topics.stopping = True
+        for members in self._members.values():
+            for member in members:
+                member.calm = True
+
+    @property
+    def ailments(self) -> list[str]:
+        """What is not yet as it should be a while after the last fault."""
+        if self._changing is not None and not self._changing.done():
+            return ["the client's topics are still being changed"]
+        return [
+            f"{group} is not at rest: {[sorted(member.assignment) for member in self._members[group]]}"
+            for group, watch in self._watches.items()
+            if group != BY_HAND and not watch.is_settled
+        ]
+
+    async def play(self) -> None:
+        """The acts of the end, when brokers and groups are well."""
+        topics = self._topics
+        if topics is None:
+            return
+        await self._all_speak("all is well", topics.partitions)
+        await asyncio.gather(*(producer.spawn(producer.flush()) for producer in self._producers))
+        await topics.renew()
+        await self._all_speak("a topic was made again", topics.partitions, count=5)
+        await self._without_a_leader(topics)
+        await topics.delete(DOOMED)
+        await self._all_speak("a topic is gone", topics.partitions)
+        await self._all_is_committed(topics)
+
+    async def _without_a_leader(self, topics: ClientTopics) -> None:
+        """The only replica of one partition is down, and a member joins anew: the others are written and read on."""
+        machine = self._cluster.leader(TopicPartition(ALONE, 0))
+        if machine is None or self._plan.replication_factor <= self._plan.min_insync_replicas:
+            return
+        with self._cluster.kept_down(machine):
+            machine.kill()
+            self._topics_changed(f"{machine.name} died")
+            others = [each for each in topics.partitions if each.topic != ALONE]
+            await self._until(lambda: self._are_led(others, machine), "leaders are not elected")
+            for members in self._members.values():
+                members[0].begin_anew()
+            await self._all_speak("one partition has no leader", others)
+        await self._until(lambda: not self._cluster.ailments(), "the cluster is not whole again")
+        await self._all_speak("all have leaders again", topics.partitions)
+
+    def _are_led(self, partitions: Collection[TopicPartition], dead: BrokerMachine) -> bool:
+        internal = [] if self._cluster.states is None else self._cluster.states.partitions()
+        coordinators = [each for each in internal if each.topic.startswith("__")]
+        leaders = [self._cluster.leader(each) for each in (*partitions, *coordinators)]
+        return None not in leaders and dead not in leaders
+
+    async def _all_speak(self, act: str, partitions: Collection[TopicPartition], count: int = 1) -> None:
+        """Each producer sends to all of these, and each group is given everything of them, in time."""
+        self._trace.record("act", act)
+        await asyncio.gather(*(producer.spawn(producer.speak(partitions, count)) for producer in self._producers))
+        for group, watch in self._watches.items():
+            deadline = self.history.now() + SILENT_S_MAX
+            while unread := self.history.unread(watch, self._incarnations(group, partitions)):
+                require(20, self.history.now() < deadline, f"{act}: {'; '.join(unread)}")
+                await asyncio.sleep(LOOK_S)
+
+    def _incarnations(self, group: str, partitions: Collection[TopicPartition]) -> list[Incarnation]:
+        """Of these, what a group reads."""
+        assert self._topics is not None
+        (member, *_) = self._members[group]
+        return [self._topics.incarnation(each) for each in partitions if group != BY_HAND or each in member.assignment]
+
+    async def _all_is_committed(self, topics: ClientTopics) -> None:
+        """Each group's offsets come to be committed while its members run, though a topic is gone."""
+        self._trace.record("act", "commits")
+        router = self._make_router("visitor of the client's groups")
+        for group, watch in self._watches.items():
+            deadline = self.history.now() + SILENT_S_MAX
+            kept = self._incarnations(group, [each for each in topics.partitions if each.topic != RENEWED])
+            goals = {each.partition: watch.next_offset.get(each, 0) for each in kept}
+            while True:
+                found = await committed_offsets(router, group, list(goals), self._trace)
+                late = [f"{each}: {found[each][0]} of {goal}" for each, goal in goals.items() if found[each][0] < goal]
+                if not late:
+                    break
+                in_time = self.history.now() < deadline
+                require(20, in_time, f"{group} has not committed what it was given: {', '.join(late)}")
+                await asyncio.sleep(LOOK_S)
+        router.close()
+
+    def stop(self) -> None:
+        """Everybody leaves."""
+        for producer in self._producers:
+            producer.stopping = True
+        for members in self._members.values():
+            for member in members:
+                member.stopping = True
+        self._stopping = True
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all have left."""
+        return all(task.done() for task in self._tasks)
+
+    def check_final(self) -> None:
+        """Everybody has left."""
+        if self._topics is not None:
+            self.history.check_final([self._topics.incarnation(each) for each in self._topics.partitions])
+
+    def close(self) -> None:
+        """Unwinds everything, at the very end."""
+        for process in self._processes:
+            process.kill()
+            process.close()
+
+    async def _until(self, holds: Callable[[], bool], complaint: str) -> None:
+        deadline = self.history.now() + SETTLE_S_MAX
+        while not holds():
+            require(17, self.history.now() < deadline, complaint)
+            await asyncio.sleep(LOOK_S)
