@@ -26,6 +26,7 @@ from tidelog.storage.errors import DirectoryOffline
 from tidelog.storage.file_names import DELETE_FOLDER, FUTURE_FOLDER, PARTITION_METADATA, marked_folder
 from tidelog.storage.log import Log
 from tidelog.storage.log_folder import LogFolder
+from tidelog.storage.producer_recovery import load_first_snapshot, write_first_snapshot
 from tidelog.storage.segment import Segment
 
 if TYPE_CHECKING:
@@ -122,6 +123,9 @@ class FutureLogs:
             raise DirectoryOffline(directory.path, directory.failure)
         path = f"{directory.path}/{name}"
         disk, start, config = self._disk, current.log_start_offset, current.config
+        # All others are in the batches that the copy will get. One may be silent for longer than its records are kept.
+        silent = current.producers.silent_since(start)
+        folder = LogFolder(topic_partition, path, directory, self._environment)
         try:
             disk.make_directories(path)
             if current.topic_id is not None:
@@ -131,13 +135,14 @@ class FutureLogs:
                 finally:
                     file.close()
             now_ms = self._environment.clock.wall_ms()
+            write_first_snapshot(folder, silent, start)
             segment = Segment.create(self._environment.pool, path, start, config, now_ms=now_ms)
         except OSError as error:
             directory.undo_folder(path)
             raise directory.refused(error, f"creating a copy of {topic_partition}") from error
-        folder = LogFolder(topic_partition, path, directory, self._environment)
         log = Log(folder, current.topic_id, config, segments=[segment], log_start_offset=start)
         log.log_end_offset = start
+        load_first_snapshot(folder, log.producers, silent, start)
         log.update_high_watermark(start)
         log.durability.file_created()
         self._add(log, directory)

@@ -106,6 +106,25 @@ def _write_snapshot(folder: LogFolder, offset: int, content: bytes) -> None:
         file.close()
 
 
+def write_first_snapshot(folder: LogFolder, entries: Sequence[ProducerEntry], offset: int) -> None:
+    """What a log that begins at `offset` is to know of producers of which it will have no batch; durable. OSError."""
+    if entries:
+        _write_snapshot(folder, offset, encode_snapshot(entries))
+        folder.sync_file(segment_file(offset, SNAPSHOT))
+
+
+def load_first_snapshot(
+    folder: LogFolder, producers: ProducerState, entries: Sequence[ProducerEntry], offset: int
+) -> None:
+    """The state of a new log, after `write_first_snapshot`."""
+    if not entries:
+        return
+    environment = folder.environment
+    producers.load(entries, offset, environment.clock.wall_ms(), environment.producer_expiration_ms)
+    producers.snapshot_offset = offset
+    environment.producer_limit.added(len(producers.entries))
+
+
 def _seen_now(folder: LogFolder, producers: ProducerState) -> ProducerState:
     """Producers that were read from files count as heard of just now: their clients may be about to send again."""
     now_ms = folder.environment.producer_limit.now_ms()

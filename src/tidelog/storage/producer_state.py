@@ -421,6 +421,14 @@ class ProducerState:
             not entry.batches or entry.batches[-1].last_offset < offset for entry in self.entries.values()
         )
 
+    def silent_since(self, offset: int) -> list[ProducerEntry]:
+        """Copies of what is known of producers of which no batch or marker lies at `offset` or above."""
+        return [
+            entry.copy()
+            for entry in self.entries.values()
+            if (entry.batches[-1].last_offset if entry.batches else self.last_marker_offset) < offset
+        ]
+
     def clear(self, offset: int) -> None:
         """As if the log began at `offset`."""
         self.last_marker_offset = -1

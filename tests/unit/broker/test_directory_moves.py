@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.harness import Broker
+from tests.unit.broker.harness import Broker, make_batch
 from tests.unit.broker.replica_harness import ReplicaCluster
 
 from tidelog.broker.replicas.directory_moves import LAST_BYTES_MAX, RETRY_MS, Moves
@@ -524,4 +524,30 @@ def test_a_busy_partition_moves(tmp_path: Path) -> None:
         broker.shell.run_pool()
     assert broker.replica("t").log.owner.path == f"{tmp_path}/second"
     assert values(broker) == records
+    broker.close()
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_producer_is_known_after_the_move_though_its_records_are_gone(tmp_path: Path, *, crashes: bool) -> None:
+    """What it sends again was written already: retention may be faster than its clock; so after a crash, too."""
+    broker = Broker("", directories(tmp_path))
+    broker.lead("t")
+    once = make_batch([b"once"], producer_id=5, producer_epoch=0, base_sequence=0)
+    assert broker.produce("t", batch=once).base_offset == 0
+    fill(broker, 3)
+    kind = messages.DeleteRecordsRequest
+    gone = kind.DeleteRecordsTopic(name="t", partitions=[kind.DeleteRecordsPartition(partition_index=0, offset=2)])
+    broker.ask(ApiKey.DELETE_RECORDS, 2, kind(topics=[gone], timeout_ms=1000))
+    assert alter(broker, tmp_path / "second") is ErrorCode.NONE
+    broker.shell.run_turns()
+    assert broker.replica("t").log.owner.path == f"{tmp_path}/second"
+    assert (broker.replica("t").log.log_start_offset, broker.replica("t").log.log_end_offset) == (2, 4)
+    if crashes:
+        broker.node.stop()
+        broker.logs.abandon()
+        broker = Broker("", directories(tmp_path))
+        broker.lead("t", leader_epoch=1)
+    assert broker.produce("t", batch=once).base_offset == 0
+    following = make_batch([b"next"], producer_id=5, producer_epoch=0, base_sequence=1)
+    assert broker.produce("t", batch=following).base_offset == 4
     broker.close()
