@@ -135,8 +135,8 @@ class Member:
 def know_partitions(consumer: kafka.KafkaConsumer, topics: Iterable[str]) -> None:
     """Has a kafka-python consumer read the topics' metadata before its first poll.
 
-    A leader that assigned before it knew the partitions joins again when it does. kafka-python 3.0.12 forgets that join if
-    a poll ends between its JoinGroup's answer and its SyncGroup's, sends no heartbeat any more, and is put out.
+    A leader that assigned before it knew the partitions joins again when it does. kafka-python 3.0.12 forgets that join
+    if a poll ends between its JoinGroup's answer and its SyncGroup's, sends no heartbeat any more, and is put out.
     """
     for topic in topics:
         consumer.partitions_for_topic(topic)
