@@ -118,6 +118,38 @@ def test_a_leader_mends_what_it_cannot_read_with_a_followers_bytes(tmp_path: Pat
     run(check())
 
 
+def test_the_batch_in_which_the_log_begins_is_mended(tmp_path: Path) -> None:
+    """DeleteRecords may end within a batch: replicas refuse its first offset, and give all of it for a later one."""
+
+    async def check() -> None:
+        async with brokers_of(str(tmp_path), 2) as brokers:
+            assert (await brokers.create(0, TOPIC, [[0, 1]])).error_code == ErrorCode.NONE
+            connection = await brokers.connect(0)
+            produce = messages.ProduceRequest
+            records = make_batch([b"%d" % number * 50 for number in range(3)])
+            topic = produce.TopicProduceData(
+                name=TOPIC, partition_data=[produce.PartitionProduceData(index=0, records=records)]
+            )
+            for _ in range(3):
+                response = await connection.request(produce(acks=-1, timeout_ms=10_000, topic_data=[topic]), 9)
+                assert response.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+            kind = messages.DeleteRecordsRequest
+            gone = kind.DeleteRecordsTopic(
+                name=TOPIC, partitions=[kind.DeleteRecordsPartition(partition_index=0, offset=4)]
+            )
+            answer = await connection.request(kind(topics=[gone], timeout_ms=10_000), 2)
+            assert answer.topics[0].partitions[0].low_watermark == 4
+            content = content_of(brokers, 0)
+            second = positions(content)[1]
+            flip(path_of(brokers, 0), second + 80)
+            assert await fetch(brokers, 0, 4) == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
+            while (found := await fetch(brokers, 0, 4)) != (ErrorCode.NONE, content[second:]):
+                assert found == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
+            assert content_of(brokers, 0) == content
+
+    run(check())
+
+
 def test_a_follower_mends_what_its_readers_meet(tmp_path: Path) -> None:
     """A consumer of its rack (KIP-392) gets nothing rotten; the leader's bytes take the place of the rotten ones."""
 

@@ -228,7 +228,8 @@ class Repairs:
         partition = messages.FetchRequest.FetchPartition(
             partition=log.topic_partition.partition,
             current_leader_epoch=NO_LEADER_EPOCH,
-            fetch_offset=damage.next_offset,
+            # Replicas refuse what is below their log's start, which may lie within the batch: that comes whole.
+            fetch_offset=max(damage.next_offset, log.log_start_offset),
             last_fetched_epoch=NO_LEADER_EPOCH,
             log_start_offset=-1,
             partition_max_bytes=BYTES_MIN,
