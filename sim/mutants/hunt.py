@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from sim.mutants.clients import CLIENT_MUTANTS
 from sim.mutants.compaction import COMPACTION_MUTANTS
 from sim.mutants.coordination import COORDINATION_MUTANTS
 from sim.mutants.edges import EDGE_MUTANTS
@@ -32,6 +33,7 @@ ALL: Final = (
     *ELECTION_MUTANTS,
     *ROT_MUTANTS,
     *EDGE_MUTANTS,
+    *CLIENT_MUTANTS,
 )
 """With those that came later than the thirty."""
 
@@ -103,9 +105,10 @@ def live(mutant: Mutant, seeds: int, seconds: float) -> tuple[int, str]:
     from sim.run import RunFailedError, run
 
     logging.disable(logging.WARNING)
+    is_of_clients = any(edit.module.startswith("client.") for edit in mutant.edits)
     for seed in range(1, seeds + 1):
         try:
-            run(seed, seconds)
+            run(seed, seconds, clients=is_of_clients)
         except RunFailedError as failure:
             lines = [line for line in str(failure).split("\n") if "Error: " in line.partition(" (")[0][:60]]
             return seed, (lines[-1] if lines else str(failure).split("\n")[-2])[:160]

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tidelog.model.identifiers import TopicPartition
 
 POLL_S: Final = (0.2, 3.0)
+POLL_BY_HAND_S: Final = 30.0
+"""Long enough that a poll which waits for nothing is seen to be silent."""
 LIFE_S: Final = (4.0, 20.0)
 PAUSE_S: Final = 0.3
 WORK_CHANCE: Final = 0.2
@@ -137,7 +139,7 @@ class ClientMember:
                 self.watch.caused(f"{self.name} left")
 
     async def _poll(self, consumer: Consumer) -> None:
-        batch = await consumer.poll(self._random.between(*POLL_S))
+        batch = await consumer.poll(POLL_BY_HAND_S if self._by_hand else self._random.between(*POLL_S))
         if batch is None:
             return
         self._take(batch)

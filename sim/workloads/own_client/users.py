@@ -37,7 +37,14 @@ if TYPE_CHECKING:
 MEMBERS: Final = 2
 """Of a group."""
 PROTOCOLS: Final = {"client-classic": GroupProtocol.CLASSIC, "client-848": GroupProtocol.CONSUMER}
-BY_HAND: Final = "client-by-hand"
+BY_HAND: Final = {
+    # That of the topic that is deleted stays among them.
+    "client-by-hand": (TopicPartition(GROWN, 0), TopicPartition(DOOMED, 0)),
+    # Nothing but a partition that has no leader again and again.
+    "client-alone": (TopicPartition(ALONE, 0),),
+}
+LATE: Final = "client-late"
+"""A group that begins when one partition has no leader."""
 LOOK_S: Final = 0.25
 SETTLE_S_MAX: Final = 60.0
 PATIENT_S: Final = 120.0
@@ -80,7 +87,7 @@ class ClientUsers:
         topics.is_awaited = lambda topic: any(producer.is_sending_to(topic) for producer in self._producers)
         self._bootstrap = ",".join(f"{host}:{port}" for host, port in (each.address for each in cluster.brokers))
         self._make_producers(topics, generation)
-        for group in (*PROTOCOLS, BY_HAND):
+        for group in (*PROTOCOLS, *BY_HAND):
             self._make_group(group)
 
     def _make_producers(self, topics: ClientTopics, generation: Callable[[], int]) -> None:
@@ -115,11 +122,10 @@ class ClientUsers:
                 self.history,
                 own.stream(f"member {number}"),
                 self._trace,
-                # Of partitions by hand, that of the topic that is deleted stays.
-                by_hand=(TopicPartition(GROWN, 0), TopicPartition(DOOMED, 0)) if group == BY_HAND else (),
+                by_hand=BY_HAND.get(group, ()),
                 reads_may_fail=not {FaultKind.FLIPPED_READ, FaultKind.ROT}.isdisjoint(self._plan.faults),
             )
-            for number in range(1 if group == BY_HAND else MEMBERS)
+            for number in range(MEMBERS if group in PROTOCOLS else 1)
         ]
 
     def _process(self, name: str) -> Process:
@@ -160,7 +166,11 @@ class ClientUsers:
         self._changing = asyncio.ensure_future(self._topics.run())
         self._tasks = [self._changing, asyncio.ensure_future(self._look())]
         self._tasks += [producer.start() for producer in self._producers]
-        self._tasks += [member.start() for members in self._members.values() for member in members]
+        for group in self._members:
+            self._begin(group)
+
+    def _begin(self, group: str) -> None:
+        self._tasks += [member.start() for member in self._members[group]]
 
     async def _look(self) -> None:
         while not self._stopping:
@@ -172,7 +182,7 @@ class ClientUsers:
 
     def _expected(self, group: str) -> list[TopicPartition]:
         assert self._topics is not None
-        return [] if group == BY_HAND else self._topics.partitions
+        return [] if group in BY_HAND else self._topics.partitions
 
     def calm(self) -> None:
         """The last fault is over: members stay, topics stay as they are."""
@@ -190,7 +200,7 @@ class ClientUsers:
         return [
             f"{group} is not at rest: {[sorted(member.assignment) for member in self._members[group]]}"
             for group, watch in self._watches.items()
-            if group != BY_HAND and not watch.is_settled
+            if group not in BY_HAND and not watch.is_settled
         ]
 
     async def play(self) -> None:
@@ -208,7 +218,7 @@ class ClientUsers:
         await self._all_is_committed(topics)
 
     async def _without_a_leader(self, topics: ClientTopics) -> None:
-        """The only replica of one partition is down, and a member joins anew: the others are written and read on."""
+        """The only replica of one partition is down, while members and a group begin: all others are used as ever."""
         machine = self._cluster.leader(TopicPartition(ALONE, 0))
         if machine is None or self._plan.replication_factor <= self._plan.min_insync_replicas:
             return
@@ -219,6 +229,10 @@ class ClientUsers:
             await self._until(lambda: self._are_led(others, machine), "leaders are not elected")
             for members in self._members.values():
                 members[0].begin_anew()
+            self._make_group(LATE)
+            for member in self._members[LATE]:
+                member.calm = True
+            self._begin(LATE)
             await self._all_speak("one partition has no leader", others)
         await self._until(lambda: not self._cluster.ailments(), "the cluster is not whole again")
         await self._all_speak("all have leaders again", topics.partitions)
@@ -242,8 +256,8 @@ class ClientUsers:
     def _incarnations(self, group: str, partitions: Collection[TopicPartition]) -> list[Incarnation]:
         """Of these, what a group reads."""
         assert self._topics is not None
-        (member, *_) = self._members[group]
-        return [self._topics.incarnation(each) for each in partitions if group != BY_HAND or each in member.assignment]
+        wanted = BY_HAND.get(group, partitions)
+        return [self._topics.incarnation(each) for each in partitions if each in wanted]
 
     async def _all_is_committed(self, topics: ClientTopics) -> None:
         """Each group's offsets come to be committed while its members run, though a topic is gone."""
@@ -279,6 +293,8 @@ class ClientUsers:
 
     def check_final(self) -> None:
         """Everybody has left."""
+        for task in self._tasks:
+            task.result()
         if self._topics is not None:
             self.history.check_final([self._topics.incarnation(each) for each in self._topics.partitions])
 

@@ -311,6 +311,26 @@ async def test_a_batch_that_was_given_up_does_not_end_the_partition(failure: Any
                 await producer.flush()
 
 
+@pytest.mark.parametrize("failure", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID])
+async def test_in_a_topic_that_was_made_again_the_order_is_kept(failure: ErrorCode) -> None:
+    """Its leaders know nothing of the producer: until one has acknowledged a batch, one of a partition is in flight."""
+    with LogBroker(partitions=1) as broker:
+        settings = ProducerSettings(linger_ms=0, batch_size=100)
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, settings) as producer:
+            for _ in range(3):
+                await (await producer.send("t", b"before")).place()
+            broker.topic_id = bytes(reversed(broker.topic_id))
+            broker.batches.clear()
+            broker.producers.clear()
+            await cluster.run(cluster.routing.refresh(["t"], cluster.routing.deadline()))
+            broker.fail_next[ApiKey.PRODUCE] = [failure]
+            values = [b"%d" % number + bytes(90) for number in range(5)]
+            for value in values:
+                await producer.send("t", value)
+            await producer.flush()
+        assert [record.value for record in broker.records(0)] == values
+
+
 async def test_a_leader_that_has_forgotten_the_producer_gets_no_second_copy() -> None:
     """A batch whose answer was lost fails where the leader finds it out of order then; the next ones are taken."""
     with LogBroker(partitions=1) as broker:

@@ -9,7 +9,8 @@ order: a leader appends a batch only behind the one before. So when one of them 
 OUT_OF_ORDER_SEQUENCE_NUMBER, and all are sent again, in their order, once nothing is in flight any more.
 
 Until a leader has acknowledged something of an epoch, one batch is in flight: a leader that knows nothing of a producer
-takes any sequence, so that the second batch could go in before the first.
+takes any sequence, so that the second batch could go in before the first. The same holds for a topic that was deleted
+and made again (`topic_replaced`): what waits for it begins another epoch.
 
 A batch that fails for good leaves a gap in the sequences. What is behind it then needs another epoch, in which
 sequences begin at 0 (KIP-360): `take` asks for it through `renew` once each batch of the old epoch is
@@ -27,7 +28,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from tidelog.client.producer.batches import NO_IDENTITY, SEQUENCES, Batch, Identity
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition
 
 _BY_ORDER: Final[Any] = attrgetter("order")
 
@@ -37,11 +38,14 @@ class PartitionQueue:
 
     __slots__ = (
         "_identity", "_is_known", "_next_order", "_next_sequence", "attempts", "has_gap", "in_flight", "in_flight_max",
-        "is_idempotent", "is_retrying", "last_error", "needs_leader", "open", "resume_at", "topic_partition", "waiting",
+        "is_idempotent", "is_retrying", "last_error", "needs_leader", "open", "resume_at", "topic_id", "topic_partition",
+        "waiting",
     )  # fmt: skip
 
     def __init__(self, topic_partition: TopicPartition, *, is_idempotent: bool, in_flight_max: int) -> None:
         self.topic_partition = topic_partition
+        self.topic_id = ZERO_TOPIC_ID
+        """Of the topic that batches were sent to last; zero where none was, or none is told."""
         self.is_idempotent = is_idempotent
         self.in_flight_max = in_flight_max
         self.open: Batch | None = None
@@ -123,6 +127,16 @@ class PartitionQueue:
         assert not self.in_flight
         self._identity = NO_IDENTITY
         self.has_gap = self._is_known = False
+
+    def topic_replaced(self) -> None:
+        """The partition is that of another topic of its name: its leader knows nothing of this producer.
+
+        What was sent before is in no log that anybody reads. Batches in flight come back, and go first.
+        """
+        self._is_known = False
+        self.has_gap = True
+        for batch in self.waiting:
+            _unsign(batch)
 
     # What became of a batch in flight.
 

@@ -27,7 +27,7 @@ from tidelog.client.producer.topics_in_use import TopicsInUse
 from tidelog.client.producer.transactions import PRODUCE_EXPLICIT_MAX, Transactions
 from tidelog.client.producing import Produced, ProducedBatch, produce_request, produced
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
@@ -245,6 +245,8 @@ class Sender:
                 queue.needs_leader = True
                 self._topics.want(topic_partition.topic)
                 continue
+            if self._notice_replaced_topic(queue) and not (queue.is_ready(now) and self._may_take(queue)):
+                continue
             address, size = leader.address, queue.waiting[0].size
             if self._in_flight[address] >= self._settings.in_flight_max:
                 continue
@@ -253,6 +255,17 @@ class Sender:
             groups.setdefault(address, []).append(queue)
             sizes[address] += size
         return groups
+
+    def _notice_replaced_topic(self, queue: PartitionQueue) -> bool:
+        """Whether the topic was deleted and made again since batches were sent to the partition last."""
+        topic_id = self._routing.topic_id(queue.topic_partition.topic)
+        if topic_id in (queue.topic_id, ZERO_TOPIC_ID):
+            return False
+        former, queue.topic_id = queue.topic_id, topic_id
+        if former == ZERO_TOPIC_ID:
+            return False
+        queue.topic_replaced()
+        return True
 
     def _may_take(self, queue: PartitionQueue) -> bool:
         if self._transactions is not None:

@@ -1,0 +1,59 @@
+"""Bugs of our own client, put in on purpose: each was there once. See `sim.mutants`, whose list they lengthen."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sim.mutants.mutant import Edit, Mutant
+
+CLIENT_MUTANTS: Final = (
+    Mutant(
+        "poll-waits-for-nothing",
+        "client.fetcher",
+        " if self._refreshing is None else [*self._busy, woken, self._refreshing]\n",
+        "\n",
+        "poll does not end when leaders that were away are there again",
+    ),
+    Mutant(
+        "dead-after-one-failure",
+        "client.producer.partition_queue",
+        "        if batch.base_sequence >= 0:\n            self.has_gap = True\n        if self.is_empty",
+        "        if self.is_empty",
+        "after a batch that failed, the next ones have sequences that no leader takes",
+        (
+            Edit(
+                "client.producer.sender",
+                "        elif code in _OUT_OF_SEQUENCE and queue.is_idempotent",
+                "        elif False",
+            ),
+        ),
+    ),
+    Mutant(
+        "one-stalls-the-others",
+        "client.consumer.placement",
+        "                self._later([topic_partition], search, None)\n            else:\n",
+        "                self._later(partitions, search, None)\n                return\n            else:\n",
+        "where to begin is found for no partition while one of them has no leader",
+    ),
+    Mutant(
+        "another-topic-of-the-name",
+        "client.fetcher",
+        "            if present == ZERO_TOPIC_ID or former == present:\n",
+        "            if True:\n",
+        "a consumer goes on in a topic that was made again where it was in the one before",
+    ),
+    Mutant(
+        "one-topic-blocks-commits",
+        "client.consumer.commits",
+        "        await self._cluster.run(self._routing.refresh(unknown, deadline))\n",
+        "        await self._cluster.run(self._routing.require_topics(sorted(unknown), deadline))\n",
+        "no offset is committed while one belongs to a topic that is gone",
+    ),
+    Mutant(
+        "nothing-owned-after-a-failure",
+        "client.consumer.next_generation",
+        "        elif self._tells_all or (owned",
+        "        elif (owned",
+        "a heartbeat after a lost answer does not say what the member owns, and the coordinator puts it out",
+    ),
+)
