@@ -165,6 +165,10 @@ class SegmentCheck:
             elif not is_recent:
                 start = segment.offset_index.lookup(offset, blocking=blocking).position
                 next_offset = segment.base_offset if start == 0 else None
+                # What lies between the index entry and `position` is walked over only; no rot in it concerns the read.
+                passed = max((behind for behind in self._rotten.values() if start < behind <= position), default=start)
+                if passed > start:
+                    start, next_offset = passed, None
             checked = self._walk(file, start, next_offset, must=position, end=end, blocking=blocking)
         if version is not None and checked.end > start:
             self._remember(known, start, checked, version)
@@ -207,11 +211,7 @@ class SegmentCheck:
     def _walk(self, file: File, start: int, next_offset: int | None, *, must: int, end: int, blocking: bool) -> Checked:
         """From `start` to the batch that holds the position `must`, and on to the last that ends before `end`."""
         position, needed, has_gap = start, 0, False
-        rotten = self._rotten
         while position < end:
-            if position in rotten and rotten[position] <= must:
-                position, next_offset, needed = rotten[position], None, 0
-                continue
             if needed:
                 flaw = self._impossible_size(file, position, needed, next_offset, blocking=blocking)
                 if flaw is not None:

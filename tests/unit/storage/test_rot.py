@@ -25,9 +25,9 @@ HEADER_BITS = [(byte, bit) for byte in range(21) for bit in (0, 2, 7)]
 """Base offset, length, leader epoch, magic and checksum."""
 
 
-def filled(directory: Path, **options: object) -> tuple[Log, str, bytes]:
+def filled(directory: Path, *, index_interval: int = 400, **options: object) -> tuple[Log, str, bytes]:
     """A log of batches of two records, from the sixth on of another leader epoch; its file and what is in it."""
-    log = open_log(directory, config=LogConfig(index_interval_bytes=400), **options)[1]
+    log = open_log(directory, config=LogConfig(index_interval_bytes=index_interval), **options)[1]
     for number in range(BATCHES):
         log.append(batch(PAYLOAD, b"%d" % number), leader_epoch=3 if number < 5 else 4, now_ms=NOW_MS)
     path = log.active.log_file.path
@@ -132,6 +132,28 @@ def test_damage_is_found_passed_by_and_mended(tmp_path: Path) -> None:
             segment.rotten = {}
             assert Path(path).read_bytes() == content, case
             log.rot.clear()
+
+
+@pytest.mark.parametrize("index_interval", [1, 400, 1 << 20])
+def test_rot_before_a_read_does_not_concern_it(tmp_path: Path, index_interval: int) -> None:
+    """What no replica could mend is passed by, wherever the index has the read begin, and is itself never given."""
+    for rotten in (0, 4, 7):
+        log, path, content = filled(tmp_path / str(rotten), index_interval=index_interval)
+        positions = starts(content)
+        flip(path, positions[rotten] + 80)
+        check = log.segment_check(log.active)
+        assert check is not None
+        log.forget_positions()
+        wait_until_writes_show(path)
+        log.active.rotten = {damage.position: damage.end for damage in find_damages(log.active, check)}
+        for number in [*range(BATCHES), *range(BATCHES)]:
+            if number == rotten:
+                with pytest.raises(RottenBatch):
+                    read(log, number * RECORDS)
+            else:
+                end = positions[rotten] if number < rotten else len(content)
+                assert read(log, number * RECORDS) == (positions[number], content[positions[number] : end]), number
+        log.release_files()
 
 
 def test_only_what_fits_is_written(tmp_path: Path) -> None:
