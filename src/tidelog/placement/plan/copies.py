@@ -1,0 +1,85 @@
+"""What a move copies: from which broker and directory to which. Leaders send, whichever replica is replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidelog.placement.plan.plan import Move
+from tidelog.placement.plan.state import ClusterState
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A log directory of a broker."""
+
+    broker: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One replica on its way. `source` is None for a partition without a leader, whose copy cannot begin."""
+
+    source: int | None
+    target: int
+    onto: Disk | None
+    """None where the broker's directories are not known."""
+    size: int
+    bytes_in_per_s: float
+
+    @property
+    def is_within(self) -> bool:
+        """Whether it stays on its broker, and only changes the directory."""
+        return self.source == self.target
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A move with all that it copies, and what it frees when it has ended: [disk] -> bytes."""
+
+    move: Move
+    copies: tuple[Copy, ...]
+    frees: Mapping[Disk, int]
+
+
+class Directories:
+    """Which directory a broker would choose for a replica: the live one with the fewest logs, as Kafka does."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._logs: dict[int, dict[str, int]] = {
+            broker.id: {each.path: 0 for each in broker.directories if each.error is None and not each.cordoned}
+            for broker in state.brokers.values()
+        }
+        for partition in state.partitions.values():
+            for broker, path in zip(partition.replicas, partition.directories, strict=False):
+                if path in self._logs[broker]:
+                    self._logs[broker][path] += 1
+
+    def take(self, broker: int, path: str | None) -> Disk | None:
+        """The disk of a new replica: the one asked for, else the one that the broker will choose."""
+        logs = self._logs[broker]
+        if path is None:
+            path = min(logs, key=lambda each: logs[each], default=None)
+        if path is None:
+            return None
+        logs[path] = logs.get(path, 0) + 1
+        return Disk(broker, path)
+
+
+def work_of(move: Move, state: ClusterState, directories: Directories) -> Work:
+    """What a move copies and frees."""
+    partition = state.partitions[move.key]
+    traffic = partition.bytes_in_per_s or 0.0
+    size = move.size or 0
+    source = partition.leader if partition.leader >= 0 else None
+    wanted = dict(zip(move.replicas_to, move.directories_to, strict=True))
+    copies = [Copy(source, broker, directories.take(broker, wanted[broker]), size, traffic) for broker in move.adding]
+    copies += [Copy(broker, broker, Disk(broker, path), size, traffic) for broker, _, path in move.within]
+    former = dict(zip(move.replicas_from, move.directories_from, strict=True))
+    sizes = dict(zip(partition.replicas, partition.sizes or (None,) * len(partition.replicas), strict=True))
+    leaving = [*move.removing, *(broker for broker, _, _ in move.within)]
+    frees = {
+        Disk(broker, path): sizes.get(broker) or 0 for broker in leaving if (path := former.get(broker)) is not None
+    }
+    return Work(move, tuple(copies), frees)
