@@ -39,6 +39,8 @@ class Outcome(NamedTuple):
     failures: list[tuple[str, str]]
     seconds: float
     missing: bool
+    unjudged: list[str]
+    """What lies in the folder and is not judged."""
 
 
 def json_cases(module: ModuleType, directory: Path) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -74,7 +76,9 @@ def run_family(name: str, directory: Path) -> Outcome:
                 failures.append((case, traceback.format_exc(limit=-3)))
         else:
             passed += 1
-    return Outcome(name, passed, failed, failures, time.perf_counter() - started, missing=passed + failed == 0)
+    unjudged = module.unjudged(str(directory)) if hasattr(module, "unjudged") else []
+    missing = passed + failed == 0
+    return Outcome(name, passed, failed, failures, time.perf_counter() - started, missing, unjudged)
 
 
 def family_names() -> list[str]:
@@ -91,6 +95,8 @@ def main(arguments: list[str]) -> int:
     for outcome in outcomes:
         verdict = "not in this folder" if outcome.missing else f"{outcome.passed} passed, {outcome.failed} failed"
         print(f"{outcome.family:24} {verdict:32} {outcome.seconds:6.1f} s")
+        for what in outcome.unjudged:
+            print(f"  not judged: {what}")
         for case, text in outcome.failures:
             print(f"  {case}\n    " + text.strip().replace("\n", "\n    "))
     failed = sum(outcome.failed for outcome in outcomes)

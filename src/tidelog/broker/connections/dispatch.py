@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import struct
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from tidelog.broker.cluster.forwarding import FORWARDED, Forwarding
 from tidelog.broker.context import RequestContext
@@ -114,6 +114,24 @@ class Dispatcher:
             if answer is not NotImplemented:
                 return answer  # type: ignore[no-any-return]  # NotImplemented makes it Any.
         return self._handle(handler, context, body, view[start:end])
+
+    def refuse(self, frame: memoryview, error: KafkaError) -> bytes:
+        """The answer of a request's API to an error that is found before its handler is asked. CloseConnection.
+
+        `frame` is the request, without its size.
+        """
+        try:
+            header, position = framing.decode_request_header(frame)
+            key, version = apis.ApiKey(header.request_api_key), header.request_api_version
+            handler = self._handlers.get(key)
+            if handler is None or not handler.versions.serves(version):
+                raise CloseConnection(f"API key {key} version {version} is not served")
+            request, _ = codec.decode(messages.request_class(key), version, frame[position:])
+            response = handler.error_response(request, version, error)
+            chunks = framing.encode_response(key, version, header.correlation_id, response)
+        except ProtocolError as problem:
+            raise CloseConnection(f"a malformed request: {problem}") from problem
+        return b"".join(cast("list[bytes]", chunks))
 
     def _handle(
         self, handler: Handler, context: RequestContext, body: memoryview, frame: memoryview

@@ -7,7 +7,6 @@ A version above these is answered in the format of v0 with UNSUPPORTED_VERSION; 
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.handlers import Versions, advertised
@@ -15,6 +14,7 @@ from tidelog.broker.handlers._features import add_features
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
+from tidelog.protocol.client_software import invalid_software
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
@@ -24,14 +24,12 @@ KEY: Final = ApiKey.API_VERSIONS
 VERSIONS: Final = Versions(0, 4)
 
 FEATURES_FROM: Final = 3
-_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(node: Node, context: RequestContext, request: messages.ApiVersionsRequest) -> messages.ApiVersionsResponse:
-    if context.api_version >= 3:
-        for text in (request.client_software_name, request.client_software_version):
-            if not _SOFTWARE.fullmatch(text):
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{text!r} names no client software.")
+    invalid = invalid_software(request, context.api_version)
+    if invalid is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{invalid!r} names no client software.")
     response = messages.ApiVersionsResponse(api_keys=advertised(node.handlers.values()))
     if context.api_version >= FEATURES_FROM:
         add_features(response, context.api_version)

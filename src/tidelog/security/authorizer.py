@@ -1,0 +1,249 @@
+"""Kafka's authorization rules over a set of ACLs (AclAuthorizer, StandardAuthorizer). Pure.
+
+    super user -> allowed;  else a matching DENY -> denied;  else a matching ALLOW -> allowed
+                            else nothing is on the resource -> allow.everyone.if.no.acl.found
+
+An ACL matches by principal (itself or `User:*`), host (itself or `*`) and operation (itself or ALL; an ALLOW also by
+what implies it). ACLs of a resource are those of its name, of the literal `*`, and of each prefix of its name.
+
+A decision on first sight costs a look-up for each length that prefixed ACLs have. `Access` remembers decisions of one
+connection, so that asking again is one look-up; what it remembers ends with the `version` of the ACLs.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from tidelog.security.access import Operation, Principal, ResourceType
+from tidelog.security.acls import (
+    WILDCARD,
+    WILDCARD_PRINCIPAL,
+    AclBinding,
+    AclEntry,
+    AclFilter,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    implied_by,
+)
+
+logger: Final = logging.getLogger(__name__)
+
+REMEMBERED_MAX: Final = 4_096
+"""Decisions that one connection remembers; beyond it begins anew."""
+_ANY_NAME: Final = "hardcode"
+"""What Kafka asks for first where any resource of a type will do: super users, and those whom everything is open to."""
+
+
+class Authorizer:
+    """The ACLs of a cluster, and what they decide."""
+
+    def __init__(self, super_users: Iterable[str] = (), *, allow_everyone: bool = False) -> None:
+        """`super_users` are principals as `User:name`."""
+        self.super_users = frozenset(super_users)
+        self.allow_everyone = allow_everyone
+        self.version = 0
+        """Counts changes: decisions of an older version are worth nothing."""
+        self._literal: dict[ResourceType, dict[str, frozenset[AclEntry]]] = {kind: {} for kind in ResourceType}
+        self._prefixed: dict[ResourceType, dict[str, frozenset[AclEntry]]] = {kind: {} for kind in ResourceType}
+        self._prefix_lengths: dict[ResourceType, tuple[int, ...]] = dict.fromkeys(ResourceType, ())
+
+    # The ACLs.
+
+    def set_acls(self, pattern: ResourcePattern, entries: Iterable[AclEntry]) -> None:
+        """Takes `entries` for all ACLs of a pattern; none removes it."""
+        if self._put(pattern, entries):
+            self.version += 1
+
+    def replace_all(self, acls: Mapping[ResourcePattern, Iterable[AclEntry]]) -> None:
+        """Takes `acls` for all that there are."""
+        changed = [self._put(pattern, ()) for pattern in self.patterns() if pattern not in acls]
+        changed += [self._put(pattern, entries) for pattern, entries in acls.items()]
+        if any(changed):
+            self.version += 1
+
+    def _put(self, pattern: ResourcePattern, entries: Iterable[AclEntry]) -> bool:
+        by_name = self._by_name(pattern.pattern_type)[pattern.type]
+        new = frozenset(entries)
+        if by_name.get(pattern.name, frozenset()) == new:
+            return False
+        if new:
+            by_name[pattern.name] = new
+        else:
+            del by_name[pattern.name]
+        if pattern.pattern_type is PatternType.PREFIXED:
+            self._prefix_lengths[pattern.type] = tuple(sorted({len(name) for name in by_name}))
+        return True
+
+    def _by_name(self, pattern_type: PatternType) -> dict[ResourceType, dict[str, frozenset[AclEntry]]]:
+        return self._literal if pattern_type is PatternType.LITERAL else self._prefixed
+
+    def patterns(self) -> list[ResourcePattern]:
+        """All patterns that have ACLs."""
+        return [
+            ResourcePattern(kind, name, pattern_type)
+            for pattern_type in PatternType
+            for kind, by_name in self._by_name(pattern_type).items()
+            for name in by_name
+        ]
+
+    def entries(self, pattern: ResourcePattern) -> frozenset[AclEntry]:
+        """The ACLs of one pattern."""
+        return self._by_name(pattern.pattern_type)[pattern.type].get(pattern.name, frozenset())
+
+    def select(self, wanted: AclFilter) -> list[AclBinding]:
+        """The ACLs that a filter selects."""
+        found = []
+        for pattern in self.patterns():
+            if wanted.matches_pattern(pattern):
+                bindings = (AclBinding(pattern, entry) for entry in self.entries(pattern))
+                found += [binding for binding in bindings if wanted.matches(binding)]
+        return found
+
+    # Decisions.
+
+    def authorize(self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """Whether `principal` (`User:name`), coming from `host`, may do `operation` to the resource."""
+        if principal in self.super_users:
+            return True
+        if principal == WILDCARD_PRINCIPAL:
+            # A client that is named as the wildcard would match what is meant for all; Kafka's authorizer throws.
+            return False
+        allowing = implied_by(operation)
+        found = allowed = False
+        for entry in self._entries_on(kind, name):
+            found = True
+            if not _concerns(entry, principal, host):
+                continue
+            if entry.permission is Permission.DENY:
+                if entry.operation in (operation, Operation.ALL):
+                    return False
+            elif entry.operation in allowing:
+                allowed = True
+        return allowed or (not found and self.allow_everyone)
+
+    def _entries_on(self, kind: ResourceType, name: str) -> Iterator[AclEntry]:
+        literal = self._literal[kind]
+        yield from literal.get(name, ())
+        if name != WILDCARD:
+            yield from literal.get(WILDCARD, ())
+        prefixed = self._prefixed[kind]
+        for length in self._prefix_lengths[kind]:
+            if length > len(name):
+                break
+            yield from prefixed.get(name[:length], ())
+
+    def authorize_any(self, principal: str, host: str, operation: Operation, kind: ResourceType) -> bool:
+        """Whether `principal` may do `operation` to any resource of the type (KIP-679); implied operations don't count.
+
+        An ALLOW counts where no DENY covers all that it allows.
+        """
+        if self.authorize(principal, host, operation, kind, _ANY_NAME):
+            return True
+        denied: dict[PatternType, set[str]] = {PatternType.LITERAL: set(), PatternType.PREFIXED: set()}
+        allowed: list[tuple[PatternType, str]] = []
+        for pattern_type in PatternType:
+            for name, entries in self._by_name(pattern_type)[kind].items():
+                for entry in entries:
+                    if entry.operation not in (operation, Operation.ALL) or not _concerns(entry, principal, host):
+                        continue
+                    if entry.permission is Permission.DENY:
+                        denied[pattern_type].add(name)
+                    else:
+                        allowed.append((pattern_type, name))
+        if WILDCARD in denied[PatternType.LITERAL]:
+            return False
+        if (PatternType.LITERAL, WILDCARD) in allowed:
+            return True
+        prefixes = denied[PatternType.PREFIXED]
+
+        def is_covered(pattern_type: PatternType, name: str) -> bool:
+            if pattern_type is PatternType.LITERAL and name in denied[PatternType.LITERAL]:
+                return True
+            return any(name[:length] in prefixes for length in range(1, len(name) + 1))
+
+        return not all(is_covered(pattern_type, name) for pattern_type, name in allowed)
+
+
+def _concerns(entry: AclEntry, principal: str, host: str) -> bool:
+    return entry.principal in (principal, WILDCARD_PRINCIPAL) and entry.host in (host, WILDCARD)
+
+
+class Access:
+    """What one connection may do: its principal's decisions, remembered."""
+
+    __slots__ = ("_authorizer", "_is_super", "_remembered", "_version", "host", "principal")
+
+    def __init__(self, authorizer: Authorizer, principal: Principal, address: str) -> None:
+        self._authorizer = authorizer
+        self.principal = str(principal)
+        self.host = java_host(address)
+        self._is_super = self.principal in authorizer.super_users
+        self._version = authorizer.version
+        self._remembered: dict[tuple[Operation, ResourceType, str | None], bool] = {}
+
+    def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """Whether the connection's principal may do `operation` to the resource; a denial is logged once."""
+        return self._is_super or self._decide(operation, kind, name, self._authorize)
+
+    def allows_any(self, operation: Operation, kind: ResourceType) -> bool:
+        """Whether it may do `operation` to any resource of the type."""
+        return self._is_super or self._decide(operation, kind, None, self._authorize_any)
+
+    def _decide(
+        self,
+        operation: Operation,
+        kind: ResourceType,
+        name: str | None,
+        decide: Callable[[Operation, ResourceType, str | None], bool],
+    ) -> bool:
+        if self._version != self._authorizer.version or len(self._remembered) >= REMEMBERED_MAX:
+            self._remembered.clear()
+            self._version = self._authorizer.version
+        question = (operation, kind, name)
+        decision = self._remembered.get(question)
+        if decision is None:
+            decision = self._remembered[question] = decide(operation, kind, name)
+            if not decision:
+                logger.info(
+                    "access_denied: principal=%s host=%s operation=%s resource=%s:LITERAL:%s",
+                    self.principal,
+                    self.host,
+                    operation.name,
+                    kind.name,
+                    WILDCARD if name is None else name,
+                )
+        return decision
+
+    def _authorize(self, operation: Operation, kind: ResourceType, name: str | None) -> bool:
+        assert name is not None
+        return self._authorizer.authorize(self.principal, self.host, operation, kind, name)
+
+    def _authorize_any(self, operation: Operation, kind: ResourceType, name: str | None) -> bool:
+        return self._authorizer.authorize_any(self.principal, self.host, operation, kind)
+
+
+def java_host(address: str) -> str:
+    """An address as Java prints it, which is what ACLs' hosts are compared with: `::1` is `0:0:0:0:0:0:0:1`."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if parsed.ipv4_mapped is not None:
+            return str(parsed.ipv4_mapped)
+        return ":".join(f"{int(group, 16):x}" for group in parsed.exploded.split(":"))
+    return str(parsed)
+
+
+def parse_super_users(text: str | None) -> frozenset[str]:
+    """The principals of `super.users`, `User:name;User:name`; ValueError names what is none."""
+    members = [member.strip() for member in (text or "").split(";")]
+    for member in filter(None, members):
+        kind, colon, name = member.partition(":")
+        if not (kind and colon and name):
+            raise ValueError(f"'{member}' is not a principal such as User:name; several are separated by semicolons")
+    return frozenset(filter(None, members))

@@ -1,0 +1,51 @@
+"""What a SASL mechanism is, on either side, and how it fails."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class SaslError(Exception):
+    """An exchange that fails; the text is for the log of the side that raises it, and names no secret."""
+
+
+class AuthenticationFailed(SaslError):
+    """The text may be told to the peer as it is."""
+
+
+class InvalidCredentials(SaslError):
+    """The peer is told that its credentials are invalid, and no more."""
+
+
+class MalformedExchange(SaslError):
+    """What came is nothing that an answer fits: the connection ends at once."""
+
+
+class ServerMechanism(Protocol):
+    """The server's end of one exchange."""
+
+    @property
+    def user(self) -> str | None:
+        """Who has authenticated; None until then."""
+        ...
+
+    def evaluate(self, token: bytes) -> bytes:
+        """The answer to the client's next token; SaslError."""
+        ...
+
+
+class ClientMechanism(Protocol):
+    """The client's end of one exchange."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the mechanism is content with the server."""
+        ...
+
+    def first(self) -> bytes:
+        """The first token."""
+        ...
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        """The next token, None where none follows; SaslError."""
+        ...
