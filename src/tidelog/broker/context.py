@@ -8,12 +8,14 @@ from tidelog.security.access import ANONYMOUS
 
 if TYPE_CHECKING:
     from tidelog.security.access import Operation, Principal, ResourceType
+    from tidelog.security.authorizer import Access
 
 
 class RequestContext:
     """One request's surroundings. Made for every request, hence slots and positional arguments, not a dataclass."""
 
     __slots__ = (
+        "access",
         "api_key",
         "api_version",
         "client_address",
@@ -36,6 +38,7 @@ class RequestContext:
         client_address: str = "",
         connection_id: int = 0,
         principal: Principal = ANONYMOUS,
+        access: Access | None = None,
     ) -> None:
         self.api_key = api_key
         self.api_version = api_version
@@ -51,6 +54,8 @@ class RequestContext:
         self.connection_id = connection_id
         """Unique among the connections of this broker's life."""
         self.principal = principal
+        self.access = access
+        """What the principal may do; None where there is no authorizer."""
 
     def deadline_ms(self, timeout_ms: int) -> int:
         """Monotonic time at which a request that may take `timeout_ms` must have been answered."""
@@ -60,6 +65,13 @@ class RequestContext:
 def authorize(context: RequestContext, operation: Operation, resource_type: ResourceType, name: str) -> bool:
     """Whether the principal may do `operation` to the resource `name`.
 
-    Every handler asks, for every resource it touches. There is no authorizer yet, and without one Kafka allows all.
+    Every handler asks, for every resource it touches. Without an authorizer all is allowed, as in Kafka.
     """
-    return context.principal is not None
+    access = context.access
+    return access is None or access.allows(operation, resource_type, name)
+
+
+def authorize_any(context: RequestContext, operation: Operation, resource_type: ResourceType) -> bool:
+    """Whether the principal may do `operation` to any resource of a type at all (KIP-679)."""
+    access = context.access
+    return access is None or access.allows_any(operation, resource_type)

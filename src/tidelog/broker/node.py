@@ -48,6 +48,7 @@ from tidelog.storage.tasks import log_unexpected
 
 if TYPE_CHECKING:
     from tidelog.broker.cluster.producer_ids import ProducerIds
+    from tidelog.broker.cluster.stored_security import StoredSecurity
     from tidelog.broker.coordinators.groups import Groups
     from tidelog.broker.coordinators.transactions import Transactions
     from tidelog.broker.handlers import Handler
@@ -131,6 +132,7 @@ class Node:
         logs: LogManager,
         controller: ControllerChannel,
         settings: Settings,
+        security: StoredSecurity | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.cluster_id = cluster_id
@@ -145,6 +147,7 @@ class Node:
         """Every partition's log on this broker."""
         self.controller = controller
         self.settings = settings
+        self._security = security
         self.known_settings = KnownSettings()
         """Which version of each resource's settings is in force here; the runtime's, where there is one."""
         self.handlers: dict[int, Handler] = load_handlers()
@@ -274,6 +277,12 @@ class Node:
             self._groups.partitions_deleted(partitions)
 
     # Settings.
+
+    @property
+    def security(self) -> StoredSecurity:
+        """Users and ACLs of the cluster."""
+        assert self._security is not None, "a node without a store"
+        return self._security
 
     def settings_changed(self, resource: ConfigResource, values: Mapping[str, str]) -> None:
         """Settings of a topic, of this broker or of all brokers were read from the store: they hold from now on."""

@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from tidelog.broker.cluster.controller_driver import ControllerDriver
 from tidelog.broker.cluster.forwarding import Forwarding
 from tidelog.broker.cluster.membership import Membership, generate_broker_id, patiently
+from tidelog.broker.cluster.stored_security import StoredSecurity
 from tidelog.broker.cluster.stored_settings import StoredSettings, broker_resources
+from tidelog.broker.connections.authentication import Authentication, broker_login
 from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher, Peer
 from tidelog.broker.connections.peers import Peers
 from tidelog.broker.connections.server import Server
@@ -115,10 +117,12 @@ class Runtime:
             clock,
             self._address_of,
             client_id=f"broker-{config.broker_id}",
+            log_in=broker_login(config, random),
             on_reached=self._peer_reached,
             on_broke=self._peer_broke,
         )
         self._driver: ControllerDriver | None = None
+        self._security: StoredSecurity | None = None
         self._logs: LogManager | None = None
         self._node: Node | None = None
         self._forwarding: Forwarding | None = None
@@ -228,13 +232,17 @@ class Runtime:
         self.config.on_change(self._config_changed)
         known_settings = self._driver.known_settings
         settings = StoredSettings(self._driver, self._settings_read, self._clock)
+        driver = self._driver
+        security = self._security = StoredSecurity(lambda: driver.store, self._clock, self._server.authorizer)
+        self._server.authentication = Authentication(self.config, self._random, security.credential)
         cluster_id = await self._with_session(lambda: self._read_store(broker_id, settings))
         # Recovery after a crash reads what was not flushed, which takes as long as it takes: off the loop, so that the
         # session with the store is kept meanwhile.
+        await self._with_session(lambda: patiently(security.open))
+        security.start()
         logs = self._logs = self._log_manager(broker_id, cluster_id)
         logs.upkeep.settings_gate = settings
         await _future(self.in_pool(logs.open))
-        driver = self._driver_of_start()
         forwarding = self._forwarding = Forwarding(_LocalController(driver))
         self._node = Node(
             broker_id=broker_id,
@@ -247,6 +255,7 @@ class Runtime:
             logs=logs,
             controller=forwarding,
             settings=settings,
+            security=security,
         )
         self._node.marks.on_change = self._marks_changed
         forwarding.attach(self._node)
@@ -548,6 +557,9 @@ class Runtime:
         if node is not None:
             node.stop()
         self._peers.close()
+        security, self._security = self._security, None
+        if security is not None:
+            await security.close()
         driver, self._driver = self._driver, None
         if driver is not None:
             await driver.close()

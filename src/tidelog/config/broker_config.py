@@ -15,6 +15,8 @@ from typing import Final, Generic, NamedTuple, TypeVar, cast
 
 from tidelog.config import registry
 from tidelog.config.checks import check_broker
+from tidelog.config.jaas import LoginModule
+from tidelog.config.listener_security import login_module, resolve
 from tidelog.config.listeners import Listener, parse_listeners, parse_protocol_map
 from tidelog.config.properties import ConfigError, Entry, Problem, entries_of, parse
 from tidelog.config.setting import Effect, InvalidValue, UpdateMode, Value, render
@@ -248,6 +250,18 @@ class BrokerConfig:
         listeners = self.listeners
         return next((found.name for found in listeners if found.security_protocol == protocol), listeners[0].name)
 
+    def of_listener(self, listener: str, name: str, mechanism: str = "") -> Value:
+        """A setting as a listener has it: its own (`listener.name.<listener>.<name>`), else the one without prefix."""
+        return resolve(self._layers, self.values, listener, name, mechanism)
+
+    def login_module(self, listener: str, mechanism: str) -> LoginModule | None:
+        """What a listener's sasl.jaas.config says for a mechanism; None where it is not set. InvalidJaas."""
+        return login_module(self._layers, listener, mechanism)[1]
+
+    @property
+    def _layers(self) -> tuple[Mapping[str, str], ...]:
+        return (self.dynamic_broker, self.dynamic_default, self.static)
+
     @property
     def zookeeper_connection_timeout_ms(self) -> int:
         """How long to wait for the metadata store; the session's timeout unless set, as in Kafka."""
@@ -266,7 +280,9 @@ class BrokerConfig:
         sentences = []
         for name in sorted(self.static):
             setting = registry.broker_setting(name)
-            if setting is not None and setting.effect is Effect.ACCEPTED:
+            if name == "sasl.jaas.config":
+                sentences.append(f"{name} is accepted without effect: name its listener and mechanism before it.")
+            elif setting is not None and setting.effect is Effect.ACCEPTED:
                 sentences.append(f"{name} is accepted without effect: {setting.documentation}")
             elif setting is None:
                 sentences.append(f"{name} is accepted without effect: it belongs to a plugin that is not loaded.")

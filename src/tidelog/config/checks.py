@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, cast
 
+from tidelog.config.listener_security import check_listeners
 from tidelog.config.listeners import SERVED_PROTOCOLS, Listener, parse_listeners, parse_protocol_map
 from tidelog.config.setting import Value
 
@@ -99,7 +100,7 @@ def _check_listeners(values: Mapping[str, Value], written: Mapping[str, str]) ->
             yield (
                 "listeners",
                 f"listener {listener.name} speaks {listener.security_protocol}, but this release serves PLAINTEXT "
-                "only: remove it, or bind a PLAINTEXT one to 127.0.0.1",
+                "and SASL_PLAINTEXT only: remove it, or bind a PLAINTEXT one to 127.0.0.1",
             )
     bound = [(listener.host, listener.port) for listener in listeners if listener.port]
     if len(set(bound)) != len(bound):
@@ -111,11 +112,26 @@ def _check_listeners(values: Mapping[str, Value], written: Mapping[str, str]) ->
             "inter.broker.listener.name",
             f"inter.broker.listener.name is {inter_broker}, which is not among the listeners",
         )
+    between = cast(str, values["security.inter.broker.protocol"])
+    speaking = [listener.name for listener in listeners if listener.security_protocol == between]
+    if "security.inter.broker.protocol" in written and not inter_broker and not speaking:
+        yield (
+            "security.inter.broker.protocol",
+            f"security.inter.broker.protocol is {between}, which no listener speaks: add one, or set "
+            "inter.broker.listener.name",
+        )
+    own_listener = inter_broker.upper() if inter_broker else next(iter([*speaking, *names_of(listeners)]), "")
+    yield from check_listeners(values, written, listeners, own_listener)
     if inter_broker and "security.inter.broker.protocol" in written:
         yield (
             "security.inter.broker.protocol",
             "only one of inter.broker.listener.name and security.inter.broker.protocol may be set: remove one",
         )
+
+
+def names_of(listeners: Sequence[Listener]) -> list[str]:
+    """The listeners' names, in their order."""
+    return [listener.name for listener in listeners]
 
 
 def _check_advertised(

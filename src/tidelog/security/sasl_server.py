@@ -1,7 +1,7 @@
 """The broker's end of SASL on one connection, as a state machine over whole frames. Pure: bytes in, a `Step` out.
 
     ApiVersions --> SaslHandshake --> SaslAuthenticate, until the mechanism is content --> open: requests are handled
-     (optional)          |                                                                  | (connections.max.reauth.ms)
+     (optional)          |                                                                  |
                          +-- v0: bare tokens instead, each with its size                    +--> SaslHandshake again
 
 As Kafka: what belongs to no state of this ends the connection at once, or is told ILLEGAL_SASL_STATE once a mechanism

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tidelog.config import jaas
 from tidelog.protocol import framing, messages
 from tidelog.protocol.apis import ApiKey
-from tidelog.security import jaas
 from tidelog.security.mechanisms import AuthenticationFailed, InvalidCredentials, SaslError, ServerMechanism
 from tidelog.security.plain import PlainServer, StaticUsers
 from tidelog.security.sasl_client import Credentials

@@ -146,6 +146,11 @@ class ControllerDriver:
         )
 
     @property
+    def store(self) -> StoreClient:
+        """The present session with the store."""
+        return self._store
+
+    @property
     def is_controller(self) -> bool:
         return self._term is not None
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.cluster.background import Background
 from tidelog.broker.cluster.settings_in_force import IN_FORCE_MS_MAX
 from tidelog.broker.deferred import Deferred
 from tidelog.config import broker_config, group_config, topic_config
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from tidelog.broker.cluster.controller_driver import ControllerDriver
     from tidelog.model.identifiers import BrokerId
     from tidelog.ports.clock import Clock
-
-T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -49,18 +48,18 @@ class StoredSettings:
         self._confirming: Deferred[None] | None = None
         self._is_unconfirmed = False
         """Whether the last attempt failed, which has been said."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background()
 
     def of_topics(self, topics: Iterable[str]) -> Deferred[dict[str, dict[str, str]]]:
         """`topic -> its own settings`, read from the store now; fails with StoreError when that cannot be reached."""
         resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
-        return self._deferred(self.read(resources)).then(
+        return self._background.run(self.read(resources)).then(
             lambda read: {resource.name: values for resource, values in read.items() if values}
         )
 
     def refresh(self, resources: Iterable[ConfigResource]) -> Deferred[None]:
         """Has what the store says of `resources` take effect now."""
-        return self._deferred(self.read(resources)).then(lambda _: None)
+        return self._background.run(self.read(resources)).then(lambda _: None)
 
     # `storage.settings_gate.SettingsGate`.
 
@@ -77,7 +76,7 @@ class StoredSettings:
 
     def _confirm(self) -> Deferred[None]:
         asked_ms = self._clock.monotonic_ms()
-        confirmed = self._deferred(asyncio.wait_for(self._driver.confirm_settings(), CONFIRM_MS_MAX / 1000))
+        confirmed = self._background.run(asyncio.wait_for(self._driver.confirm_settings(), CONFIRM_MS_MAX / 1000))
 
         def settle(settled: Deferred[None]) -> None:
             self._confirming = None
@@ -100,22 +99,6 @@ class StoredSettings:
         for resource, values in read.items():
             self._on_read(resource, values)
         return {resource: dict(values) for resource, values in read.items()}
-
-    def _deferred(self, work: Coroutine[Any, Any, T]) -> Deferred[T]:
-        outcome: Deferred[T] = Deferred()
-
-        async def run() -> None:
-            try:
-                value = await work
-            except Exception as error:
-                outcome.fail(error)
-            else:
-                outcome.complete(value)
-
-        task = asyncio.get_running_loop().create_task(run())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return outcome
 
 
 def broker_resources(broker_id: BrokerId) -> list[ConfigResource]:

@@ -17,10 +17,13 @@ from tidelog.ports.disk import Chunk
 from tidelog.protocol import apis, codec, framing, messages
 from tidelog.protocol.errors import InvalidMessage, ProtocolError
 from tidelog.security.access import ANONYMOUS
+from tidelog.security.authorizer import Access
 
 if TYPE_CHECKING:
     from tidelog.broker.handlers import Handler
     from tidelog.broker.node import Node
+    from tidelog.security.access import Principal
+    from tidelog.security.authorizer import Authorizer
 
 logger: Final = logging.getLogger(__name__)
 
@@ -38,7 +41,17 @@ class CloseConnection(Exception):
 class Peer:
     """Who is at the other end of a connection."""
 
-    __slots__ = ("address", "client_id", "connection_id", "listener", "port", "principal", "raw_client_id")
+    __slots__ = (
+        "access",
+        "address",
+        "authorizer",
+        "client_id",
+        "connection_id",
+        "listener",
+        "port",
+        "principal",
+        "raw_client_id",
+    )
 
     def __init__(self, listener: str, connection_id: int, address: str = "", port: int = 0) -> None:
         self.listener = listener
@@ -46,9 +59,17 @@ class Peer:
         self.address = address
         self.port = port
         self.principal = ANONYMOUS
+        self.access: Access | None = None
+        """What the principal may do; None where there is no authorizer: everything."""
         self.raw_client_id = b""
         """The client id of the last request, so that the next one need not decode it again."""
         self.client_id: str | None = ""
+        self.authorizer: Authorizer | None = None
+
+    def authenticated(self, principal: Principal) -> None:
+        """The peer has shown who it is, or that it need not; its address is known."""
+        self.principal = principal
+        self.access = None if self.authorizer is None else Access(self.authorizer, principal, self.address)
 
 
 class Dispatcher:
@@ -101,6 +122,7 @@ class Dispatcher:
             peer.address,
             peer.connection_id,
             peer.principal,
+            peer.access,
         )
         body = view[position:end]
         if handler.handle_body is not None:

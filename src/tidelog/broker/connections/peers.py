@@ -25,12 +25,14 @@ from tidelog.broker.shell import Purpose
 from tidelog.protocol import framing
 from tidelog.protocol.apis import ApiKey
 from tidelog.protocol.errors import ProtocolError
+from tidelog.security.mechanisms import SaslError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from tidelog.ports.clock import Clock
     from tidelog.ports.network import Network
+    from tidelog.security.sasl_client import SaslClient
 
 logger: Final = logging.getLogger(__name__)
 
@@ -43,6 +45,11 @@ CONNECT_MS_MAX: Final = 10_000
 BACKOFF_MS_MIN: Final = 20
 """Before the next attempt after one that failed; doubled by each further one."""
 BACKOFF_MS_MAX: Final = 500
+
+SASL_VERSION: Final = 1
+"""Of SaslHandshake and SaslAuthenticate between brokers: Kafka's since 2.2 tell a session's lifetime in it."""
+RENEWAL_SHARE: Final = 0.85
+"""Of a session's lifetime, after which it is renewed: Kafka's clients choose 85 to 95 %."""
 
 _INT: Final = struct.Struct(">i")
 
@@ -75,16 +82,19 @@ class Peers:
         address_of: Callable[[int], tuple[str, int] | None],
         *,
         client_id: str = "broker",
+        log_in: Callable[[], SaslClient] | None = None,
         on_reached: Callable[[int], object] = _ignore,
         on_broke: Callable[[int], object] = _ignore,
     ) -> None:
         """`address_of(broker_id)` is where the other brokers reach one, host and port; None while it is not known.
 
+        `log_in` begins the authentication that each connection has to pass; None where their listener has none.
         `on_reached` hears of each connection that stands, `on_broke` of each that its other end has ended.
         """
         self.network = network
         self.clock = clock
         self.client_id = client_id
+        self.log_in = log_in
         self.view = memoryview(bytearray(RECEIVE_BUFFER_SIZE))
         """What all connections read into: a read and what follows from it are never interleaved with another's."""
         self.on_reached = on_reached
@@ -146,6 +156,10 @@ class _Link:
         self._last_id = 0
         self._connection: _Connection | None = None
         self._connecting: asyncio.Task[None] | None = None
+        """The attempt to connect, or to authenticate anew: what is asked meanwhile is sent when it is through."""
+        self._authenticating: tuple[_Connection, asyncio.Future[Any]] | None = None
+        """The connection that authenticates, and the answer that it waits for."""
+        self._renewal: asyncio.TimerHandle | None = None
         self._failures = 0
         """Attempts to connect that failed in a row."""
         self._next_attempt_ms = 0
@@ -185,6 +199,7 @@ class _Link:
         try:
             async with asyncio.timeout(CONNECT_MS_MAX / 1000):
                 await self.peers.network.connect(lambda: connection, host, port)
+                lifetime_ms = await self._authenticate(connection)
         except asyncio.CancelledError:
             connection.abort()
             raise
@@ -204,9 +219,16 @@ class _Link:
             self._next_attempt_ms = self.peers.clock.monotonic_ms() + BACKOFF_MS_MIN
             self._fail_all(ConnectionResetError(f"the connection to {self._name} at {host}:{port} broke at once"))
             return
-        self._connection = connection
         self._failures = 0
         self.peers.on_reached(self._broker_id)
+        self._stands(connection, lifetime_ms)
+
+    def _stands(self, connection: _Connection, lifetime_ms: int) -> None:
+        """Requests may go out by `connection`: those that have waited for it do."""
+        self._connection = connection
+        if lifetime_ms:
+            loop = asyncio.get_running_loop()
+            self._renewal = loop.call_later(lifetime_ms * RENEWAL_SHARE / 1000, self._renew, connection)
         unsent = []
         for asked in self._waiting.values():
             if asked.data is not None:
@@ -214,8 +236,79 @@ class _Link:
                 asked.data = None
         connection.transport.write(b"".join(unsent))
 
+    # Authentication.
+
+    async def _authenticate(self, connection: _Connection) -> int:
+        """Passes the other broker's SASL, if there is any; how long that holds, milliseconds, 0: for ever. OSError."""
+        if self.peers.log_in is None:
+            return 0
+        client = self.peers.log_in()
+        message: Any = client.first()
+        try:
+            while message is not None:
+                message = client.answered(await self._ask_by(connection, message))
+        except SaslError as error:
+            raise ConnectionRefusedError(f"authentication failed: {error}") from error
+        finally:
+            self._authenticating = None
+        return client.session_lifetime_ms
+
+    async def _ask_by(self, connection: _Connection, message: Any) -> Any:
+        """The answer to one request of SASL, which goes out before all others."""
+        loop = asyncio.get_running_loop()
+        correlation_id = self._last_id = (self._last_id + 1) & 0x7FFFFFFF
+        data = framing.encode_request(message.API_KEY, SASL_VERSION, correlation_id, self._client_id, message)
+        timer = loop.call_later(CONNECT_MS_MAX / 1000, self._timed_out, correlation_id, CONNECT_MS_MAX)
+        asked = self._waiting[correlation_id] = _Asked(message.API_KEY, SASL_VERSION, None, timer)
+        answer: asyncio.Future[Any] = loop.create_future()
+        self._authenticating = (connection, answer)
+        if connection.closed:
+            raise ConnectionResetError("it broke as soon as it stood")
+
+        def settle(settled: Deferred[Any]) -> None:
+            if answer.done():
+                return
+            try:
+                answer.set_result(settled.result())
+            except Exception as error:
+                answer.set_exception(error)
+
+        asked.answer.on_complete(settle)
+        connection.transport.write(data)
+        try:
+            return await answer
+        finally:
+            # Where the answer does not come any more, nothing else waits for it.
+            timer.cancel()
+            self._waiting.pop(correlation_id, None)
+
+    def _renew(self, connection: _Connection) -> None:
+        """The session is about to end: authenticates anew, while new requests wait (connections.max.reauth.ms)."""
+        if connection is self._connection and self._connecting is None:
+            self._connection = None
+            self._connecting = asyncio.get_running_loop().create_task(self._authenticate_anew(connection))
+
+    async def _authenticate_anew(self, connection: _Connection) -> None:
+        try:
+            lifetime_ms = await self._authenticate(connection)
+        except asyncio.CancelledError:
+            connection.abort()
+            raise
+        except OSError as error:
+            self._connecting = None
+            connection.abort()
+            self._fail_all(ConnectionResetError(f"the connection to {self._name} broke: {error}"))
+            return
+        self._connecting = None
+        self._stands(connection, lifetime_ms)
+
     def lost(self, connection: _Connection, error: Exception | None) -> None:
         """asyncio, or what was received, says that a connection is over."""
+        if self._authenticating is not None and connection is self._authenticating[0]:
+            answer = self._authenticating[1]
+            if not answer.done():
+                answer.set_exception(ConnectionResetError("it was closed while this broker authenticated"))
+            return
         if connection is not self._connection:
             return
         self.peers.on_broke(self._broker_id)

@@ -27,18 +27,22 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidelog.broker.connections.admission import Admission
+from tidelog.broker.connections.authentication import AUTHENTICATION_MS_MAX, Gate
 from tidelog.broker.connections.budget import ByteBudget, Reservation
 from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher, Peer
 from tidelog.broker.connections.outbox import Outbox
 from tidelog.broker.deferred import Deferred
+from tidelog.config.listener_security import SASL_PROTOCOLS
 from tidelog.ports.disk import FileRange
 
 if TYPE_CHECKING:
+    from tidelog.broker.connections.authentication import Authentication
     from tidelog.broker.connections.dispatch import Answer
     from tidelog.broker.descriptors import Descriptors
     from tidelog.broker.shell import Shell, Timer
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.ports.clock import Clock
+    from tidelog.security.authorizer import Authorizer
 
 logger: Final = logging.getLogger(__name__)
 
@@ -97,6 +101,12 @@ class Server:
         self._frames = 0
         """Requests handled in this turn of the loop, all connections together."""
         self._turn_started_ms = 0
+        self.authentication: Authentication | None = None
+        """For connections by SASL listeners; None where there are none."""
+        self._sasl_listeners = frozenset(
+            listener.name for listener in config.listeners if listener.security_protocol in SASL_PROTOCOLS
+        )
+        self.authorizer: Authorizer | None = None
         self._sweep: Timer | None = None
         self._strict: Timer | None = None
         self.serving = False
@@ -133,6 +143,20 @@ class Server:
         """A protocol for a connection that came in by `listener`."""
         self._connection_ids += 1
         return Connection(self, listener, self._connection_ids)
+
+    def gate(self, connection: Connection) -> Gate | None:
+        """What a new connection has to pass before its requests are handled; None by a listener without SASL."""
+        if connection.peer.listener not in self._sasl_listeners:
+            return None
+        if self.authentication is None:
+            raise RuntimeError("A SASL listener is bound, and nothing says who may enter.")
+        return Gate(
+            self.authentication,
+            connection.peer,
+            lambda: self.dispatcher,
+            self.shell.after,
+            lambda: connection.close("authentication failed", quiet=True),
+        )
 
     def admit(self, connection: Connection, address: str) -> str | None:
         """Counts a new connection; the reason when it may not stay."""
@@ -193,6 +217,8 @@ class Server:
         now_ms = self.monotonic_ms()
         self.budget.trim()
         for connection in list(self.connections):
+            if connection.is_overdue(now_ms):
+                connection.close(f"not authenticated after {AUTHENTICATION_MS_MAX} ms", abort=True)
             if now_ms - connection.active_ms >= self.idle_ms_max:
                 connection.close(f"idle for connections.max.idle.ms={self.idle_ms_max}", quiet=True, abort=True)
         self._sweep_later()
@@ -221,6 +247,7 @@ class Connection(asyncio.BufferedProtocol):
         "_frame_filled",
         "_frame_size",
         "_frame_started_ms",
+        "_gate",
         "_late",
         "_outbox",
         "_outgoing",
@@ -233,6 +260,7 @@ class Connection(asyncio.BufferedProtocol):
         "_transport",
         "_write_paused",
         "active_ms",
+        "begun_ms",
         "has_asked",
         "peer",
         "provisional",
@@ -245,8 +273,11 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = Peer(listener, connection_id)
         self.active_ms = server.monotonic_ms()
         """When the last bytes came in or went out."""
+        self.begun_ms = self.active_ms
+        self._gate: Gate | None = None
+        """By SASL listeners: what requests have to pass."""
         self.has_asked = False
-        """Whether anything ever came in."""
+        """Whether anything ever came in; by a SASL listener, from a client that has authenticated."""
         self.provisional = False
         """Whether its first request has to be a broker's: there was no room for a client (`admission`)."""
         self._tail = b""
@@ -280,6 +311,10 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.peer.address = str(peer[0]) if peer else ""
         self.peer.port = int(peer[1]) if peer else 0
+        self._gate = self._server.gate(self)
+        self.peer.authorizer = self._server.authorizer
+        if self._gate is None and self.peer.authorizer is not None:
+            self.peer.authenticated(self.peer.principal)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
         refusal = self._server.admit(self, self.peer.address)
         if refusal is not None:
@@ -392,14 +427,21 @@ class Connection(asyncio.BufferedProtocol):
         turn = allowed = server.frames_now()
         unsent = 0
         outgoing = self._outgoing = []
-        request = server.dispatcher.request
-        size_max = server.request_bytes_max
+        gate = self._gate
+        request = server.dispatcher.request if gate is None else gate.request
+        size_min, size_max = FRAME_SIZE_MIN, server.request_bytes_max
+        if gate is not None and not gate.is_open:
+            size_min, size_max = 0, gate.frame_size_max
         received_ms = self.active_ms
         try:
             while end - position >= 4:
                 (size,) = _INT.unpack_from(view, position)
-                if size < FRAME_SIZE_MIN or size > size_max:
-                    raise CloseConnection(_frame_complaint(size, size_max))
+                if size < size_min or size > size_max:
+                    if gate is not None and not gate.is_open:
+                        gate.refuse_size(size)
+                        break
+                    if size < FRAME_SIZE_MIN or size > server.request_bytes_max:
+                        raise CloseConnection(_frame_complaint(size, server.request_bytes_max))
                 frame_end = position + 4 + size
                 if frame_end > end:
                     break
@@ -416,7 +458,9 @@ class Connection(asyncio.BufferedProtocol):
                         outgoing.append(answer)
                     else:
                         unsent += _memory_of(answer)
-                        self._answer(answer, view[frame_start + 1] == _PRODUCE)
+                        self._answer(answer, size > 1 and view[frame_start + 1] == _PRODUCE)
+                        if gate is not None and gate.is_ending:
+                            break
         except CloseConnection as reason:
             self._outgoing = None
             if outgoing:
@@ -424,7 +468,11 @@ class Connection(asyncio.BufferedProtocol):
             self.close(str(reason))
             return
         self._outgoing = None
-        self.has_asked = True
+        self.has_asked = gate is None or gate.is_open
+        if gate is not None and gate.is_ending:
+            # What it sends is not read any more: it is about to be closed.
+            self._pause_reading()
+            position = end
         server.frames_handled(allowed - turn)
         if outgoing:
             self._write(outgoing)
@@ -604,6 +652,10 @@ class Connection(asyncio.BufferedProtocol):
         if now_ms - self._frame_started_ms >= FRAME_MS_MAX:
             return f"it needed more than {FRAME_MS_MAX} ms for a request of {self._frame_size} bytes"
         return None
+
+    def is_overdue(self, now_ms: int) -> bool:
+        """Whether its client should have authenticated by now."""
+        return self._gate is not None and not self._gate.is_open and now_ms - self.begun_ms >= AUTHENTICATION_MS_MAX
 
     @property
     def is_idle(self) -> bool:

@@ -199,14 +199,12 @@ SETTINGS: Final = (
         "How long a failed authentication is kept waiting for its answer.",
         valid=Range(0),
         importance=LOW,
-        effect=ACCEPTED,
     ),
     Setting(
         "connections.max.reauth.ms",
         LONG,
         0,
         "How long a SASL session lasts before the client must authenticate again; 0: for ever.",
-        effect=ACCEPTED,
     ),
     Setting(
         "num.network.threads",

@@ -1,7 +1,7 @@
 """Brokers' settings: TLS, SASL, tokens and authorization.
 
-Listeners of other protocols than PLAINTEXT are refused in this release (`broker_config.py`), so what configures them is
-accepted without effect; what would silently leave a cluster open is refused.
+What configures that which is not there is accepted without effect; what would silently leave a cluster open is refused
+(`listener_security.py` has what depends on several settings).
 """
 
 from typing import Final
@@ -262,9 +262,14 @@ SETTINGS: Final = (
         ("GSSAPI",),
         "SASL: mechanisms that listeners offer.",
         mode=PER_BROKER,
-        effect=ACCEPTED,
     ),
-    Setting("sasl.jaas.config", PASSWORD, None, "SASL: the login, in JAAS form.", mode=PER_BROKER, effect=ACCEPTED),
+    Setting(
+        "sasl.jaas.config",
+        PASSWORD,
+        None,
+        "SASL: the login, in JAAS form; read as listener.name.<listener>.<mechanism>.sasl.jaas.config only.",
+        mode=PER_BROKER,
+    ),
     Setting(
         "sasl.kerberos.kinit.cmd",
         STRING,
@@ -394,7 +399,6 @@ SETTINGS: Final = (
         "GSSAPI",
         "SASL: the mechanism between brokers.",
         mode=PER_BROKER,
-        effect=ACCEPTED,
     ),
     Setting(
         "sasl.oauthbearer.assertion.algorithm",
@@ -557,6 +561,5 @@ SETTINGS: Final = (
         INT,
         524_288,
         "SASL: the largest message before authentication is done.",
-        effect=ACCEPTED,
     ),
 )

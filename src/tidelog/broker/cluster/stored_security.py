@@ -1,0 +1,344 @@
+"""SCRAM users and ACLs in the metadata store: kept up to date here, and changed here.
+
+    /config/users, told of by /config/changes                    -> `credential`
+    /kafka-acl, /kafka-acl-extended, told of by their -changes   -> the authorizer
+
+One task follows the notifications. Where some were missed, and in each new session with the store, everything is read
+again. A change is made by whichever broker is asked: it compares and sets the node's version, adds the notification in
+the same transaction, and takes the change over itself before it answers; the others follow by their watches.
+
+While the store cannot be asked, what was known last holds, as with Kafka's brokers of ZooKeeper days.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from tidelog.broker.cluster.background import Background
+from tidelog.broker.cluster.commit import RETRY_DELAY_MS
+from tidelog.broker.cluster.notifications import Notifications
+from tidelog.broker.cluster.store_results import results
+from tidelog.broker.deferred import Deferred
+from tidelog.metadata.operations import Create, Delete, Operation, SetData
+from tidelog.metadata.znodes import (
+    CONFIG,
+    CONFIG_CHANGE_PREFIX,
+    CONFIG_CHANGES,
+    DEFAULT_ENTITY,
+    MalformedZnode,
+    decode_config,
+    decode_config_change,
+    encode_config,
+    encode_config_change,
+)
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.security import stored
+from tidelog.security.access import Operation as AclOperation
+from tidelog.security.acls import WILDCARD, WILDCARD_PRINCIPAL, AclEntry, Permission, ResourcePattern
+from tidelog.security.scram import MECHANISMS, ScramCredential
+from tidelog.store.errors import BadVersion, ConnectionLoss, NodeExists, NoNode, SessionExpired, StoreClosed, StoreError
+
+if TYPE_CHECKING:
+    from tidelog.ports.clock import Clock
+    from tidelog.security.authorizer import Authorizer
+    from tidelog.store.client import StoreClient, WatchEvent
+
+logger: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+USERS: Final = f"{CONFIG}/users"
+LOOK_MS: Final = 500
+"""Between two looks whether the broker has another session with the store, whose watches are not set yet."""
+CHANGE_MS_MAX: Final = 20_000
+"""How long a change is tried while the store is away."""
+UNREADABLE: Final = (AclEntry(WILDCARD_PRINCIPAL, WILDCARD, AclOperation.ALL, Permission.DENY),)
+"""In place of ACLs that cannot be read: a DENY may be among them, so nobody but super users may do anything."""
+
+UserChange = Callable[[Mapping[str, ScramCredential]], Mapping[str, ScramCredential]]
+"""A user's credentials, [mechanism] -> credential, before and after; KafkaError refuses."""
+AclChange = Callable[[list[AclEntry]], list[AclEntry]]
+"""A pattern's ACLs before and after."""
+
+
+class StoredSecurity:
+    """Users and ACLs of the cluster, as one broker knows them. All methods are called on the loop's thread."""
+
+    def __init__(self, store_of: Callable[[], StoreClient], clock: Clock, authorizer: Authorizer | None) -> None:
+        """`store_of()` is the present session with the store; without `authorizer` ACLs are left alone."""
+        self._store_of = store_of
+        self._clock = clock
+        self.authorizer = authorizer
+        self._credentials: dict[str, dict[str, ScramCredential]] = {}
+        """[user][mechanism] -> credential"""
+        self._complaints: dict[str, str] = {}
+        """Nodes that could not be read, with the reason: each is told once."""
+        self._session: StoreClient | None = None
+        """The one that is followed."""
+        self._followed: list[Notifications] = []
+        self._woken = asyncio.Event()
+        self._background = Background()
+        self._task: asyncio.Task[None] | None = None
+
+    def credential(self, mechanism: str, user: str) -> ScramCredential | None:
+        """What is known of a SCRAM user."""
+        return self._credentials.get(user, {}).get(mechanism)
+
+    def users(self) -> Mapping[str, Mapping[str, ScramCredential]]:
+        """All SCRAM users: [user][mechanism] -> credential."""
+        return self._credentials
+
+    # Following.
+
+    async def open(self) -> None:
+        """Reads everything, and follows from here on. StoreError."""
+        store = self._store_of()
+        if self.authorizer is not None:
+            await results([store.create(path) for path in stored.CONTAINERS], NodeExists)
+        paths = [CONFIG_CHANGES] + ([] if self.authorizer is None else _ACL_CONTAINERS)
+        followed = [Notifications(store, path, self._changed) for path in paths]
+        # Watched before anything is read: what changes meanwhile is read again.
+        for notifications in followed:
+            await notifications.begin()
+        await store.sync()
+        await self._read_all_users(store)
+        if self.authorizer is not None:
+            await self._read_all_acls(store, self.authorizer)
+        self._followed, self._session = followed, store
+
+    def start(self) -> None:
+        """Goes on following by itself, over ends of sessions; `open` came before."""
+        self._task = asyncio.get_running_loop().create_task(self._follow())
+
+    async def close(self) -> None:
+        """Ends the following. Idempotent."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _changed(self, event: WatchEvent) -> None:
+        self._woken.set()
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(LOOK_MS / 1000):
+                    await self._woken.wait()
+            except TimeoutError:
+                if self._store_of() is self._session:
+                    continue
+            self._woken.clear()
+            try:
+                if self._store_of() is self._session:
+                    await self._take_new()
+                else:
+                    await self.open()
+            except (ConnectionLoss, SessionExpired, StoreClosed):
+                # The watch may not have been set: look again.
+                self._woken.set()
+                await asyncio.sleep(RETRY_DELAY_MS / 1000)
+            except StoreError as error:
+                logger.warning("changes of users and ACLs could not be read: %s", error)
+                self._session = None
+                await asyncio.sleep(RETRY_DELAY_MS / 1000)
+
+    async def _take_new(self) -> None:
+        store = self._store_of()
+        for notifications in self._followed:
+            try:
+                found = await notifications.new()
+            except NoNode:
+                self._session = None
+                return
+            if found is None:
+                logger.warning("security_notifications_missed: container=%s", notifications.path)
+                self._session = None
+                self._woken.set()
+                return
+            if notifications.path == CONFIG_CHANGES:
+                await self._read_users(store, _users_of(found))
+            elif found:
+                await self._read_changed_acls(store, found)
+                await notifications.purge()
+
+    # Users.
+
+    async def _read_all_users(self, store: StoreClient) -> None:
+        try:
+            names, _ = await store.children(USERS)
+        except NoNode:
+            names = []
+        wanted = {stored.desanitized(name) for name in names if name != DEFAULT_ENTITY}
+        await self._read_users(store, wanted | self._credentials.keys())
+
+    async def _read_users(self, store: StoreClient, users: Iterable[str]) -> None:
+        wanted = sorted(users)
+        found = await results([store.get(_user_path(user)) for user in wanted], NoNode)
+        for user, node in zip(wanted, found, strict=True):
+            credentials = {} if node is None else self._decode_user(user, node[0])
+            if credentials:
+                self._credentials[user] = credentials
+            else:
+                self._credentials.pop(user, None)
+
+    def _decode_user(self, user: str, data: bytes | None) -> dict[str, ScramCredential]:
+        path = _user_path(user)
+        credentials: dict[str, ScramCredential] = {}
+        try:
+            values = decode_config(path, data) if data else {}
+            for mechanism in values.keys() & MECHANISMS.keys():
+                credentials[mechanism] = ScramCredential.decode(values[mechanism])
+        except (MalformedZnode, ValueError) as error:
+            self._complain(path, f"{error}; until it is mended, this user cannot enter")
+            return {}
+        self._complaints.pop(path, None)
+        return credentials
+
+    def alter_user(self, user: str, change: UserChange) -> Deferred[None]:
+        """Changes a user's credentials in the store and here. KafkaError: what `change` raises, REQUEST_TIMED_OUT."""
+        return self._background.run(self._alter_user(user, change))
+
+    async def _alter_user(self, user: str, change: UserChange) -> None:
+        path = _user_path(user)
+
+        async def attempt(store: StoreClient) -> None:
+            try:
+                data, stat = await store.get(path)
+                values = decode_config(path, data) if data else {}
+                version: int | None = stat.version
+            except NoNode:
+                values, version = {}, None
+            before = {name: ScramCredential.decode(values[name]) for name in values.keys() & MECHANISMS.keys()}
+            after = change(before)
+            others = {name: text for name, text in values.items() if name not in MECHANISMS}
+            content = encode_config(others | {name: credential.encode() for name, credential in after.items()})
+            write: Operation = Create(path, content) if version is None else SetData(path, content, version)
+            told = encode_config_change(f"users/{stored.sanitized(user)}")
+            await store.multi([write, Create(CONFIG_CHANGE_PREFIX, told, sequential=True)])
+            await self._read_users(store, [user])
+
+        try:
+            await self._persist(attempt)
+        except (MalformedZnode, ValueError) as error:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The user's node {path} cannot be read.") from error
+
+    # ACLs.
+
+    async def _read_all_acls(self, store: StoreClient, authorizer: Authorizer) -> None:
+        folders = list(stored.FOLDERS.items())
+        listed = await results([store.children(folder) for folder, _ in folders], NoNode)
+        patterns = [
+            ResourcePattern(kind, name, pattern_type)
+            for (_, (pattern_type, kind)), found in zip(folders, listed, strict=True)
+            for name in (() if found is None else found[0])
+        ]
+        authorizer.replace_all(await self._read_patterns(store, patterns))
+        logger.info("acls_read: patterns=%d", len(patterns))
+
+    async def _read_patterns(
+        self, store: StoreClient, patterns: Iterable[ResourcePattern]
+    ) -> dict[ResourcePattern, list[AclEntry]]:
+        wanted = list(patterns)
+        found = await results([store.get(stored.acl_path(pattern)) for pattern in wanted], NoNode)
+        return {
+            pattern: [] if node is None else self._decode_acls(stored.acl_path(pattern), node[0])
+            for pattern, node in zip(wanted, found, strict=True)
+        }
+
+    def _decode_acls(self, path: str, data: bytes | None) -> list[AclEntry]:
+        try:
+            entries = stored.decode_acls(path, data)
+        except stored.MalformedNode as error:
+            self._complain(path, f"{error}; until it is mended, super users alone may use what it is about")
+            return list(UNREADABLE)
+        self._complaints.pop(path, None)
+        return entries
+
+    async def _read_changed_acls(self, store: StoreClient, found: list[tuple[str, bytes | None]]) -> None:
+        assert self.authorizer is not None
+        try:
+            patterns = {stored.decode_change(path, data) for path, data in found}
+        except stored.MalformedNode as error:
+            logger.error("%s: all ACLs are read again", error)
+            await self._read_all_acls(store, self.authorizer)
+            return
+        for pattern, entries in (await self._read_patterns(store, patterns)).items():
+            self.authorizer.set_acls(pattern, entries)
+
+    def change_acls(self, pattern: ResourcePattern, change: AclChange) -> Deferred[None]:
+        """Changes a pattern's ACLs in the store and here. KafkaError: REQUEST_TIMED_OUT; what
+        `change` raises. There is an authorizer."""
+        return self._background.run(self._change_acls(pattern, change))
+
+    async def _change_acls(self, pattern: ResourcePattern, change: AclChange) -> None:
+        authorizer = self.authorizer
+        assert authorizer is not None
+        path = stored.acl_path(pattern)
+
+        async def attempt(store: StoreClient) -> None:
+            try:
+                data, stat = await store.get(path)
+                before = stored.decode_acls(path, data)
+                version: int | None = stat.version
+            except NoNode:
+                before, version = [], None
+            after = change(before)
+            if set(after) == set(before):
+                return
+            content = stored.encode_acls(after)
+            write: Operation
+            if version is None:
+                write = Create(path, content)
+            else:
+                write = SetData(path, content, version) if after else Delete(path, version)
+            change_path, told = stored.change_node(pattern)
+            await store.multi([write, Create(change_path, told, sequential=True)])
+            authorizer.set_acls(pattern, (await self._read_patterns(store, [pattern]))[pattern])
+
+        try:
+            await self._persist(attempt)
+        except stored.MalformedNode as error:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{error}: mend or delete the node.") from error
+
+    async def _persist(self, attempt: Callable[[StoreClient], Awaitable[None]]) -> None:
+        """Tries again while others are faster, or the store is away; what an attempt did twice is done once."""
+        deadline_ms = self._clock.monotonic_ms() + CHANGE_MS_MAX
+        while True:
+            try:
+                await attempt(self._store_of())
+                return
+            except (BadVersion, NodeExists, NoNode):
+                failure = "others change the same all the time"
+            except (ConnectionLoss, SessionExpired, StoreClosed) as error:
+                failure = f"the metadata store cannot be asked: {error}"
+                await asyncio.sleep(RETRY_DELAY_MS / 1000)
+            if self._clock.monotonic_ms() >= deadline_ms:
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Not changed in time: {failure}.")
+
+    def _complain(self, path: str, reason: str) -> None:
+        if self._complaints.get(path) != reason:
+            self._complaints[path] = reason
+            logger.error("%s: %s", path, reason)
+
+
+_ACL_CONTAINERS: Final = [stored.ACL_CHANGES, stored.EXTENDED_ACL_CHANGES]
+
+
+def _user_path(user: str) -> str:
+    return f"{USERS}/{stored.sanitized(user)}"
+
+
+def _users_of(found: list[tuple[str, bytes | None]]) -> set[str]:
+    """The users that notifications of changed settings tell of; what cannot be read is others' affair."""
+    users = set()
+    for path, data in found:
+        try:
+            folder, _, name = decode_config_change(path, data).partition("/")
+        except MalformedZnode:
+            continue
+        if folder == "users" and name and "/" not in name and name != DEFAULT_ENTITY:
+            users.add(stored.desanitized(name))
+    return users

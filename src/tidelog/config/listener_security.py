@@ -1,0 +1,151 @@
+"""What a listener's security comes to: settings by `listener.name.<listener>.[<mechanism>.]<setting>`, their checks.
+
+A setting with the listener's prefix wins over the one without; for SASL one that names the mechanism too comes first.
+What asks for something that is not there is a problem that stops the start: nothing is opened with less protection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, cast
+
+from tidelog.config import jaas, registry
+from tidelog.config.listeners import Listener
+from tidelog.config.setting import Value
+
+SASL_PROTOCOLS: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
+PLAIN: Final = "PLAIN"
+SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS: Final = (PLAIN, *SCRAM)
+"""That listeners can offer."""
+
+_MODULES: Final[Mapping[str, str]] = {PLAIN: jaas.PLAIN_MODULE} | dict.fromkeys(SCRAM, jaas.SCRAM_MODULE)
+_JAVA_CLASSES: Final = (
+    "sasl.server.callback.handler.class",
+    "sasl.login.callback.handler.class",
+    "sasl.client.callback.handler.class",
+    "sasl.login.class",
+)
+"""Without which another authentication than the one that was asked for would take place."""
+
+
+def setting_names(listener: str, name: str, mechanism: str = "") -> tuple[str, ...]:
+    """The names by which `name` can be set for a listener, the first that is set wins."""
+    prefix = f"listener.name.{listener.lower()}."
+    own = (f"{prefix}{mechanism.lower()}.{name}",) if mechanism else ()
+    return (*own, f"{prefix}{name}", name)
+
+
+def resolve(
+    layers: Sequence[Mapping[str, str]], values: Mapping[str, Value], listener: str, name: str, mechanism: str = ""
+) -> Value:
+    """The value of a listener's setting: `layers` hold what is written, the one that counts first; else `values`.
+
+    InvalidValue of `config.setting` where a text is no value.
+    """
+    setting = registry.BROKER[name]
+    for candidate in setting_names(listener, name, mechanism)[:-1]:
+        for layer in layers:
+            if candidate in layer:
+                return setting.parse(layer[candidate])
+    return values[name]
+
+
+def login_module(
+    layers: Sequence[Mapping[str, str]], listener: str, mechanism: str
+) -> tuple[str, jaas.LoginModule | None]:
+    """The name of a listener's JAAS setting for a mechanism, and what it says; None where it is unset. InvalidJaas."""
+    name = setting_names(listener, "sasl.jaas.config", mechanism)[0]
+    for layer in layers:
+        if name in layer:
+            return name, jaas.parse(layer[name])
+    return name, None
+
+
+def check_listeners(
+    values: Mapping[str, Value], written: Mapping[str, str], listeners: Sequence[Listener], inter_broker: str
+) -> Iterator[tuple[str, str]]:
+    """Yields (setting to blame, what is wrong and what to do) for the listeners' authentication."""
+    secured = [listener for listener in listeners if listener.security_protocol in SASL_PROTOCOLS]
+    for listener in secured:
+        yield from _check_sasl(values, written, listener.name, is_inter_broker=listener.name == inter_broker)
+    if secured:
+        for name in _JAVA_CLASSES:
+            for found in _set_for(written, name):
+                yield found, f"{found} names a Java class, which a broker without a JVM cannot load: remove it"
+
+
+def _set_for(written: Mapping[str, str], name: str) -> list[str]:
+    return [key for key in written if key == name or (key.startswith("listener.name.") and key.endswith("." + name))]
+
+
+def _check_sasl(
+    values: Mapping[str, Value], written: Mapping[str, str], listener: str, *, is_inter_broker: bool
+) -> Iterator[tuple[str, str]]:
+    layers = (written,)
+    blamed = _blamed(written, listener, "sasl.enabled.mechanisms")
+    enabled = cast("tuple[str, ...]", resolve(layers, values, listener, "sasl.enabled.mechanisms"))
+    if not enabled:
+        yield blamed, f"listener {listener} enables no SASL mechanism: set {blamed} to some of {', '.join(MECHANISMS)}"
+    for mechanism in enabled:
+        if mechanism not in MECHANISMS:
+            default = "" if blamed in written else " (the default of sasl.enabled.mechanisms)"
+            yield (
+                blamed,
+                f"SASL mechanism {mechanism}{default} of listener {listener} is not supported: set {blamed} to some of "
+                f"{', '.join(MECHANISMS)}",
+            )
+            continue
+        needed = mechanism == PLAIN
+        yield from _check_module(written, listener, mechanism, needed=needed)
+    if is_inter_broker:
+        yield from _check_between_brokers(values, written, listener, enabled)
+
+
+def _check_module(
+    written: Mapping[str, str], listener: str, mechanism: str, *, needed: bool
+) -> Iterator[tuple[str, str]]:
+    name = setting_names(listener, "sasl.jaas.config", mechanism)[0]
+    try:
+        _, module = login_module((written,), listener, mechanism)
+    except jaas.InvalidJaas as error:
+        yield name, f"{name} cannot be read: {error}"
+        return
+    if module is None:
+        if needed:
+            yield (
+                "listeners",
+                f"listener {listener} offers {mechanism}, and nothing says who its users are: set {name}="
+                f'{_MODULES[mechanism]} required user_NAME="PASSWORD";',
+            )
+    elif module.name != _MODULES[mechanism]:
+        yield name, f"{name} names {module.name}, but {mechanism} is served by {_MODULES[mechanism]} only"
+
+
+def _check_between_brokers(
+    values: Mapping[str, Value], written: Mapping[str, str], listener: str, enabled: tuple[str, ...]
+) -> Iterator[tuple[str, str]]:
+    mechanism = cast(str, values["sasl.mechanism.inter.broker.protocol"])
+    if mechanism not in enabled:
+        yield (
+            "sasl.mechanism.inter.broker.protocol",
+            f"sasl.mechanism.inter.broker.protocol is {mechanism}, which listener {listener} does not enable: set it "
+            f"to one of {', '.join(enabled)}",
+        )
+        return
+    if mechanism not in MECHANISMS:
+        return
+    try:
+        name, module = login_module((written,), listener, mechanism)
+    except jaas.InvalidJaas:
+        return
+    if module is None or not (module.options.get("username") and module.options.get("password")):
+        yield (
+            name if name in written else "listeners",
+            f"brokers authenticate to each other by {mechanism} on listener {listener}, and nothing says as whom: give "
+            f"{name} a username and a password, and that user the right to be a broker (super.users)",
+        )
+
+
+def _blamed(written: Mapping[str, str], listener: str, name: str) -> str:
+    return next((found for found in setting_names(listener, name) if found in written), name)

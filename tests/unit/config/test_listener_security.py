@@ -1,0 +1,75 @@
+"""What SASL listeners need, and which settings count for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.config.broker_config import BrokerConfig
+from tidelog.config.properties import ConfigError
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+NAME = "listener.name.sasl_plaintext"
+FILE = f"""listeners=PLAINTEXT://:9091,SASL_PLAINTEXT://:9092
+sasl.enabled.mechanisms=PLAIN
+{NAME}.plain.sasl.jaas.config={PLAIN} username="b" password="hunter2" user_b="hunter2";
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("sasl.enabled.mechanisms=GSSAPI", "line 4: SASL mechanism GSSAPI of listener SASL_PLAINTEXT is not supported"),
+        (f"{NAME}.sasl.enabled.mechanisms=PLAIN,OAUTHBEARER", "line 4: SASL mechanism OAUTHBEARER of listener"),
+        (
+            f"{NAME}.plain.sasl.jaas.config={SCRAM};",
+            "line 4: listener.name.sasl_plaintext.plain.sasl.jaas.config names",
+        ),
+        (
+            f"{NAME}.plain.sasl.jaas.config={PLAIN} user_b=",
+            "line 4: listener.name.sasl_plaintext.plain.sasl.jaas.config ",
+        ),
+        (
+            "sasl.server.callback.handler.class=org.example.Own",
+            "line 4: sasl.server.callback.handler.class names a Java",
+        ),
+        (f"{NAME}.plain.sasl.server.callback.handler.class=org.example.Own", "names a Java class"),
+        ("security.inter.broker.protocol=SASL_PLAINTEXT", "sasl.mechanism.inter.broker.protocol is GSSAPI"),
+        ("security.inter.broker.protocol=SASL_SSL", "which no listener speaks"),
+        (
+            "inter.broker.listener.name=SASL_PLAINTEXT\nsasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256\n"
+            "sasl.mechanism.inter.broker.protocol=SCRAM-SHA-256",
+            "nothing says as whom",
+        ),
+    ],
+)
+def test_what_is_not_there_stops_the_start(line: str, reason: str) -> None:
+    """With file and line, and without any secret."""
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.from_text(f"{FILE}{line}\n")
+    assert reason in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_listener_without_users_is_refused() -> None:
+    """PLAIN has no users but those of its setting; SCRAM's are in the store."""
+    with pytest.raises(ConfigError, match="offers PLAIN, and nothing says who its users are"):
+        BrokerConfig.from_text("listeners=SASL_PLAINTEXT://:9092\nsasl.enabled.mechanisms=PLAIN\n")
+    BrokerConfig.from_text("listeners=PLAINTEXT://:1,SASL_PLAINTEXT://:2\nsasl.enabled.mechanisms=SCRAM-SHA-256\n")
+
+
+def test_the_longest_prefix_counts() -> None:
+    """The listener's mechanism, the listener, all; the store's values before the file's."""
+    config = BrokerConfig.from_text(
+        f"{FILE}connections.max.reauth.ms=1000\n{NAME}.connections.max.reauth.ms=2000\n"
+        f"{NAME}.plain.connections.max.reauth.ms=3000\n"
+    )
+    name = "connections.max.reauth.ms"
+    assert config.of_listener("SASL_PLAINTEXT", name, "PLAIN") == 3000
+    assert config.of_listener("SASL_PLAINTEXT", name, "SCRAM-SHA-256") == 2000
+    assert config.of_listener("OTHER", name, "PLAIN") == 1000
+    config.set_dynamic({}, {f"{NAME}.plain.sasl.jaas.config": f'{PLAIN} user_new="x";'})
+    module = config.login_module("SASL_PLAINTEXT", "PLAIN")
+    assert module is not None
+    assert module.users() == {"new": "x"}
+    assert "hunter2" not in repr(module)
