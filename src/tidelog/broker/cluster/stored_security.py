@@ -82,6 +82,7 @@ class StoredSecurity:
         self._woken = asyncio.Event()
         self._background = Background()
         self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def credential(self, mechanism: str, user: str) -> ScramCredential | None:
         """What is known of a SCRAM user."""
@@ -112,9 +113,12 @@ class StoredSecurity:
     def start(self) -> None:
         """Goes on following by itself, over ends of sessions; `open` came before."""
         self._task = asyncio.get_running_loop().create_task(self._follow())
+        self._look()
 
     async def close(self) -> None:
         """Ends the following. Idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -122,14 +126,14 @@ class StoredSecurity:
     def _changed(self, event: WatchEvent) -> None:
         self._woken.set()
 
+    def _look(self) -> None:
+        if self._store_of() is not self._session:
+            self._woken.set()
+        self._timer = asyncio.get_running_loop().call_later(LOOK_MS / 1000, self._look)
+
     async def _follow(self) -> None:
         while True:
-            try:
-                async with asyncio.timeout(LOOK_MS / 1000):
-                    await self._woken.wait()
-            except TimeoutError:
-                if self._store_of() is self._session:
-                    continue
+            await self._woken.wait()
             self._woken.clear()
             try:
                 if self._store_of() is self._session:
