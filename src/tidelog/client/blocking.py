@@ -48,7 +48,7 @@ from tidelog.client.operations import Call, Deadline, Operation, Outcomes, Pause
 from tidelog.client.producing import ProducedBatch, produce_batches
 from tidelog.client.routing import Routing
 from tidelog.client.throttles import Throttles
-from tidelog.client.views import TopicView
+from tidelog.client.views import TopicView, partition_error
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 
@@ -84,9 +84,13 @@ class BlockingConnection:
         try:
             self._socket = socket.create_connection(address, timeout=max(timeout_s, 0.001))
         except TimeoutError as error:
-            raise RequestTimedOut(f"{address} did not accept a connection within {timeout_s:g} s") from error
+            raise RequestTimedOut(f"{address} did not accept a connection within {timeout_s:g} s").about(
+                broker=str(address)
+            ) from error
         except OSError as error:
-            raise ConnectionFailed(f"cannot connect to {address}: {error.strerror or error}") from error
+            raise ConnectionFailed(f"cannot connect to {address}: {error.strerror or error}").about(
+                broker=str(address)
+            ) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.closed = False
         with self._closing_on_error():
@@ -131,15 +135,17 @@ class BlockingConnection:
     @contextlib.contextmanager
     def _closing_on_error(self) -> Iterator[None]:
         if self.closed:
-            raise ConnectionFailed(f"the connection to {self.address} is closed")
+            raise ConnectionFailed(f"the connection to {self.address} is closed").about(broker=str(self.address))
         try:
             yield
         except TimeoutError as error:
             self.close()
-            raise RequestTimedOut(f"{self.address} did not answer in time") from error
+            raise RequestTimedOut(f"{self.address} did not answer in time").about(broker=str(self.address)) from error
         except OSError as error:
             self.close()
-            raise ConnectionFailed(f"the connection to {self.address} broke: {error.strerror or error}") from error
+            raise ConnectionFailed(f"the connection to {self.address} broke: {error.strerror or error}").about(
+                broker=str(self.address)
+            ) from error
         except BaseException:
             self.close()
             raise
@@ -160,7 +166,7 @@ class BlockingConnection:
             self._socket.settimeout(_left(deadline))
             received = self._socket.recv_into(view[position:])
             if not received:
-                raise ConnectionFailed(f"{self.address} closed the connection")
+                raise ConnectionFailed(f"{self.address} closed the connection").about(broker=str(self.address))
             position += received
 
 
@@ -436,7 +442,7 @@ class _RangeReader:
             return data
         if code is ErrorCode.CORRUPT_MESSAGE:
             raise rotten_batch(self._topic_partition, position)
-        refusal = KafkaError(code, str(self._topic_partition))
+        refusal = partition_error(self._topic_partition, code, None)
         if not code.retriable:
             raise self._cluster._with_range(refusal, self._topic_partition, position)
         self._back_off(refusal, deadline)

@@ -98,7 +98,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send(self, message: Any, version: int | None) -> asyncio.Future[Any] | None:
         if self._error is not None or self._transport is None or self.closed:
-            raise ConnectionFailed(f"the connection to {self.address} is closed: {self._error or 'by us'}")
+            raise ConnectionFailed(f"the connection to {self.address} is closed: {self._error or 'by us'}").about(
+                broker=str(self.address)
+            )
         correlation_id, data, answered = self._exchange.encode(message, version)
         self._transport.write(data)
         if not answered:
@@ -112,6 +114,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _fail(self, error: ClientError) -> ClientError:
         """Ends the connection for a reason: the first one is what the others waiting get."""
+        error.about(broker=str(self.address))
         if self._error is None:
             self._error = error
         self.closed = True
@@ -124,7 +127,9 @@ class Connection(asyncio.BufferedProtocol):
                 future.set_exception(
                     self._error
                     if isinstance(self._error, InvalidResponse)
-                    else ConnectionFailed(f"the connection to {self.address} ended: {self._error}")
+                    else ConnectionFailed(f"the connection to {self.address} ended: {self._error}").about(
+                        broker=str(self.address)
+                    )
                 )
                 future.exception()  # Marks it as seen: nobody may be waiting any more.
         self._waiting.clear()

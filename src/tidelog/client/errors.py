@@ -1,26 +1,98 @@
-"""What can go wrong between a client and a cluster; an error code that a broker answers is `model.errors.KafkaError`.
+"""What can go wrong between a client and a cluster.
 
-The types tell whose fault it is, since that decides what to do next: another broker may be asked after
-`ConnectionFailed` or `RequestTimedOut`, nothing helps against `InvalidResponse`, and the caller must change something
-after the others.
+    TidelogError              everything below; `retriable`, `advice`, and what it is about: `topic`, `partition`, ...
+      KafkaError              a broker refused: `code` is Kafka's, `message` the broker's words, or ours
+        BatchRefused          ... a batch, for some of its records (KIP-467)
+        OffsetOutOfRange      ... an offset
+          LogTruncated        ... for the log was cut (KIP-320)
+        NoOffset              no position, and none to begin at
+        CommitRefused         the group has given the member up, or is being rebalanced
+        Fenced                another one goes by this name
+        TopicChanged          another topic has the name now
+      ClientError             it did not come to an answer, or was not asked
+        ConnectionFailed, RequestTimedOut       retriable: perhaps carried out, perhaps not
+        InvalidResponse, UnsupportedByBroker    the peer's fault; trying again is of no use
+        InvalidAddress, InvalidRequest, UnsupportedSecurity, ProducerClosed, TransactionFailed, RefusedWithBatch
+
+What a caller got wrong in the program itself (types, values, calls out of order) is TypeError, ValueError or KeyError.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.client.explanations import explain
+from tidelog.model.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.model.identifiers import TopicId, TopicPartition
+
+__all__ = [
+    "BatchRefused",
+    "ClientError",
+    "CommitRefused",
+    "ConnectionFailed",
+    "ErrorCode",
+    "Fenced",
+    "InvalidAddress",
+    "InvalidRequest",
+    "InvalidResponse",
+    "KafkaError",
+    "LogTruncated",
+    "NoOffset",
+    "OffsetOutOfRange",
+    "ProducerClosed",
+    "RefusedWithBatch",
+    "RequestTimedOut",
+    "TidelogError",
+    "TopicChanged",
+    "TransactionFailed",
+    "UnsupportedByBroker",
+    "UnsupportedSecurity",
+    "refusal",
+    "require_plaintext",
+]
 
 RECORDS_NAMED_MAX: Final = 3
 """Records of a refused batch that a message names."""
 
 
-class ClientError(Exception):
+def refusal(
+    code: ErrorCode,
+    subject: str,
+    text: str | None = None,
+    *,
+    topic: str | None = None,
+    partition: int | None = None,
+    group: str | None = None,
+    transactional_id: str | None = None,
+    broker: str | None = None,
+) -> KafkaError:
+    """What a broker's error code comes to: its own words (`text`), or what the code says of `subject`."""
+    what, advice = explain(code)
+    error = KafkaError(code, text or f"{subject}: {code.name}: {what}" + (f"; {advice}" if advice else ""))
+    error.advice = advice
+    if text and advice:
+        error.add_note(advice)
+    return error.about(topic=topic, partition=partition, group=group, transactional_id=transactional_id, broker=broker)
+
+
+class ClientError(TidelogError):
     """Anything that this package raises, error codes of brokers apart."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        if self.advice:
+            self.add_note(self.advice)
 
 
 class InvalidAddress(ClientError, ValueError):
     """A bootstrap string that names no host and port."""
+
+    advice = "give host:port,host:port,..."
+
+
+class InvalidRequest(ClientError, ValueError):
+    """What was asked for cannot be put into a request: a name or a value is longer than the protocol allows."""
+
+    advice = "shorten what the message names"
 
 
 class ConnectionFailed(ClientError):
@@ -29,9 +101,15 @@ class ConnectionFailed(ClientError):
     The request may or may not have been carried out when it had been sent.
     """
 
+    retriable = True
+    advice = "look whether the broker runs, and can be reached under the address that it advertises"
+
 
 class RequestTimedOut(ClientError):
     """No answer within the deadline; the request may still be carried out."""
+
+    retriable = True
+    advice = "look whether the broker is overloaded, or allow more time"
 
 
 class InvalidResponse(ClientError):
@@ -41,17 +119,25 @@ class InvalidResponse(ClientError):
 class UnsupportedByBroker(ClientError):
     """The broker has no version of the API (or of a feature of it) that is needed."""
 
+    advice = "update the brokers, or do without it"
+
 
 class UnsupportedSecurity(ClientError):
     """A security protocol other than PLAINTEXT was asked for."""
+
+    advice = "use a PLAINTEXT listener"
 
 
 class ProducerClosed(ClientError):
     """The producer is closed: it takes no records, and those not acknowledged by then may be in the log or not."""
 
+    advice = "make another producer"
+
 
 class TransactionFailed(ClientError):
     """A transaction that something went wrong in: it can only be aborted, after which the next one may begin."""
+
+    advice = "abort it, and do it again"
 
 
 class BatchRefused(KafkaError):
@@ -80,6 +166,9 @@ class BatchRefused(KafkaError):
 class RefusedWithBatch(ClientError):
     """A sound record was not appended, for another one of its batch was refused; it may be sent again by itself."""
 
+    retriable = True
+    advice = "send it again, without those that were refused"
+
 
 class OffsetOutOfRange(KafkaError):
     """An offset that the partition no longer has, or does not have yet.
@@ -91,6 +180,8 @@ class OffsetOutOfRange(KafkaError):
         super().__init__(
             ErrorCode.OFFSET_OUT_OF_RANGE, f"{topic_partition} has the offsets from {start} to {end}, without {offset}"
         )
+        self.about(topic=topic_partition.topic, partition=topic_partition.partition)
+        self.advice = "seek to an offset that it has"
         self.topic_partition = topic_partition
         self.offset = offset
         self.start = start
@@ -121,6 +212,8 @@ class LogTruncated(OffsetOutOfRange):
             f"the log of {topic_partition} was cut {where}, before the position {offset} (leader epoch {leader_epoch}):"
             " what was read from there on is lost, and other records may be in its place",
         )
+        self.about(topic=topic_partition.topic, partition=topic_partition.partition)
+        self.advice = "seek to where the log was cut, and read what is there now"
         self.topic_partition = topic_partition
         self.offset = offset
         self.leader_epoch = leader_epoch
@@ -132,13 +225,19 @@ class LogTruncated(OffsetOutOfRange):
 class NoOffset(KafkaError):
     """A partition has no position: the group committed nothing for it, and auto.offset.reset is none."""
 
+    advice = "seek, commit an offset, or set auto_offset_reset"
+
 
 class CommitRefused(KafkaError):
     """A group does not take a member's offsets: it was given up, or its partitions are changing hands."""
 
+    advice = "go on polling: it joins again, and reads what was not committed once more"
+
 
 class Fenced(KafkaError):
     """Somebody else goes by this one's name (group.instance.id, transactional.id) now: this one must stop."""
+
+    advice = "stop this one: the other goes on"
 
 
 class TopicChanged(KafkaError):
@@ -150,6 +249,9 @@ class TopicChanged(KafkaError):
             ErrorCode.INCONSISTENT_TOPIC_ID,
             f"topic '{topic}' was deleted and created again while it was read{ids}; start over on the new one",
         )
+        self.about(topic=topic)
+        self.retriable = False
+        self.advice = "start over on the new topic, or set auto_offset_reset"
 
 
 def require_plaintext(security_protocol: str) -> None:

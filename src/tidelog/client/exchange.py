@@ -13,12 +13,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import tidelog
-from tidelog.client.errors import InvalidResponse, UnsupportedByBroker
+from tidelog.client.errors import InvalidRequest, InvalidResponse, UnsupportedByBroker
 from tidelog.client.throttles import throttle_ms
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.protocol import apis, framing, messages
 from tidelog.protocol.apis import ApiKey
-from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.errors import InvalidMessage, ProtocolError
 
 FRAME_SIZE_MAX: Final = 256 << 20
 """Bytes. A Fetch response has at most fetch.max.bytes (50 MiB by default) and one batch: more is no Kafka."""
@@ -123,7 +123,10 @@ class Exchange:
 
     def _encode(self, key: ApiKey, version: int, message: Any) -> tuple[int, bytes, bool]:
         correlation_id = self._last_id = (self._last_id + 1) & 0x7FFFFFFF
-        data = framing.encode_request(key, version, correlation_id, self.client_id, message)
+        try:
+            data = framing.encode_request(key, version, correlation_id, self.client_id, message)
+        except InvalidMessage as error:
+            raise InvalidRequest(str(error)) from error
         answered = key is not ApiKey.PRODUCE or message.acks != 0
         if answered:
             self._awaited[correlation_id] = (key, version)

@@ -45,6 +45,7 @@ from tidelog.client.offsets import OffsetFound, list_offsets
 from tidelog.client.operations import Call, Purpose
 from tidelog.client.pieces import Pieces
 from tidelog.client.truncation import UNKNOWN, EpochEnd, Position, epoch_ends, epoch_ends_request
+from tidelog.client.views import partition_error
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ZERO_TOPIC_ID, TopicId, TopicPartition
 
@@ -372,7 +373,7 @@ class Fetcher:
             if code is ErrorCode.NONE:
                 self._take(data, wanted[topic_partition].leader_epoch)
             else:
-                error = KafkaError(code, text or f"{topic_partition} can't be read: {code.name}")
+                error = partition_error(topic_partition, code, text)
                 self._refused(topic_partition, error, topic_partition in followed)
         if self._failing_since and outcome.error_code == ErrorCode.NONE:
             for topic_partition in wanted.keys() - {
@@ -461,7 +462,7 @@ class Fetcher:
             if self.positions.get(topic_partition) != asked.offset:
                 continue  # It went elsewhere meanwhile.
             if code is not ErrorCode.NONE:
-                error = KafkaError(code, f"the leader epochs of {topic_partition} can't be had: {code.name}")
+                error = partition_error(topic_partition, code, None)
                 self._refused(topic_partition, error, False)
             elif end.divergence(asked) is None:
                 self._checked[topic_partition] = asked.leader_epoch

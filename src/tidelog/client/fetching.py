@@ -81,10 +81,13 @@ def rotten_batch(topic_partition: TopicPartition, offset: int) -> KafkaError:
 
     As Java's consumer does: asking again would go on for ever, and records behind are not to be taken unasked.
     """
-    return KafkaError(
+    error = KafkaError(
         ErrorCode.CORRUPT_MESSAGE,
         f"{topic_partition} cannot be read at offset {offset}: the broker has a damaged batch there; later ones can",
     )
+    error.retriable = False
+    error.advice = "restore the batch, or seek behind it"
+    return error.about(topic=topic_partition.topic, partition=topic_partition.partition)
 
 
 def fetch_request(routing: Routing, positions: Mapping[TopicPartition, int], settings: FetchSettings) -> Any:

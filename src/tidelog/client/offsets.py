@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from tidelog.client.errors import refusal
 from tidelog.client.exchange import ByVersion
 from tidelog.client.fetching import READ_UNCOMMITTED
 from tidelog.client.operations import Operation
@@ -137,7 +138,9 @@ def commit_offsets(
     refused = yield from commit_offsets_each(routing, group, offsets, timeout_s=timeout_s)
     for topic_partition, error in refused.items():
         if error is not None:
-            raise KafkaError(error.code, f"group '{group}' could not commit {topic_partition}")
+            topic, partition = topic_partition
+            subject = f"group '{group}' could not commit {topic_partition}"
+            raise refusal(error.code, subject, topic=topic, partition=partition, group=group)
 
 
 def commit_offsets_each(
@@ -282,7 +285,7 @@ def committed_answers(
     """The same, with each partition's error; KafkaError, raised, for the group's."""
     answer = response.groups[0] if response.groups else response
     if answer.error_code:
-        raise KafkaError(error_code(answer.error_code), f"group '{group}'")
+        raise refusal(error_code(answer.error_code), f"group '{group}'", group=group)
     found: dict[TopicPartition, CommittedOffset | KafkaError] = {}
     for topic in answer.topics:
         name = topic.name or routing.topic_name(getattr(topic, "topic_id", ZERO_TOPIC_ID)) or "?"

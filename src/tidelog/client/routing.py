@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from tidelog.client.addresses import Address
-from tidelog.client.errors import ClientError, ConnectionFailed, RequestTimedOut
+from tidelog.client.errors import ClientError, ConnectionFailed, RequestTimedOut, refusal
 from tidelog.client.exchange import ByVersion
 from tidelog.client.operations import Call, Deadline, Operation, Pause
 from tidelog.client.retries import RetryPolicy
@@ -277,7 +277,9 @@ class Routing:
             for group, outcome in zip(groups.values(), outcomes, strict=True):
                 if isinstance(outcome, (ConnectionFailed, RequestTimedOut)):
                     failure = outcome
-                    retriable |= {tp: KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{tp}: {outcome}") for tp in group}
+                    retriable |= {
+                        tp: partition_error(tp, ErrorCode.NETWORK_EXCEPTION, f"{tp}: {outcome}") for tp in group
+                    }
                 elif isinstance(outcome, ClientError):
                     raise outcome
                 else:
@@ -290,7 +292,8 @@ class Routing:
                 if failure is not None:
                     raise failure
                 results |= {
-                    tp: retriable.get(tp) or KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{tp}: the broker left it out")
+                    tp: retriable.get(tp)
+                    or partition_error(tp, ErrorCode.UNKNOWN_SERVER_ERROR, f"{tp}: the broker left it out")
                     for tp in pending
                 }
                 break
@@ -313,14 +316,14 @@ class Routing:
             if leader is not None:
                 groups.setdefault(leader.address, {})[topic_partition] = value
             elif topic_partition.partition not in self.topics[topic_partition.topic].partitions:
-                results[topic_partition] = KafkaError(
+                results[topic_partition] = partition_error(
+                    topic_partition,
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     f"topic '{topic_partition.topic}' has no partition {topic_partition.partition}",
                 )
             else:
-                retriable[topic_partition] = KafkaError(
-                    ErrorCode.LEADER_NOT_AVAILABLE, f"{topic_partition} has no leader now"
-                )
+                text = f"{topic_partition} has no leader now"
+                retriable[topic_partition] = partition_error(topic_partition, ErrorCode.LEADER_NOT_AVAILABLE, text)
         return groups
 
     # A group's or transactional id's coordinator
@@ -345,7 +348,7 @@ class Routing:
                     moved = codes & COORDINATOR_MOVED
                     if not moved:
                         return outcome
-                    outcome = KafkaError(moved.pop(), f"the coordinator of '{key}' is moving or loading")
+                    outcome = _of_key(moved.pop(), key, key_type, f"the coordinator of '{key}' is moving or loading")
                 elif not isinstance(outcome, (ConnectionFailed, RequestTimedOut)):
                     raise outcome
             self.forget_coordinator(key, key_type)
@@ -379,10 +382,17 @@ class Routing:
         if code is ErrorCode.NONE:
             self._coordinators[key_type, key] = address = Address(answer.host, answer.port)
             return address
-        error = KafkaError(code, answer.error_message or f"no coordinator for '{key}'")
+        error = _of_key(code, key, key_type, answer.error_message or None)
         if not code.retriable:
             raise error
         return error
+
+
+def _of_key(code: ErrorCode, key: str, key_type: int, text: str | None) -> KafkaError:
+    """What a coordinator's error code comes to, or that of who was to name it."""
+    if key_type == COORDINATOR_TRANSACTION:
+        return refusal(code, f"the coordinator of transactional id '{key}'", text, transactional_id=key)
+    return refusal(code, f"the coordinator of group '{key}'", text, group=key)
 
 
 def _sort_answers(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidelog.client.addresses import Address
+from tidelog.client.errors import refusal
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import TopicId, TopicPartition
 
@@ -66,17 +67,20 @@ def topic_view(topic: Any) -> TopicView:
 
 def topic_error(name: str, code: ErrorCode) -> KafkaError:
     """An error that Metadata gave for a topic, in words."""
+    text: str | None
     match code:
         case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return KafkaError(code, f"topic '{name}' does not exist")
+            text = f"topic '{name}' does not exist"
         case ErrorCode.INVALID_TOPIC_EXCEPTION:
-            return KafkaError(code, f"'{name}' is not a valid topic name")
+            text = f"'{name}' is not a valid topic name"
         case ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            return KafkaError(code, f"not authorized to see topic '{name}'")
+            text = f"not authorized to see topic '{name}'"
         case _:
-            return KafkaError(code, f"topic '{name}'")
+            text = None
+    return refusal(code, f"topic '{name}'", text, topic=name)
 
 
 def partition_error(topic_partition: TopicPartition, code: ErrorCode, text: str | None) -> KafkaError:
     """An error that a broker gave for a partition, with the broker's words where it had some."""
-    return KafkaError(code, text or str(topic_partition))
+    topic, partition = topic_partition
+    return refusal(code, str(topic_partition), text, topic=topic, partition=partition)

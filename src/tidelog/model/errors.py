@@ -4,12 +4,18 @@ Codes and names are those of the Kafka protocol guide (4.3). They are response v
 resource; `KafkaError` is for code that refuses an operation as a whole.
 """
 
+from __future__ import annotations
+
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final, Self
 
 
 class ErrorCode(IntEnum):
-    """A value of an `error_code` field, 16 bits on the wire."""
+    """A value of an `error_code` field, 16 bits on the wire.
+
+    `ErrorCode(n)` for a code that is younger than this list is a value of its own, named UNKNOWN_ERROR_CODE_n, and not
+    retriable: a peer of a later version must not fail its reader.
+    """
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -152,13 +158,19 @@ class ErrorCode(IntEnum):
         """Whether the same request may succeed later without a change by the client."""
         return self in RETRIABLE
 
+    @classmethod
+    def _missing_(cls, value: object) -> ErrorCode | None:
+        if not isinstance(value, int):
+            return None
+        unknown = int.__new__(cls, value)
+        unknown._name_ = f"UNKNOWN_ERROR_CODE_{value}"
+        unknown._value_ = value
+        return unknown
+
 
 def error_code(value: int) -> ErrorCode:
-    """The code of a peer's answer; UNKNOWN_SERVER_ERROR for one that we don't know."""
-    try:
-        return ErrorCode(value)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+    """The code of a peer's answer, also one that we don't know."""
+    return ErrorCode(value)
 
 
 RETRIABLE: Final = frozenset(
@@ -199,13 +211,59 @@ RETRIABLE: Final = frozenset(
 )
 
 
-class KafkaError(Exception):
+class TidelogError(Exception):
+    """What a client raises, and what may be told of every such error; those of `client.errors` are all of this type.
+
+    `str()` says what happened, and to what; what to do is `advice`, which stands below it in a traceback.
+    """
+
+    retriable = False
+    """Whether the same may succeed when it is tried again, without a change by the caller."""
+    advice = ""
+    """What to do, "" where trying again is all there is, or nothing."""
+    topic: str | None = None
+    partition: int | None = None
+    group: str | None = None
+    transactional_id: str | None = None
+    broker: str | None = None
+    """host:port"""
+
+    def about(
+        self,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        broker: str | None = None,
+    ) -> Self:
+        """Says what the error happened to; returns the error itself. What is known already stays."""
+        self.topic = self.topic if topic is None else topic
+        self.partition = self.partition if partition is None else partition
+        self.group = self.group if group is None else group
+        self.transactional_id = self.transactional_id if transactional_id is None else transactional_id
+        self.broker = self.broker if broker is None else broker
+        return self
+
+
+class KafkaError(TidelogError):
     """An operation refused, with the code that a Kafka client understands and a sentence for people.
 
     `message` says what was wrong and, where it helps, what to do; it travels in `error_message` fields.
     """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
-        super().__init__(f"{code.name}: {message}" if message else code.name)
+        super().__init__(message if code.name in message else f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message or None
+        self.retriable = code.retriable
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An exception is pickled by its arguments, which are not those of this class.
+        return _revived, (type(self), self.args, self.__dict__)
+
+
+def _revived(kind: type[KafkaError], args: tuple[Any, ...], attributes: dict[str, Any]) -> KafkaError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error

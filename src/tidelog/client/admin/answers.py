@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from tidelog.client.errors import ClientError
+from tidelog.client.errors import ClientError, refusal
 from tidelog.client.exchange import ByVersion
 from tidelog.client.operations import Deadline, Operation
 from tidelog.client.routing import Routing
@@ -16,11 +16,19 @@ REQUEST_TIMEOUT_MS: Final = 30_000
 """How long a broker may work on a creation or deletion before it answers."""
 
 
-def error_of(code: int, message: str | None, subject: str) -> KafkaError | None:
-    """The error of an answer, in the broker's words or else as `subject`; None where it succeeded."""
+def error_of(
+    code: int,
+    message: str | None,
+    subject: str,
+    *,
+    topic: str | None = None,
+    group: str | None = None,
+    broker: str | None = None,
+) -> KafkaError | None:
+    """The error of an answer, in the broker's words or what the code says of `subject`; None where it succeeded."""
     if code == ErrorCode.NONE:
         return None
-    return KafkaError(error_code(code), message or subject)
+    return refusal(error_code(code), subject, message, topic=topic, group=group, broker=broker)
 
 
 def error_codes(entries: Iterable[Any]) -> Iterator[int]:
@@ -65,5 +73,6 @@ def change_partitions(
     results: dict[TopicPartition, KafkaError | None] = {}
     for topic, partition, code, text in entries_of(response):
         routing.topics.pop(topic, None)
-        results[TopicPartition(topic, partition)] = error_of(code, text, f"partition {topic}-{partition}")
+        error = error_of(code, text, f"partition {topic}-{partition}", topic=topic)
+        results[TopicPartition(topic, partition)] = None if error is None else error.about(partition=partition)
     return results

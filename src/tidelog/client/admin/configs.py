@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tidelog.client.admin.answers import ask_broker, error_codes, error_of
-from tidelog.client.errors import UnsupportedByBroker
+from tidelog.client.errors import InvalidResponse, UnsupportedByBroker
 from tidelog.client.exchange import ByVersion
 from tidelog.client.operations import Operation
 from tidelog.client.routing import Routing
@@ -118,8 +118,8 @@ def describe_configs(
         )
         response = yield from ask_broker(routing, broker_id, request, deadline)
         for result in response.results:
-            resource = ConfigResource(ResourceType(result.resource_type), result.resource_name)
-            results[resource] = error_of(result.error_code, result.error_message, resource.name) or [
+            resource = ConfigResource(_resource_type(result.resource_type), result.resource_name)
+            results[resource] = error_of(result.error_code, result.error_message, _subject(resource)) or [
                 _config_entry(entry) for entry in result.configs
             ]
     return results
@@ -143,7 +143,7 @@ def list_config_resources(
 
     request = ByVersion(ApiKey.LIST_CONFIG_RESOURCES, build)
     response = yield from routing.ask_any(request, routing.deadline(timeout_s))
-    refused = error_of(response.error_code, None, "the broker does not list what has settings")
+    refused = error_of(response.error_code, None, "the list of what has settings")
     if refused is not None:
         raise refused
     known = ResourceType._value2member_map_
@@ -210,9 +210,20 @@ def alter_configs(
         else:
             response = yield from ask_broker(routing, broker_id, request, deadline)
         for entry in response.responses:
-            resource = ConfigResource(ResourceType(entry.resource_type), entry.resource_name)
-            results[resource] = error_of(entry.error_code, entry.error_message, resource.name)
+            resource = ConfigResource(_resource_type(entry.resource_type), entry.resource_name)
+            results[resource] = error_of(entry.error_code, entry.error_message, _subject(resource))
     return results
+
+
+def _resource_type(number: int) -> ResourceType:
+    """Of an answer, which can only be about what was asked."""
+    if number not in ResourceType._value2member_map_:
+        raise InvalidResponse(f"a broker answers for resources of type {number}, which were not asked for")
+    return ResourceType(number)
+
+
+def _subject(resource: ConfigResource) -> str:
+    return f"{resource.type.name.lower().replace('_', ' ')} '{resource.name}'"
 
 
 def _config_owner(resource: ConfigResource) -> int:

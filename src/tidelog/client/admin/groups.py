@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tidelog.client.addresses import Address
 from tidelog.client.admin.answers import error_of
-from tidelog.client.errors import ClientError, UnsupportedByBroker
+from tidelog.client.errors import ClientError, UnsupportedByBroker, refusal
 from tidelog.client.exchange import ByVersion
 from tidelog.client.member_data import InvalidMemberData, decode_assignment
 from tidelog.client.offsets import by_topic
@@ -107,7 +107,7 @@ def list_groups(
         for broker_id, outcome in zip(list(pending), outcomes, strict=True):
             if isinstance(outcome, ClientError):
                 raise outcome
-            error = error_of(outcome.error_code, None, f"broker {broker_id} cannot list its groups now")
+            error = error_of(outcome.error_code, None, f"the list of groups of broker {broker_id}")
             if error is None:
                 del pending[broker_id]
                 for entry in outcome.groups:
@@ -159,7 +159,7 @@ def _describe(routing: Routing, group: str, deadline: Deadline) -> Operation[Gro
     described = response.groups[0]
     _raise_error(described, group)
     if described.group_state == DEAD:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group '{group}' does not exist")
+        raise _absent(group)
     coordinator = yield from _coordinator(routing, group, deadline)
     return _classic(described, coordinator)
 
@@ -171,10 +171,15 @@ def _group_codes(response: Any) -> Iterator[int]:
 def _raise_error(described: Any, group: str) -> None:
     code = error_code(described.error_code)
     if code is ErrorCode.GROUP_ID_NOT_FOUND:
-        raise KafkaError(code, f"group '{group}' does not exist")
-    error = error_of(described.error_code, getattr(described, "error_message", None), f"group '{group}': {code.name}")
+        raise _absent(group)
+    text = getattr(described, "error_message", None)
+    error = error_of(described.error_code, text, f"group '{group}'", group=group)
     if error is not None:
         raise error
+
+
+def _absent(group: str) -> KafkaError:
+    return refusal(ErrorCode.GROUP_ID_NOT_FOUND, "", f"group '{group}' does not exist", group=group)
 
 
 def _coordinator(routing: Routing, group: str, deadline: Deadline) -> Operation[Broker]:
@@ -307,9 +312,10 @@ def delete_offsets(
                 results[topic_partition] = None
             elif code is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
                 text = f"group '{group}' is reading topic '{topic.name}' now: stop its members first"
-                results[topic_partition] = KafkaError(code, text)
+                error = refusal(code, "", text, topic=topic.name, partition=entry.partition_index, group=group)
+                results[topic_partition] = error
             else:
-                results[topic_partition] = partition_error(topic_partition, code, None)
+                results[topic_partition] = partition_error(topic_partition, code, None).about(group=group)
     return results
 
 
@@ -319,8 +325,8 @@ def _refusal(number: int, group: str) -> KafkaError | None:
         case ErrorCode.NONE:
             return None
         case ErrorCode.NON_EMPTY_GROUP:
-            return KafkaError(code, f"group '{group}' has members: stop them first")
+            return refusal(code, "", f"group '{group}' has members: stop them first", group=group)
         case ErrorCode.GROUP_ID_NOT_FOUND:
-            return KafkaError(code, f"group '{group}' does not exist")
+            return _absent(group)
         case _:
-            return KafkaError(code, f"group '{group}': {code.name}")
+            return refusal(code, f"group '{group}'", group=group)

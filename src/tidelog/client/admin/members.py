@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from tidelog.client.admin.answers import error_of
 from tidelog.client.admin.groups import describe_groups
-from tidelog.client.errors import UnsupportedByBroker
+from tidelog.client.errors import UnsupportedByBroker, refusal
 from tidelog.client.exchange import ByVersion
 from tidelog.client.operations import Deadline, Operation
 from tidelog.client.routing import Routing
@@ -58,7 +58,7 @@ def remove_members(
     if not wanted:
         return {}
     response = yield from routing.ask_coordinator(group, _request(group, wanted, reason), deadline, _codes)
-    refused = error_of(response.error_code, None, f"group '{group}' could not remove members")
+    refused = error_of(response.error_code, None, f"group '{group}'", group=group)
     if refused is not None:
         raise refused
     codes = {
@@ -113,6 +113,6 @@ def _refusal(code: ErrorCode, group: str, member: MemberIdentity) -> KafkaError 
         case ErrorCode.NONE:
             return None
         case ErrorCode.UNKNOWN_MEMBER_ID:
-            return KafkaError(code, f"group '{group}' has no member '{member}'")
+            return refusal(code, "", f"group '{group}' has no member '{member}'", group=group)
         case _:
-            return KafkaError(code, f"member '{member}' of group '{group}' could not be removed: {code.name}")
+            return refusal(code, f"member '{member}' of group '{group}'", group=group)

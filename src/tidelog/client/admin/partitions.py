@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from tidelog.client.admin.answers import REQUEST_TIMEOUT_MS, change_partitions, error_of
-from tidelog.client.errors import ClientError, UnsupportedByBroker
+from tidelog.client.errors import UnsupportedByBroker
 from tidelog.client.exchange import ByVersion
 from tidelog.client.operations import Operation
 from tidelog.client.routing import Routing
@@ -41,7 +41,7 @@ def elect_leaders(
 
     def build(version: int) -> Any:
         if version == 0 and type is not ElectionType.PREFERRED:
-            raise ClientError("the cluster is too old for unclean elections by hand")
+            raise UnsupportedByBroker("the cluster is too old for unclean elections by hand")
         request = kind(topic_partitions=None if partitions is None else chosen, timeout_ms=REQUEST_TIMEOUT_MS)
         if version >= 1:
             request.election_type = int(type)

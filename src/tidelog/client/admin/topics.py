@@ -68,7 +68,7 @@ def create_topics(
         request, routing.deadline(timeout_s), lambda answer: error_codes(answer.topics)
     )
     return {
-        topic.name: error_of(topic.error_code, topic.error_message, f"topic '{topic.name}'")
+        topic.name: error_of(topic.error_code, topic.error_message, f"topic '{topic.name}'", topic=topic.name)
         or CreatedTopic(topic.name, TopicId(bytes(topic.topic_id)), topic.num_partitions, topic.replication_factor)
         for topic in response.topics
     }
@@ -92,7 +92,7 @@ def delete_topics(
     for name in names:
         routing.topics.pop(name, None)
     return {
-        entry.name: error_of(entry.error_code, entry.error_message, f"topic '{entry.name}'")
+        entry.name: error_of(entry.error_code, entry.error_message, f"topic '{entry.name}'", topic=entry.name)
         for entry in response.responses
     }
 
@@ -128,7 +128,7 @@ def create_partitions(
     for name in counts:
         routing.topics.pop(name, None)
     return {
-        entry.name: error_of(entry.error_code, entry.error_message, f"topic '{entry.name}'")
+        entry.name: error_of(entry.error_code, entry.error_message, f"topic '{entry.name}'", topic=entry.name)
         for entry in response.results
     }
 

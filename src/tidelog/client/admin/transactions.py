@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from tidelog.client.admin.answers import REQUEST_TIMEOUT_MS, ask_broker, error_of
-from tidelog.client.errors import ClientError, UnsupportedByBroker
+from tidelog.client.errors import ClientError, UnsupportedByBroker, refusal
 from tidelog.client.exchange import ByVersion
 from tidelog.client.offsets import by_topic
 from tidelog.client.operations import Call, Deadline, Operation
@@ -109,7 +109,7 @@ def list_transactions(
         for broker_id, outcome in zip(list(pending), outcomes, strict=True):
             if isinstance(outcome, ClientError):
                 raise outcome
-            error = error_of(outcome.error_code, None, f"broker {broker_id} cannot list its transactions now")
+            error = error_of(outcome.error_code, None, f"the list of transactions of broker {broker_id}")
             if error is None:
                 del pending[broker_id]
                 found += [
@@ -155,9 +155,10 @@ def _describe(routing: Routing, transactional_id: str, deadline: Deadline) -> Op
     (found,) = response.transaction_states
     code = error_code(found.error_code)
     if code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-        raise KafkaError(code, f"there is no transactional id '{transactional_id}'")
+        text = f"there is no transactional id '{transactional_id}'"
+        raise refusal(code, "", text, transactional_id=transactional_id)
     if code is not ErrorCode.NONE:
-        raise KafkaError(code, f"transactional id '{transactional_id}': {code.name}")
+        raise refusal(code, f"transactional id '{transactional_id}'", transactional_id=transactional_id)
     return TransactionDescription(
         transactional_id=transactional_id,
         coordinator_id=coordinator,
@@ -313,7 +314,7 @@ def _fence(routing: Routing, transactional_id: str, deadline: Deadline) -> Opera
         # The open transaction is being aborted; the producer is fenced when that is done.
         ends = code is ErrorCode.CONCURRENT_TRANSACTIONS
         if not ends or not (yield from routing.pause(attempt, deadline)):
-            raise KafkaError(code, f"transactional id '{transactional_id}' could not be fenced: {code.name}")
+            raise refusal(code, f"transactional id '{transactional_id}'", transactional_id=transactional_id)
 
 
 def abort_transaction(

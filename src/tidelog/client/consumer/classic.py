@@ -23,7 +23,7 @@ from tidelog.client.consumer.leading import assign
 from tidelog.client.consumer.ownership import Ownership
 from tidelog.client.consumer.settings import ConsumerSettings
 from tidelog.client.coordination import CoordinatorConnection
-from tidelog.client.errors import ClientError, Fenced, InvalidResponse
+from tidelog.client.errors import ClientError, Fenced, InvalidResponse, refusal
 from tidelog.client.exchange import ByVersion
 from tidelog.client.member_data import (
     InvalidMemberData,
@@ -294,7 +294,7 @@ class ClassicMembership:
                     " (group.min.session.timeout.ms, group.max.session.timeout.ms)",
                 )
             case _:
-                return KafkaError(code, f"group '{self._group}' does not take this member: {code.name}")
+                return refusal(code, f"group '{self._group}' does not take this member", group=self._group)
 
     # Staying
 

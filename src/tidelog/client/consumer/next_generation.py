@@ -21,7 +21,7 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.consumer.ownership import Ownership
 from tidelog.client.consumer.settings import ConsumerSettings
 from tidelog.client.coordination import CoordinatorConnection
-from tidelog.client.errors import ClientError, ConnectionFailed, Fenced, RequestTimedOut
+from tidelog.client.errors import ClientError, ConnectionFailed, Fenced, RequestTimedOut, refusal
 from tidelog.client.offsets import GroupMember, by_topic
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import TopicId, TopicPartition
@@ -271,7 +271,7 @@ class NextGenerationMembership:
             return Fenced(
                 code, f"another member of group '{self._group}' goes by the name '{self._settings.instance_id}'"
             )
-        return KafkaError(code, text or f"group '{self._group}' does not take this member: {code.name}")
+        return refusal(code, f"group '{self._group}' does not take this member", text, group=self._group)
 
     # Leaving
 

@@ -12,6 +12,7 @@ from typing import Final
 from tidelog.client.errors import BatchRefused
 from tidelog.client.producer.settings import ProducerSettings
 from tidelog.client.producing import Produced, ProducedBatch
+from tidelog.client.views import partition_error
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.records.columns import BinaryColumn, HeadersColumn, encode_columns
@@ -221,18 +222,20 @@ SEQUENCES: Final = 2**31
 
 def leaderless(topic_partition: TopicPartition) -> KafkaError:
     """Why a batch cannot be sent now."""
-    return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic_partition} has no leader now")
+    return partition_error(topic_partition, ErrorCode.LEADER_NOT_AVAILABLE, f"{topic_partition} has no leader now")
 
 
 def refused(batch: Batch, answer: Produced) -> KafkaError:
     """What to tell of a batch that a leader does not take."""
-    code, text = answer.code, answer.text or str(batch.topic_partition)
+    code, text = answer.code, answer.text
+    topic, partition = batch.topic_partition
     if answer.record_errors:
-        return BatchRefused(code, text, answer.record_errors)
+        words = text or str(batch.topic_partition)
+        return BatchRefused(code, words, answer.record_errors).about(topic=topic, partition=partition)
     if code is ErrorCode.MESSAGE_TOO_LARGE:
         hint = f"{batch.topic_partition}: {len(batch.data or b'')} bytes are above the topic's max.message.bytes"
-        return KafkaError(code, f"{hint}; send smaller records, or raise it")
-    return KafkaError(code, text)
+        text = f"{hint}; send smaller records, or raise it"
+    return partition_error(batch.topic_partition, code, text)
 
 
 def _nullable_column(values: Sequence[bytes | None]) -> BinaryColumn | None:

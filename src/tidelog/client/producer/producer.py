@@ -72,9 +72,15 @@ class Producer:
         self._loads_at = 0.0
 
     async def __aenter__(self) -> Producer:
-        if self._transactions is not None:
-            await self._transactions.init()
-        await self._sender.start()
+        try:
+            if self._transactions is not None:
+                await self._transactions.init()
+            await self._sender.start()
+        except BaseException:
+            # A start that fails, or is cancelled, has no __aexit__ that would close the connection.
+            if self._transactions is not None:
+                self._transactions.close()
+            raise
         return self
 
     async def __aexit__(

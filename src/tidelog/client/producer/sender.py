@@ -17,7 +17,14 @@ from typing import Any, Final
 
 from tidelog.client.addresses import Address
 from tidelog.client.cluster import Cluster
-from tidelog.client.errors import ClientError, ConnectionFailed, ProducerClosed, RequestTimedOut, TransactionFailed
+from tidelog.client.errors import (
+    ClientError,
+    ConnectionFailed,
+    ProducerClosed,
+    RequestTimedOut,
+    TransactionFailed,
+    refusal,
+)
 from tidelog.client.exchange import ByVersion
 from tidelog.client.operations import Call, Purpose
 from tidelog.client.producer.batches import NO_IDENTITY, Batch, Identity, leaderless, refused
@@ -26,6 +33,7 @@ from tidelog.client.producer.settings import ProducerSettings
 from tidelog.client.producer.topics_in_use import TopicsInUse
 from tidelog.client.producer.transactions import PRODUCE_EXPLICIT_MAX, Transactions
 from tidelog.client.producing import Produced, ProducedBatch, produce_request, produced
+from tidelog.client.views import partition_error
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition
 from tidelog.protocol import messages
@@ -298,7 +306,7 @@ class Sender:
                 return
             attempt += 1
             if not code.retriable or not await self._cluster.run(self._routing.pause(attempt, deadline)):
-                raise KafkaError(code, "the cluster gave no producer id")
+                raise refusal(code, "the cluster gave no producer id")
 
     async def _take_new_identity(self) -> None:
         """The epochs of the producer id are used up; batches that wait for this fail at their own deadline."""
@@ -364,7 +372,7 @@ class Sender:
         elif code in _OUT_OF_SEQUENCE and queue.is_idempotent and self._again_in_sequence(queue, batch):
             self.statistics.retries += 1
         elif code.retriable:
-            error = KafkaError(code, answer.text or str(batch.topic_partition))
+            error = partition_error(batch.topic_partition, code, answer.text)
             self._retry(batch, error, is_uncertain=code in _MAYBE_APPENDED)
         else:
             self._give_up(queue, batch, refused(batch, answer))
@@ -442,7 +450,8 @@ class Sender:
             if gone or (code is not ErrorCode.NONE and not code.retriable):
                 queue.close()
                 for batch in list(queue.waiting):
-                    self._give_up(queue, batch, KafkaError(code, f"topic '{topic}' does not exist any more"))
+                    text = f"topic '{topic}' does not exist any more"
+                    self._give_up(queue, batch, partition_error(batch.topic_partition, code, text))
         self._wake.set()
 
 

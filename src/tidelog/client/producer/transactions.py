@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from tidelog.client.cluster import Cluster
 from tidelog.client.coordination import CoordinatorConnection
-from tidelog.client.errors import ClientError, CommitRefused, Fenced, TransactionFailed
+from tidelog.client.errors import ClientError, CommitRefused, Fenced, TransactionFailed, refusal
 from tidelog.client.exchange import ByVersion
 from tidelog.client.offsets import CommittedOffset, GroupMember, by_topic, commit_error_codes
 from tidelog.client.routing import COORDINATOR_TRANSACTION
@@ -333,14 +333,15 @@ class Transactions:
     def _refused(self, codes: Collection[ErrorCode], what: str) -> Exception:
         fatal = _FENCED.intersection(codes)
         code = min(fatal or codes)
-        text = f"transactional id '{self._id}' cannot {what}: {code.name}"
+        text = f"transactional id '{self._id}' cannot {what}"
         error: KafkaError
         if code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH):
             error = Fenced(code, f"another producer goes by the transactional id '{self._id}' now: this one must stop")
         elif code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID):
             error = CommitRefused(code, f"{text}: the consumer is no member of its group any more; abort")
         else:
-            error = KafkaError(code, text)
+            error = refusal(code, text)
+        error.about(transactional_id=self._id)
         if fatal:
             self.state, self.failure = State.FATAL, error
         else:
