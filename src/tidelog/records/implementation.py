@@ -17,6 +17,14 @@ else:
         _absent = str(reason)
         from tidelog.records._pure import NAME, BinarySource, ColumnBuilder, encode_section, read_pairs, scan_records
 
+if TYPE_CHECKING:
+    from tidelog.records._pure import sound_prefix
+else:
+    try:
+        from tidelog.records._kernel import sound_prefix
+    except ImportError:  # Or one that was built before it had this.
+        from tidelog.records._pure import sound_prefix
+
 ABSENT: Final = _absent
 """Why the compiled kernel is not in use; empty where it is."""
 PURE_COST: Final = (
@@ -37,4 +45,5 @@ __all__ = [
     "encode_section",
     "read_pairs",
     "scan_records",
+    "sound_prefix",
 ]

@@ -17,6 +17,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.model.identifiers import NO_LEADER_EPOCH
+from tidelog.records import implementation
 from tidelog.records.batch import CRC_START, HEADER_SIZE, MAGIC, SIZE_PREFIX
 from tidelog.records.checksum import crc32c
 
@@ -57,11 +58,13 @@ def check_batches(
     """
     view = memoryview(buffer)
     limit = len(view)
-    position, entry, last_entry = 0, -1, len(epochs) - 1
-    next_entry_offset = epochs[0].start_offset if epochs else None
-    last: tuple[int, int | None] = (0, next_offset)
+    # The compiled kernel comes as far as all is sound; what is not is judged here.
+    prefix = implementation.sound_prefix(view, next_offset, epochs)
+    position, next_offset, last_position, last_expected, is_behind_gap = prefix
+    last: tuple[int, int | None] = (last_position, last_expected)
     """Where the last batch begins, and where the one before it ended."""
-    is_behind_gap = False
+    entry, last_entry = -1, len(epochs) - 1
+    next_entry_offset = epochs[0].start_offset if epochs else None
     while limit - position >= HEADER_SIZE:
         base, length, epoch, magic, crc, _, delta = _FIELDS.unpack_from(view, position)
         if magic != MAGIC:
