@@ -10,7 +10,8 @@ import typer
 
 from tidelog.cli.errors import Refused, WrongUsage
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
-from tidelog.cli.output import print_json, print_table, size, warn
+from tidelog.cli.output import print_json, warn
+from tidelog.cli.plan_text import print_plan
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.blocking import BlockingCluster
 from tidelog.operator.files import read_state_file, write_plan_file, write_state_file
@@ -19,7 +20,7 @@ from tidelog.placement.plan.documents import DocumentError
 from tidelog.placement.plan.goals import TOLERANCE, Balance, Goals, PlanRefused
 from tidelog.placement.plan.kafka_json import dump_kafka, load_kafka
 from tidelog.placement.plan.plan_file import move_document
-from tidelog.placement.plan.planner import Planned, make_plan
+from tidelog.placement.plan.planner import Planned, make_plan, try_out
 from tidelog.placement.plan.state import ClusterState
 
 app = typer.Typer(add_completion=False)
@@ -69,6 +70,10 @@ def plan(
     save_state: Annotated[
         Path | None, typer.Option("--save-state", metavar="FILE", help="Keep the state that was read.")
     ] = None,
+    throttle: Annotated[
+        int | None,
+        typer.Option("--throttle", min=1, metavar="BYTES/S", help="Of each broker, for the time that is told."),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="PLAN", help="Keep the plan.")] = None,
     output: Output = Form.TABLE,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -101,7 +106,10 @@ def plan(
         if listed is None and not goals.words():
             return
         began = time.monotonic()
-        planned = Planned(load_kafka(listed.read_bytes(), state)) if listed else make_plan(state, goals)
+        if listed is not None:
+            planned = Planned(try_out(load_kafka(listed.read_bytes(), state), state, throttle))
+        else:
+            planned = make_plan(state, goals, throttle=throttle)
         seconds = time.monotonic() - began
         if out is not None:
             write_plan_file(out, planned.plan)
@@ -109,7 +117,17 @@ def plan(
         raise Refused([str(error)]) from None
     except PlanRefused as error:
         raise Refused(error.reasons) from None
-    _print(state, planned, seconds, output)
+    match output:
+        case Form.KAFKA:
+            print(dump_kafka(planned.plan.moves))
+        case Form.JSON:
+            print_json(_json(planned, seconds))
+        case Form.TABLE:
+            for line in state.missing:
+                warn(line)
+            print_plan(state, planned, throttle)
+            if out is not None:
+                print(f"The plan is kept in {out}: tidelog reassign run {out}")
 
 
 def _read(bootstrap: str, timeout: float) -> ClusterState:
@@ -117,25 +135,6 @@ def _read(bootstrap: str, timeout: float) -> ClusterState:
         bootstrap, client_id="tidelog-plan", operation_timeout_s=timeout, call_timeout_s=timeout, fail_fast=True
     ) as cluster:
         return cluster.run(read_state(cluster.routing, taken_at_ms=int(time.time() * 1000)))
-
-
-def _print(state: ClusterState, planned: Planned, seconds: float, output: Form) -> None:
-    made = planned.plan
-    for remark in (*state.missing, *planned.remarks):
-        warn(remark)
-    match output:
-        case Form.KAFKA:
-            print(dump_kafka(made.moves))
-        case Form.JSON:
-            print_json(_json(planned, seconds))
-        case Form.TABLE:
-            print_table(
-                ("Topic", "#Partition", "From", "To", "#Bytes"),
-                [
-                    (each.topic, each.partition, each.replicas_from, each.replicas_to, size(each.bytes))
-                    for each in made.moves
-                ],
-            )
 
 
 def _json(planned: Planned, seconds: float) -> dict[str, Any]:

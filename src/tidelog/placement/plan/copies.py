@@ -83,3 +83,16 @@ def work_of(move: Move, state: ClusterState, directories: Directories) -> Work:
         Disk(broker, path): sizes.get(broker) or 0 for broker in leaving if (path := former.get(broker)) is not None
     }
     return Work(move, tuple(copies), frees)
+
+
+def used_bytes(state: ClusterState) -> dict[Disk, int]:
+    """Bytes of replicas on each disk."""
+    held: dict[Disk, int] = {
+        Disk(broker.id, each.path): 0 for broker in state.brokers.values() for each in broker.directories
+    }
+    for partition in state.partitions.values():
+        for broker, path, size in zip(partition.replicas, partition.directories, partition.sizes, strict=False):
+            if path is not None:
+                disk = Disk(broker, path)
+                held[disk] = held.get(disk, 0) + (size or 0)
+    return held

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidelog.placement.plan.copies import Copy, Disk, Work
+from tidelog.placement.plan.copies import Copy, Disk, Work, used_bytes
 from tidelog.placement.plan.state import ClusterState
 
 WAVE_OVERHEAD_S: Final = 1.0
@@ -99,6 +99,7 @@ def _wave(number: int, wave: Sequence[Work], rate: float) -> dict[str, Any]:
         "moves": sum(work.move.replica_moves for work in wave),
         "bytes": sum(work.move.bytes for work in wave),
         "seconds": _finite(wave_seconds(wave, rate)),
+        "most": _most(found),
         "busiest": None if busiest is None else {"broker": busiest[1], "direction": busiest[0]},
     }
 
@@ -119,6 +120,23 @@ def _brokers(waves: Sequence[Sequence[Work]], rate: float) -> list[dict[str, Any
             if load.bytes:
                 entry[f"peak_{direction}_per_s"] = max(entry.get(f"peak_{direction}_per_s", 0.0), peak)
     return [{"broker": broker, **totals[broker]} for broker in sorted(totals)]
+
+
+def _most(found: Mapping[tuple[str, int], Load]) -> list[list[float]]:
+    """[bytes, growth a second] of the ends that can be the busiest at some throttle."""
+    kept: list[Load] = []
+    for load in sorted(set(found.values()), key=lambda each: (-each.bytes, -each.growth_per_s)):
+        if not kept or load.growth_per_s > kept[-1].growth_per_s:
+            kept.append(load)
+    return [[load.bytes, load.growth_per_s] for load in kept]
+
+
+def seconds_at(simulation: Mapping[str, Any], rate: float) -> float:
+    """How long a simulated plan takes at another throttle; infinite where it never ends."""
+    return sum(
+        max((Load(size, growth).seconds(rate) for size, growth in wave["most"]), default=0.0) + WAVE_OVERHEAD_S
+        for wave in simulation.get("waves", [])
+    )
 
 
 def _offered(wave: Sequence[Work], found: Mapping[tuple[str, int], Load], rate: float) -> dict[int, float]:
@@ -166,19 +184,6 @@ def _disks(waves: Sequence[Sequence[Work]], state: ClusterState) -> list[dict[st
         }
         for disk in sorted(touched, key=lambda each: (each.broker, each.path))
     ]
-
-
-def used_bytes(state: ClusterState) -> dict[Disk, int]:
-    """Bytes of replicas on each disk."""
-    held: dict[Disk, int] = {
-        Disk(broker.id, each.path): 0 for broker in state.brokers.values() for each in broker.directories
-    }
-    for partition in state.partitions.values():
-        for broker, path, size in zip(partition.replicas, partition.directories, partition.sizes, strict=False):
-            if path is not None:
-                disk = Disk(broker, path)
-                held[disk] = held.get(disk, 0) + (size or 0)
-    return held
 
 
 def _in_sync(work: Work, state: ClusterState) -> int:
