@@ -53,6 +53,8 @@ class GroupHistory:
 
     def assigned(self, member: str, generation: int, partitions: Iterable[TopicPartition]) -> None:
         """A member was given its part of a generation."""
+        partitions = list(partitions)
+        self._begin_anew(member, generation, partitions)
         self.generations += generation not in self.owners
         owners = self.owners.setdefault(generation, {})
         for partition in partitions:
@@ -60,6 +62,14 @@ class GroupHistory:
             found = f"{self.group}: in generation {generation} {partition} has {owner} and {member}"
             require(15, owner == member, found)
         self.newest = max(self.newest, generation)
+
+    def _begin_anew(self, member: str, generation: int, partitions: Iterable[TopicPartition]) -> None:
+        """An empty group without offsets expires, and its generations begin again from 1 with the next member."""
+        owners = self.owners.get(generation, {})
+        contradicts = any(owners.get(partition, member) != member for partition in partitions)
+        if not self.floor and (contradicts or generation < self.newest):
+            self.owners.clear()
+            self.newest = -1
 
     # Groups whose coordinator assigns: a partition is held from one answer to a later request.
 

@@ -29,6 +29,7 @@ def history(clock: Clock) -> GroupHistory:
 
 def test_one_owner_in_a_generation(history: GroupHistory) -> None:
     """Another generation may give a partition to another member, the same one may not."""
+    history.floor[P0] = 0
     history.assigned("a", 1, [P0])
     history.assigned("b", 1, [P1])
     history.assigned("b", 2, [P0, P1])
@@ -47,6 +48,17 @@ def test_a_holding_ends_with_its_release_or_its_session(history: GroupHistory, c
         history.taken("b", P1, lambda: 3.0)
     clock.now_s = 3.0
     history.taken("b", P1, lambda: 6.0)
+
+
+def test_generations_begin_again_after_a_group_without_offsets(history: GroupHistory) -> None:
+    """It expires when it is empty; one with offsets is kept."""
+    history.assigned("a", 1, [P0])
+    history.assigned("b", 2, [P0])
+    history.assigned("c", 1, [P0])
+    history.committing(P0, 5, "")
+    history.committed({P0: 5}, 1, history.newest)
+    with pytest.raises(InvariantBrokenError, match=r"in generation 1 .* has c and d"):
+        history.assigned("d", 1, [P0])
 
 
 @pytest.mark.parametrize(("leader", "binds"), [(1, True), (2, False), (None, True)])
