@@ -163,7 +163,7 @@ class SegmentCheck:
             if known is not None:
                 start, next_offset = known.end, known.next_offset
             elif not is_recent:
-                start = segment.offset_index.lookup(offset, blocking=blocking).position
+                start = segment.index_entry(offset, blocking=blocking).position
                 next_offset = segment.base_offset if start == 0 else None
                 # What lies between the index entry and `position` is walked over only; no rot in it concerns the read.
                 passed = max((behind for behind in self._rotten.values() if start < behind <= position), default=start)

@@ -181,7 +181,7 @@ def end_of_read(segments: list[Segment], result: ReadResult, up_to_offset: int, 
         return up_to_offset
     last = result.ranges[-1]
     if last.position + last.size < segment.size:
-        behind = segment.offset_index.lookup_position(last.position + last.size, blocking=blocking)
+        behind = segment.index_entry_behind(last.position + last.size, blocking=blocking)
         if behind is not None:
             return min(behind.offset, up_to_offset)
     following = next((each.base_offset for each in segments if each.base_offset > segment.base_offset), up_to_offset)

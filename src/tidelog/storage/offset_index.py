@@ -205,9 +205,14 @@ class _SparseIndex:
         if count >= tail.count:
             return
         self.write()
-        with self._file as file:
-            file.truncate(count * self.ENTRY_SIZE)
+        # Before the file: a lookup in another thread that finds an entry missing there begins again with fewer.
         self._tail = _Tail(count, self.KEY_TYPE)
+        try:
+            with self._file as file:
+                file.truncate(count * self.ENTRY_SIZE)
+        except OSError:
+            self._tail = tail
+            raise
 
     def _floor_slot(self, key: int, *, blocking: bool) -> int:
         """The last entry whose key is at most `key`; -1 if there is none."""

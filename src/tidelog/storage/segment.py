@@ -319,6 +319,14 @@ class Segment(SegmentFiles):
             yield FoundBatch(position, header)
             position += header.size
 
+    def index_entry(self, offset: int, *, blocking: bool = True) -> IndexEntry:
+        """The last entry of the offset index at or before `offset`; (base offset, 0) if there is none."""
+        return self._repaired(lambda: self.offset_index.lookup(offset, blocking=blocking), blocking=blocking)
+
+    def index_entry_behind(self, position: int, *, blocking: bool = True) -> IndexEntry | None:
+        """The first entry of the offset index at or behind `position`; None if there is none."""
+        return self._repaired(lambda: self.offset_index.lookup_position(position, blocking=blocking), blocking=blocking)
+
     def find(self, offset: int, *, blocking: bool = True) -> FoundBatch | None:
         """The batch that holds `offset`, or the first after it; None when the segment ends before."""
         return self._repaired(lambda: self._find(offset, blocking=blocking), blocking=blocking)
@@ -378,12 +386,18 @@ class Segment(SegmentFiles):
 
     def _repaired(self, question: Callable[[], Answer], *, blocking: bool = True) -> Answer:
         """Asks again with indexes written anew, when they turn out to contradict the log; `WouldBlock` if that must not
-        be now."""
+        be now.
+
+        A truncation beside this thread may have made them shorter between two steps of a lookup: first it begins again.
+        """
         try:
             return question()
         except CorruptIndex as error:
             if not blocking:
                 raise WouldBlock from error
+        try:
+            return question()
+        except CorruptIndex as error:
             reason = error
         with self._pool.lock:
             if self._rebuilding is None:
