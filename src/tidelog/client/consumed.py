@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, pairwise, repeat
+from typing import Any, Final, NamedTuple
 
 from tidelog.client.fetching import FetchedData
+from tidelog.model.identifiers import TopicPartition
 from tidelog.records.columns import (
     ALL,
     AbortedTransactions,
@@ -19,13 +20,14 @@ from tidelog.records.columns import (
 from tidelog.records.errors import InvalidBatch
 
 ROWS_MAX: Final = 20_000
-"""Records decoded at a time: bounds what their Python objects take."""
+"""Records decoded at a time, as columns."""
+OBJECTS_MAX: Final = 2_000
+"""Records decoded at a time where each becomes an object: their bytes are copied while they lie in the cache."""
 
 Header = tuple[str, bytes | None]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ConsumedRecord:
+class ConsumedRecord(NamedTuple):
     """A record as it came."""
 
     topic: str
@@ -40,10 +42,19 @@ class ConsumedRecord:
     headers: Sequence[Header]
 
 
+_new_record: Final[Callable[[type[ConsumedRecord], Iterable[Any]], ConsumedRecord]] = tuple.__new__
+"""What `ConsumedRecord._make` does, without its frame."""
+
+
 def consumed_columns(
-    data: FetchedData, end_offset: int | None = None, columns: Column = ALL, *, committed_only: bool = False
+    data: FetchedData,
+    end_offset: int | None = None,
+    columns: Column = ALL,
+    *,
+    committed_only: bool = False,
+    rows_max: int = ROWS_MAX,
 ) -> Iterator[Columns]:
-    """The records of a piece from its fetch offset up to `end_offset` (exclusive), `ROWS_MAX` at a time, as columns.
+    """The records of a piece from its fetch offset up to `end_offset` (exclusive), `rows_max` at a time, as columns.
 
     With `committed_only` those of aborted transactions are left out. KafkaError where a batch can't be decoded.
     """
@@ -58,7 +69,7 @@ def consumed_columns(
                 start_offset=start,
                 end_offset=end_offset,
                 columns=columns,
-                rows_max=ROWS_MAX,
+                rows_max=rows_max,
                 aborted=aborted,
             )
         except InvalidBatch as error:
@@ -76,23 +87,28 @@ def consumed_records(
     data: FetchedData, end_offset: int | None = None, columns: Column = ALL, *, committed_only: bool = False
 ) -> Iterator[ConsumedRecord]:
     """The same as records; of key, value and headers those that `columns` leaves out are None and ()."""
-    topic, partition = data.topic_partition
     always = Column.OFFSET | Column.TIMESTAMP | Column.TIMESTAMP_TYPE
-    for decoded in consumed_columns(data, end_offset, columns | always, committed_only=committed_only):
-        assert decoded.offset is not None
-        assert decoded.timestamp is not None
-        assert decoded.timestamp_type is not None
-        yield from map(
-            ConsumedRecord,
-            [topic] * decoded.rows,
-            [partition] * decoded.rows,
-            memoryview(decoded.offset).cast("q"),
-            memoryview(decoded.timestamp).cast("q"),
-            memoryview(decoded.timestamp_type).cast("i"),
-            _contents(decoded.key, decoded.rows),
-            _contents(decoded.value, decoded.rows),
-            _headers(decoded.headers, decoded.rows),
-        )
+    slices = consumed_columns(data, end_offset, columns | always, committed_only=committed_only, rows_max=OBJECTS_MAX)
+    return chain.from_iterable(map(_records, repeat(data.topic_partition), slices))
+
+
+def _records(topic_partition: TopicPartition, decoded: Columns) -> Iterator[ConsumedRecord]:
+    """Records of decoded columns. Nothing here is Python code that runs once a record: that is what it costs."""
+    assert decoded.offset is not None
+    assert decoded.timestamp is not None
+    assert decoded.timestamp_type is not None
+    fields = zip(
+        repeat(topic_partition.topic),
+        repeat(topic_partition.partition),
+        memoryview(decoded.offset).cast("q").tolist(),
+        memoryview(decoded.timestamp).cast("q").tolist(),
+        memoryview(decoded.timestamp_type).cast("i").tolist(),
+        _contents(decoded.key, decoded.rows),
+        _contents(decoded.value, decoded.rows),
+        _headers(decoded.headers, decoded.rows),
+        strict=False,
+    )
+    return map(_new_record, repeat(ConsumedRecord), fields)
 
 
 def first_timestamp(data: FetchedData, *, committed_only: bool = False) -> int | None:
@@ -115,12 +131,12 @@ def first_timestamp(data: FetchedData, *, committed_only: bool = False) -> int |
     return int(memoryview(decoded.timestamp).cast("q")[0])
 
 
-def _contents(column: BinaryColumn | None, rows: int) -> list[bytes | None]:
-    if column is None:
-        return [None] * rows
+def _contents(column: BinaryColumn | None, rows: int) -> Iterable[bytes | None]:
+    if column is None or column.null_count == rows:
+        return repeat(None, rows)
     offsets = memoryview(column.offsets).cast("B").cast("q" if column.large else "i").tolist()
     data = bytes(column.data or b"")
-    contents: list[bytes | None] = [data[offsets[row] : offsets[row + 1]] for row in range(rows)]
+    contents: list[bytes | None] = [data[start:end] for start, end in pairwise(offsets[: rows + 1])]
     if column.null_count and column.validity is not None:
         validity = memoryview(column.validity).cast("B")
         for row in range(rows):
@@ -129,12 +145,13 @@ def _contents(column: BinaryColumn | None, rows: int) -> list[bytes | None]:
     return contents
 
 
-def _headers(column: HeadersColumn | None, rows: int) -> list[Sequence[Header]]:
+def _headers(column: HeadersColumn | None, rows: int) -> Iterable[Sequence[Header]]:
     if column is None:
-        return [()] * rows
+        return repeat((), rows)
     offsets = memoryview(column.offsets).cast("B").cast("i").tolist()
     count = offsets[rows] if rows else 0
+    if not count:
+        return repeat((), rows)
     keys = [(key or b"").decode(errors="replace") for key in _contents(column.keys, count)]
-    values = _contents(column.values, count)
-    pairs = list(zip(keys, values, strict=True))
-    return [pairs[offsets[row] : offsets[row + 1]] for row in range(rows)]
+    pairs = list(zip(keys, _contents(column.values, count), strict=True))
+    return [pairs[start:end] for start, end in pairwise(offsets[: rows + 1])]

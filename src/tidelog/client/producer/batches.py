@@ -118,6 +118,7 @@ class Batch:
         self.values: list[bytes | None] = []
         self.timestamps = array("q")
         self.header_counts: list[int] = []
+        """How many each record has; empty while none has any."""
         self.header_keys: list[bytes | None] = []
         self.header_values: list[bytes | None] = []
         self.count = 0
@@ -136,13 +137,17 @@ class Batch:
         self.keys.append(key)
         self.values.append(value)
         self.timestamps.append(timestamp)
-        self.header_counts.append(len(headers))
-        for name, content in headers:
-            self.header_keys.append(name.encode())
-            self.header_values.append(content)
+        index = self.count
+        if headers or self.header_counts:
+            if len(self.header_counts) < index:
+                self.header_counts = [0] * index
+            self.header_counts.append(len(headers))
+            for name, content in headers:
+                self.header_keys.append(name.encode())
+                self.header_values.append(content)
         self.size += size
-        self.count += 1
-        return Delivery(self, self.count - 1)
+        self.count = index + 1
+        return Delivery(self, index)
 
     def sign(self, identity: Identity, base_sequence: int) -> None:
         """Gives the batch its place in an idempotent producer's order; -1 takes it away."""
@@ -206,7 +211,8 @@ class Batch:
         """Bytes of each record at most; their sum is `size`."""
         sizes: list[int] = []
         header = 0
-        for key, value, headers in zip(self.keys, self.values, self.header_counts, strict=True):
+        counts = self.header_counts or [0] * self.count
+        for key, value, headers in zip(self.keys, self.values, counts, strict=True):
             size = len(value or b"") + len(key or b"") + RECORD_OVERHEAD_MAX
             for position in range(header, header + headers):
                 size += len(self.header_keys[position] or b"") + len(self.header_values[position] or b"")

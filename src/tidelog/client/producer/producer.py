@@ -29,7 +29,9 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.errors import ClientError, ProducerClosed, TransactionFailed
 from tidelog.client.offsets import CommittedOffset, GroupMember
 from tidelog.client.partitioners import Partitioner, Partitions, partitioner_factory
+from tidelog.client.partitioners.partitioner import OwnPartitioner
 from tidelog.client.producer.batches import HEADER_OVERHEAD_MAX, RECORD_OVERHEAD_MAX, Delivery, Header
+from tidelog.client.producer.partition_queue import PartitionQueue
 from tidelog.client.producer.sender import ProducerStatistics, Sender
 from tidelog.client.producer.settings import ACKS_ALL, ProducerSettings
 from tidelog.client.producer.transactions import State, Transactions
@@ -49,6 +51,12 @@ class _Target:
     partitioner: Partitioner
     view: TopicView
     partitions: Partitions
+    queues: dict[int, PartitionQueue]
+    is_single: bool = dataclasses.field(init=False)
+    """Whether there is one partition, and nobody's own function to ask."""
+
+    def __post_init__(self) -> None:
+        self.is_single = self.partitions.count == 1 and not isinstance(self.partitioner, OwnPartitioner)
 
 
 class Producer:
@@ -127,35 +135,52 @@ class Producer:
         ValueError for what is no record, KafkaError when the topic or the partition does not exist, InvalidPartition
         where a user's own partitioner errs, ProducerClosed after the end.
         """
-        if timestamp is None:
-            timestamp = time.time_ns() // 1_000_000
-        value, key, size = _checked(value, key, headers, timestamp)
+        if timestamp is None and key is None and not headers and type(value) is bytes:
+            # The plainest records are nearly all: `_checked` would say the same, later.
+            timestamp, size = time.time_ns() // 1_000_000, len(value) + RECORD_OVERHEAD_MAX
+        else:
+            timestamp = time.time_ns() // 1_000_000 if timestamp is None else timestamp
+            value, key, size = _checked(value, key, headers, timestamp)
+        sender = self._sender
         self._check_open()
         view = self._routing.topics.get(topic)
         if view is None:
             view = await self._find_topic(topic)
-        statistics = self._sender.statistics
-        while statistics.bytes_waiting and statistics.bytes_waiting + size > self._settings.buffer_memory:
-            self._sender.room.clear()
-            await self._sender.room.wait()
-        self._check_open()
+        statistics = sender.statistics
+        if statistics.bytes_waiting + size > self._settings.buffer_memory:
+            await self._wait_for_room(size)
+        target = self._targets.get(topic)
+        if target is None or target.view is not view:
+            target = self._target(view)
         if partition is None:
-            partition = self._choose(view, key, value, size)
+            partition = 0 if target.is_single else self._choose(target, key, value, size)
         elif partition not in view.partitions:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"topic '{topic}' has no partition {partition}: it has {len(view.partitions)}",
             )
-        queue = self._sender.queue(TopicPartition(topic, partition))
-        if queue.open is not None and queue.open.size + size > self._settings.batch_size:
-            self._sender.close_batch(queue)
-        batch = queue.open or self._sender.begin(queue)
+        queue = target.queues.get(partition)
+        if queue is None:
+            queue = target.queues[partition] = sender.queue(TopicPartition(topic, partition))
+        batch = queue.open
+        if batch is not None and batch.size + size > self._settings.batch_size:
+            sender.close_batch(queue)
+            batch = None
+        if batch is None:
+            batch = sender.begin(queue)
         statistics.bytes_waiting += size
         statistics.records_sent += 1
         delivery = batch.append(key, value, headers, timestamp, size)
         if batch.size >= self._settings.batch_size:
-            self._sender.close_batch(queue)
+            sender.close_batch(queue)
         return delivery
+
+    async def _wait_for_room(self, size: int) -> None:
+        statistics = self._sender.statistics
+        while statistics.bytes_waiting and statistics.bytes_waiting + size > self._settings.buffer_memory:
+            self._sender.room.clear()
+            await self._sender.room.wait()
+        self._check_open()
 
     def _check_open(self) -> None:
         if self._sender.closed:
@@ -246,29 +271,28 @@ class Producer:
         )
         return (await self._cluster.run(operation))[topic]
 
-    def _choose(self, view: TopicView, key: bytes | None, value: bytes | None, size: int) -> int:
-        target = self._target(view)
+    def _choose(self, target: _Target, key: bytes | None, value: bytes | None, size: int) -> int:
         partitioner, partitions = target.partitioner, target.partitions
         chosen = partitioner.partition(key, value, partitions)
-        if not self._has_room(TopicPartition(view.name, chosen), size) and partitioner.new_batch(chosen, partitions):
+        if not self._has_room(target.queues.get(chosen), size) and partitioner.new_batch(chosen, partitions):
             chosen = partitioner.partition(key, value, partitions)
         partitioner.appended(key, size, partitions)
         return chosen
 
     def _target(self, view: TopicView) -> _Target:
         target = self._targets.get(view.name)
-        if target is None or target.view is not view:
-            available = [partition.partition for partition in view.partitions.values() if partition.leader >= 0]
-            partitioner = (
-                self._make_partitioner(self._settings.batch_size, _draw) if target is None else target.partitioner
-            )
-            target = _Target(partitioner, view, Partitions(view.name, len(view.partitions), available))
-            self._targets[view.name] = target
+        available = [partition.partition for partition in view.partitions.values() if partition.leader >= 0]
+        if target is None:
+            partitioner = self._make_partitioner(self._settings.batch_size, _draw)
+            target = _Target(partitioner, view, Partitions(view.name, len(view.partitions), available), {})
+        else:
+            partitions = Partitions(view.name, len(view.partitions), available)
+            target = _Target(target.partitioner, view, partitions, target.queues)
+        self._targets[view.name] = target
         return target
 
-    def _has_room(self, topic_partition: TopicPartition, size: int) -> bool:
+    def _has_room(self, queue: PartitionQueue | None, size: int) -> bool:
         """Whether a batch is open that takes so many bytes more."""
-        queue = self._sender.queues.get(topic_partition)
         batch = None if queue is None else queue.open
         return batch is not None and batch.size + size <= self._settings.batch_size
 
