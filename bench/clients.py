@@ -337,7 +337,7 @@ async def idle(bootstrap: str) -> None:
     later = sizes[2:]
     mean = statistics.mean(later)
     print(
-        f"{IDLE_PARTITIONS} idle partitions: a fetch that names them {max(sizes):,} B, {len(later)} fetches of a session"
+        f"{IDLE_PARTITIONS} idle partitions: a fetch that names them {max(sizes):,} B, {len(later)} of a session"
         f" {mean:,.0f} B each: {mean / max(sizes):.3f} (goal 0.1)",
         flush=True,
     )
