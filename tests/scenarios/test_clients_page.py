@@ -3,17 +3,61 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import re
+from pathlib import Path
 
-from tests.scenarios.documents import documented
+import pytest
+from tests.scenarios.documents import CLIENTS_PAGE, documented
 
-from tidelog.client import admin
+from tidelog.client import admin, errors
 from tidelog.client.admin import NewTopic
 from tidelog.client.cluster import Cluster as ClientCluster
 from tidelog.client.consumer import Consumer, ConsumerSettings
+from tidelog.client.errors import KafkaError
 from tidelog.client.fetching import READ_COMMITTED, FetchSettings
 from tidelog.client.offsets import committed_offsets
+from tidelog.client.producer import ProducerSettings
 from tidelog.model.identifiers import TopicPartition
 from tidelog.testing import Cluster
+
+PAGE = CLIENTS_PAGE.read_text()
+
+
+def test_every_example_runs() -> None:
+    """Each is named in a test; what is too small for that compiles."""
+    named = set(re.findall(r"<!-- runs: (\w+) -->", PAGE))
+    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    assert {name for name in named if f'documented("{name}")' not in tests} == set()
+    for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        compile(code, "docs/clients.md", "exec")
+
+
+def test_the_page_names_all_there_is() -> None:
+    """Settings with their defaults, operations of administrators, errors."""
+    rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
+    for kind in (ProducerSettings, ConsumerSettings):
+        for field in dataclasses.fields(kind):
+            assert any(f"`{field.name}`" in row for row in rows), field.name
+    operations = {name for name in admin.__all__ if name[0].islower()}
+    assert {name for name in operations if f"`{name}`" not in PAGE} == set()
+    helpers = {"ClientError", "ErrorCode", "TidelogError", "refusal", "require_plaintext"}
+    assert {name for name in set(errors.__all__) - helpers if not any(f"`{name}`" in row for row in rows)} == set()
+
+
+def test_the_examples_administer_scan_and_tell(broker: Cluster) -> None:
+    """A topic with a setting of its own, the values of a topic read without asyncio, an error in words."""
+    administer = documented("administer")["administer"]
+    scan = documented("scan")["scan"]
+    store = documented("store")["store"]
+    assert asyncio.run(administer(broker.bootstrap)) == {"retention.ms": "3600000"}
+    with pytest.raises(KafkaError, match="TOPIC_ALREADY_EXISTS"):
+        asyncio.run(administer(broker.bootstrap))
+    assert asyncio.run(store(broker.bootstrap, "audit", b"one")) == "stored at 0"
+    assert asyncio.run(store(broker.bootstrap, "audit", bytes(2 << 20))) == (
+        "audit: send smaller records, or raise it (try again: False)"
+    )
+    assert scan(broker.bootstrap, "audit") == [b"one"]
 
 
 def test_the_examples_send_read_and_transform(broker: Cluster) -> None:
