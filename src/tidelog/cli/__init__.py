@@ -29,6 +29,8 @@ INTERRUPTED: Final = 130
 """128 and SIGINT, as shells count: for commands that Ctrl-C keeps from finishing."""
 
 
+WITHOUT_COMMAND_CONFIG: Final = ("start", "broker", "store", "dump", "table")
+"""Commands that reach no brokers by themselves: they refuse --command-config as any option that they don't know."""
 BOOTSTRAP_OPTIONS: Final = ("-b", "--bootstrap-server")
 
 
@@ -70,7 +72,7 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Runs a command and returns its exit code; what goes wrong is one line on stderr."""
     try:
-        arguments = _with_bootstrap_behind(arguments)
+        arguments = _with_bootstrap_behind(_without_command_config(arguments))
         command = COMMANDS.get(arguments[0]) if arguments else None
         if command is None:
             return _top_level(arguments)
@@ -111,6 +113,15 @@ def _with_bootstrap_behind(arguments: Sequence[str]) -> Sequence[str]:
         if arguments and arguments[0].startswith(f"{option}=") and len(arguments) > 1:
             return [*arguments[1:], arguments[0]]
     return arguments
+
+
+def _without_command_config(arguments: Sequence[str]) -> Sequence[str]:
+    """The arguments without --command-config, which all commands that talk to brokers by themselves share."""
+    from tidelog.cli.security import without_command_config
+
+    left = without_command_config(arguments)
+    named = _with_bootstrap_behind(left)
+    return arguments if not named or named[0] in WITHOUT_COMMAND_CONFIG else left
 
 
 def _undecodable(arguments: Sequence[str], error: BaseException | None) -> str | None:
@@ -168,7 +179,8 @@ def _top_level(arguments: Sequence[str]) -> int:
     app = typer.Typer(
         name="tidelog",
         help="A Kafka-compatible distributed log whose topics are tables in Spark.",
-        epilog="`tidelog COMMAND --help` tells more. -b or TIDELOG_BOOTSTRAP names any Kafka cluster (127.0.0.1:9092).",
+        epilog="`tidelog COMMAND --help` tells more. -b or TIDELOG_BOOTSTRAP names any Kafka cluster (127.0.0.1:9092); "
+        "--command-config FILE or TIDELOG_COMMAND_CONFIG has the client properties for a secured one.",
         no_args_is_help=True,
         add_completion=False,
     )

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any, Final
 
 from tidelog.cli.output import warn
+from tidelog.cli.security import command_security
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumed import ConsumedRecord, consumed_records
 from tidelog.client.consumer import ConsumedBatch, Consumer, ConsumerSettings, RebalanceListener
@@ -113,6 +114,7 @@ class Consumption:
             operation_timeout_s=timeout_s,
             call_timeout_s=timeout_s,
             fail_fast=True,
+            security=command_security(),
         ) as cluster:
             partitions = await self._partitions(cluster)
             starts, ends = await find_range(cluster, self._plan, partitions)
@@ -188,6 +190,7 @@ class GroupConsumption:
             operation_timeout_s=timeout_s,
             call_timeout_s=timeout_s,
             fail_fast=True,
+            security=command_security(),
         ) as cluster:
             await cluster.run(cluster.routing.require_topics(self._plan.topics, cluster.routing.deadline()))
             cluster.routing.fail_fast = False

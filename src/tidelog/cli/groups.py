@@ -12,6 +12,7 @@ from tidelog.cli.errors import Refused, WrongUsage
 from tidelog.cli.group_offsets import Reset, named_partitions, parse_reset, planned, progress
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS, one_of
 from tidelog.cli.output import print_json, print_table
+from tidelog.cli.security import command_security
 from tidelog.client import admin
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.admin import GroupDescription, MemberIdentity
@@ -262,7 +263,12 @@ def remove_members(
 
 def _cluster(bootstrap: str, timeout: float) -> BlockingCluster:
     return BlockingCluster(
-        bootstrap, client_id="tidelog-groups", operation_timeout_s=timeout, call_timeout_s=timeout, fail_fast=True
+        bootstrap,
+        client_id="tidelog-groups",
+        operation_timeout_s=timeout,
+        call_timeout_s=timeout,
+        fail_fast=True,
+        security=command_security(),
     )
 
 

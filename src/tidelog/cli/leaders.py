@@ -13,6 +13,7 @@ import typer
 from tidelog.cli.errors import Refused, WrongUsage
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
 from tidelog.cli.output import print_json, print_table
+from tidelog.cli.security import command_security
 from tidelog.client import admin
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.blocking import BlockingCluster
@@ -176,5 +177,10 @@ def _names(partitions: Iterable[TopicPartition]) -> str:
 
 def _cluster(bootstrap: str, timeout_s: float) -> BlockingCluster:
     return BlockingCluster(
-        bootstrap, client_id="tidelog-leaders", operation_timeout_s=timeout_s, call_timeout_s=timeout_s, fail_fast=True
+        bootstrap,
+        client_id="tidelog-leaders",
+        operation_timeout_s=timeout_s,
+        call_timeout_s=timeout_s,
+        fail_fast=True,
+        security=command_security(),
     )

@@ -10,6 +10,7 @@ import typer
 from tidelog.cli.errors import Refused
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
 from tidelog.cli.output import ids, print_json, print_table, size
+from tidelog.cli.security import command_security
 from tidelog.client import admin
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.admin import LogDirectory
@@ -33,7 +34,12 @@ def log_dirs(
 ) -> None:
     """Show the log directories of brokers (all, if none is named) and the bytes of each replica in them."""
     with BlockingCluster(
-        bootstrap, client_id="tidelog-log-dirs", operation_timeout_s=timeout, call_timeout_s=timeout, fail_fast=True
+        bootstrap,
+        client_id="tidelog-log-dirs",
+        operation_timeout_s=timeout,
+        call_timeout_s=timeout,
+        fail_fast=True,
+        security=command_security(),
     ) as cluster:
         results = cluster.run(admin.describe_log_dirs(cluster.routing, broker))
         live = sorted(cluster.routing.brokers)

@@ -12,6 +12,7 @@ from tidelog.cli.errors import Refused, WrongUsage
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
 from tidelog.cli.output import print_json, warn
 from tidelog.cli.plan_text import print_plan
+from tidelog.cli.security import command_security
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.blocking import BlockingCluster
 from tidelog.operator.files import read_state_file, write_plan_file, write_state_file
@@ -132,7 +133,12 @@ def plan(
 
 def _read(bootstrap: str, timeout: float) -> ClusterState:
     with BlockingCluster(
-        bootstrap, client_id="tidelog-plan", operation_timeout_s=timeout, call_timeout_s=timeout, fail_fast=True
+        bootstrap,
+        client_id="tidelog-plan",
+        operation_timeout_s=timeout,
+        call_timeout_s=timeout,
+        fail_fast=True,
+        security=command_security(),
     ) as cluster:
         return cluster.run(read_state(cluster.routing, taken_at_ms=int(time.time() * 1000)))
 

@@ -22,6 +22,7 @@ from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, Time
 from tidelog.cli.output import print_json
 from tidelog.cli.plugins import load
 from tidelog.cli.records import InvalidRecord, RecordToSend, json_parser, line_parser
+from tidelog.cli.security import command_security
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumed import Header
@@ -241,6 +242,7 @@ async def _produce(
             operation_timeout_s=timeout_s,
             call_timeout_s=timeout_s,
             fail_fast=True,
+            security=command_security(),
         ) as cluster,
         Producer(cluster, settings) as producer,
     ):

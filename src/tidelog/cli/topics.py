@@ -19,6 +19,7 @@ from tidelog.cli.options import (
     replica_lists,
 )
 from tidelog.cli.output import ids, print_json, print_table, warn
+from tidelog.cli.security import command_security
 from tidelog.client import admin
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.admin import ConfigEntry, ConfigResource, EligibleReplicas, NewTopic, Reassignment, ResourceType
@@ -296,7 +297,12 @@ def delete(
 
 def _cluster(bootstrap: str, timeout_s: float) -> BlockingCluster:
     return BlockingCluster(
-        bootstrap, client_id="tidelog-topics", operation_timeout_s=timeout_s, call_timeout_s=timeout_s, fail_fast=True
+        bootstrap,
+        client_id="tidelog-topics",
+        operation_timeout_s=timeout_s,
+        call_timeout_s=timeout_s,
+        fail_fast=True,
+        security=command_security(),
     )
 
 

@@ -12,6 +12,7 @@ import typer
 from tidelog.cli.errors import Refused, WrongUsage
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS, one_of
 from tidelog.cli.output import print_json, print_table
+from tidelog.cli.security import command_security
 from tidelog.client import admin
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.admin import ProducerState
@@ -266,6 +267,7 @@ def _cluster(bootstrap: str, timeout_s: float) -> BlockingCluster:
         operation_timeout_s=timeout_s,
         call_timeout_s=timeout_s,
         fail_fast=True,
+        security=command_security(),
     )
 
 

@@ -31,9 +31,8 @@ from tidelog.client.errors import (
     OffsetOutOfRange,
     RequestTimedOut,
     TopicChanged,
-    require_plaintext,
 )
-from tidelog.client.exchange import SIZE_PREFIX, Exchange
+from tidelog.client.exchange import SESSION_SHARE, SIZE_PREFIX, Exchange
 from tidelog.client.fetching import (
     READ_UNCOMMITTED,
     FetchedData,
@@ -47,6 +46,7 @@ from tidelog.client.offsets import CommittedOffset, OffsetFound
 from tidelog.client.operations import Call, Deadline, Operation, Outcomes, Pause, Step
 from tidelog.client.producing import ProducedBatch, produce_batches
 from tidelog.client.routing import Routing
+from tidelog.client.security import ClientSecurity
 from tidelog.client.throttles import Throttles
 from tidelog.client.views import TopicView, partition_error
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -70,14 +70,16 @@ class BlockingConnection:
         client_id: str = DEFAULT_CLIENT_ID,
         timeout_s: float = 30.0,
         throttles: Throttles | None = None,
+        security: ClientSecurity | None = None,
     ) -> None:
-        """Connects and negotiates versions; ConnectionFailed, RequestTimedOut or InvalidResponse.
+        """Connects, negotiates versions and authenticates; ConnectionFailed, RequestTimedOut, InvalidResponse or
+        AuthenticationError.
 
         `throttles` is told for how long the broker asks to be left alone; the owner of the connection keeps it.
         """
         self.address = address
         self._throttles = throttles
-        self._exchange = Exchange(client_id, str(address))
+        self._exchange = Exchange(client_id, str(address), security.log_in() if security is not None else None)
         self._early: dict[int, Any] = {}
         self._prefix = bytearray(SIZE_PREFIX)
         deadline = time.monotonic() + timeout_s
@@ -98,11 +100,18 @@ class BlockingConnection:
             while hello is not None:
                 self._send(hello, deadline)
                 hello = self._exchange.hello_answered(self._receive_frame(deadline))
+        lifetime_s = self._exchange.session_lifetime_ms / 1000
+        self._renew_at_s = time.monotonic() + lifetime_s * SESSION_SHARE if lifetime_s else None
 
     @property
     def versions(self) -> dict[int, tuple[int, int]]:
         """What the broker serves, [api key] -> (lowest, highest)."""
         return self._exchange.versions
+
+    @property
+    def is_expiring(self) -> bool:
+        """Whether the broker will soon want another authentication, and no answer is due."""
+        return self._renew_at_s is not None and time.monotonic() >= self._renew_at_s and not self._exchange.awaited
 
     def request(self, message: Any, version: int | None = None, *, timeout_s: float = 30.0) -> Any:
         """Sends and waits; None for a request that has no answer (acks=0)."""
@@ -181,7 +190,7 @@ class BlockingCluster:
     """A cluster as a blocking client sees it: connections opened when needed, leaders found and found again.
 
     `operation_timeout_s` bounds each call of a method with its retries, `call_timeout_s` one request. Errors of the
-    cluster are `KafkaError`, those on the way to it `ClientError`. Only PLAINTEXT is spoken yet.
+    cluster are `KafkaError`, those on the way to it `ClientError`. `security` is how connections are secured.
     """
 
     def __init__(
@@ -193,8 +202,9 @@ class BlockingCluster:
         operation_timeout_s: float = 60.0,
         fail_fast: bool = False,
         security_protocol: str = "PLAINTEXT",
+        security: ClientSecurity | None = None,
     ) -> None:
-        require_plaintext(security_protocol)
+        self._security = security or ClientSecurity(security_protocol)
         self.client_id = client_id
         self.routing = Routing(
             parse_bootstrap(bootstrap),
@@ -259,10 +269,16 @@ class BlockingCluster:
 
     def _connection(self, address: Address, deadline: float) -> BlockingConnection:
         connection = self._connections.get(address)
+        if connection is not None and connection.is_expiring:
+            connection.close()
         if connection is None or connection.closed:
             left = max(0.001, deadline - time.monotonic())
             connection = BlockingConnection(
-                address, client_id=self.client_id, timeout_s=left, throttles=self.routing.throttles
+                address,
+                client_id=self.client_id,
+                timeout_s=left,
+                throttles=self.routing.throttles,
+                security=self._security,
             )
             self._connections[address] = connection
         return connection

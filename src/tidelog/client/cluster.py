@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 
 from tidelog.client.addresses import Address, parse_bootstrap
 from tidelog.client.connection import Connection
-from tidelog.client.errors import ClientError, require_plaintext
+from tidelog.client.errors import ClientError
 from tidelog.client.operations import Call, Operation, Outcomes, Pause, Purpose
 from tidelog.client.routing import Routing
+from tidelog.client.security import ClientSecurity
 
 T = TypeVar("T")
 
@@ -26,7 +27,8 @@ class Cluster:
     """A cluster as an asyncio client sees it; made and used on one event loop.
 
     `operation_timeout_s` bounds each operation with its retries, `call_timeout_s` one request. With `fail_fast` a
-    cluster that cannot be reached at all is an error at once. Only PLAINTEXT is spoken yet.
+    cluster that cannot be reached at all is an error at once. `security` is how connections are secured, by the names
+    of Kafka's client properties: `ClientSecurity.from_properties`.
     """
 
     def __init__(
@@ -38,8 +40,9 @@ class Cluster:
         operation_timeout_s: float = 60.0,
         fail_fast: bool = False,
         security_protocol: str = "PLAINTEXT",
+        security: ClientSecurity | None = None,
     ) -> None:
-        require_plaintext(security_protocol)
+        self._security = security or ClientSecurity(security_protocol)
         self.client_id = client_id
         self.routing = Routing(
             parse_bootstrap(bootstrap),
@@ -106,9 +109,16 @@ class Cluster:
         key = (address, purpose)
         async with self._connecting.setdefault(key, asyncio.Lock()):
             connection = self._connections.get(key)
+            if connection is not None and connection.is_expiring:
+                connection.retire()
+                connection = None
             if connection is None or connection.closed:
                 connection = await Connection.connect(
-                    address, client_id=self.client_id, timeout_s=timeout_s, throttles=self.routing.throttles
+                    address,
+                    client_id=self.client_id,
+                    timeout_s=timeout_s,
+                    throttles=self.routing.throttles,
+                    security=self._security,
                 )
                 self._connections[key] = connection
             return connection

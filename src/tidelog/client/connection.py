@@ -12,8 +12,9 @@ import time
 from typing import Any, Final, cast
 
 from tidelog.client.addresses import Address
-from tidelog.client.errors import ClientError, ConnectionFailed, InvalidResponse, RequestTimedOut
-from tidelog.client.exchange import SIZE_PREFIX, Exchange
+from tidelog.client.errors import AuthenticationError, ClientError, ConnectionFailed, InvalidResponse, RequestTimedOut
+from tidelog.client.exchange import SESSION_SHARE, SIZE_PREFIX, Exchange
+from tidelog.client.security import ClientSecurity
 from tidelog.client.throttles import Throttles
 
 IN_FLIGHT_MAX: Final = 128
@@ -23,11 +24,14 @@ IN_FLIGHT_MAX: Final = 128
 class Connection(asyncio.BufferedProtocol):
     """One connection; `connect` makes it. Every error closes it, and fails all that still waits."""
 
-    def __init__(self, address: Address, client_id: str, throttles: Throttles) -> None:
+    def __init__(
+        self, address: Address, client_id: str, throttles: Throttles, security: ClientSecurity | None = None
+    ) -> None:
         self.address = address
         self._throttles = throttles
         self.closed = False
-        self._exchange = Exchange(client_id, str(address))
+        self._exchange = Exchange(client_id, str(address), security.log_in() if security is not None else None)
+        self._renew_at_s: float | None = None
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._hello: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -48,13 +52,15 @@ class Connection(asyncio.BufferedProtocol):
         client_id: str = "tidelog",
         timeout_s: float = 30.0,
         throttles: Throttles | None = None,
+        security: ClientSecurity | None = None,
     ) -> Connection:
-        """Connects and negotiates versions; ConnectionFailed, RequestTimedOut or InvalidResponse.
+        """Connects, negotiates versions and authenticates; ConnectionFailed, RequestTimedOut, InvalidResponse or
+        AuthenticationError.
 
         `throttles` are those of all connections of a client; None: this one's own.
         """
         loop = asyncio.get_running_loop()
-        connection = cls(address, client_id, throttles or Throttles(time.monotonic))
+        connection = cls(address, client_id, throttles or Throttles(time.monotonic), security)
         try:
             async with asyncio.timeout(timeout_s):
                 await loop.create_connection(lambda: connection, address.host, address.port)
@@ -73,6 +79,16 @@ class Connection(asyncio.BufferedProtocol):
     def versions(self) -> dict[int, tuple[int, int]]:
         """What the broker serves, [api key] -> (lowest, highest)."""
         return self._exchange.versions
+
+    @property
+    def is_expiring(self) -> bool:
+        """Whether the broker will soon want another authentication: a new connection is to take over."""
+        return self._renew_at_s is not None and time.monotonic() >= self._renew_at_s
+
+    def retire(self) -> None:
+        """Closes the connection once what is under way is answered; nothing more is asked by it."""
+        if not self._waiting:
+            self.close()
 
     @property
     def features(self) -> dict[str, int]:
@@ -126,7 +142,7 @@ class Connection(asyncio.BufferedProtocol):
                 # The others' requests may have been carried out or not, whatever the reason was.
                 future.set_exception(
                     self._error
-                    if isinstance(self._error, InvalidResponse)
+                    if isinstance(self._error, InvalidResponse | AuthenticationError)
                     else ConnectionFailed(f"the connection to {self.address} ended: {self._error}").about(
                         broker=str(self.address)
                     )
@@ -178,6 +194,8 @@ class Connection(asyncio.BufferedProtocol):
         if not self._hello.done():
             again = self._exchange.hello_answered(frame)
             if again is None:
+                if self._exchange.session_lifetime_ms:
+                    self._renew_at_s = time.monotonic() + self._exchange.session_lifetime_ms * SESSION_SHARE / 1000
                 self._hello.set_result(None)
             elif self._transport is not None:
                 self._transport.write(again)

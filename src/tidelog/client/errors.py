@@ -25,6 +25,7 @@ from tidelog.model.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.model.identifiers import TopicId, TopicPartition
 
 __all__ = [
+    "AuthenticationError",
     "BatchRefused",
     "ClientError",
     "CommitRefused",
@@ -47,7 +48,6 @@ __all__ = [
     "UnsupportedByBroker",
     "UnsupportedSecurity",
     "refusal",
-    "require_plaintext",
 ]
 
 RECORDS_NAMED_MAX: Final = 3
@@ -123,9 +123,15 @@ class UnsupportedByBroker(ClientError):
 
 
 class UnsupportedSecurity(ClientError):
-    """A security protocol other than PLAINTEXT was asked for."""
+    """A security protocol or mechanism was asked for that this client does not speak, or without what it needs."""
 
-    advice = "use a PLAINTEXT listener"
+    advice = "use a listener and a mechanism that are spoken"
+
+
+class AuthenticationError(ClientError):
+    """A broker refuses the client's credentials, or does not prove what it should: asking again is of no use."""
+
+    advice = "check user, password and mechanism"
 
 
 class ProducerClosed(ClientError):
@@ -252,11 +258,3 @@ class TopicChanged(KafkaError):
         self.about(topic=topic)
         self.retriable = False
         self.advice = "start over on the new topic, or set auto_offset_reset"
-
-
-def require_plaintext(security_protocol: str) -> None:
-    """Raises `UnsupportedSecurity` for anything but PLAINTEXT: TLS and SASL come with the security work."""
-    if security_protocol.upper() != "PLAINTEXT":
-        raise UnsupportedSecurity(
-            f"security.protocol {security_protocol} is not supported by this client yet; use a PLAINTEXT listener"
-        )

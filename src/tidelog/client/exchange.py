@@ -13,17 +13,22 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import tidelog
-from tidelog.client.errors import InvalidRequest, InvalidResponse, UnsupportedByBroker
+from tidelog.client.errors import AuthenticationError, InvalidRequest, InvalidResponse, UnsupportedByBroker
 from tidelog.client.throttles import throttle_ms
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.protocol import apis, framing, messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.protocol.errors import InvalidMessage, ProtocolError
+from tidelog.security.mechanisms import SaslError
+from tidelog.security.sasl_client import SaslClient
 
 FRAME_SIZE_MAX: Final = 256 << 20
 """Bytes. A Fetch response has at most fetch.max.bytes (50 MiB by default) and one batch: more is no Kafka."""
 
 SIZE_PREFIX: Final = 4
+SASL_HANDSHAKE_VERSION: Final = 1
+SESSION_SHARE: Final = 0.85
+"""Of the time for which a broker serves an authentication, after which a connection makes way for a new one."""
 _RESPONSE_HEADER_MIN: Final = 4
 _CORRELATION_ID: Final = struct.Struct(">i")
 _CORRELATION_ID_AND_ERROR: Final = struct.Struct(">ih")
@@ -44,7 +49,8 @@ class ByVersion:
 class Exchange:
     """The state of one connection's conversation. `peer` names the broker in errors."""
 
-    def __init__(self, client_id: str, peer: str) -> None:
+    def __init__(self, client_id: str, peer: str, log_in: SaslClient | None = None) -> None:
+        """`log_in` is the authentication that follows the versions; None where there is none."""
         self.client_id = client_id
         self.peer = peer
         self.versions: dict[int, tuple[int, int]] = {}
@@ -55,6 +61,10 @@ class Exchange:
         """For how long the answer that was decoded last asks for no further request."""
         self._awaited: dict[int, tuple[ApiKey, int]] = {}
         self._last_id = 0
+        self._log_in = log_in
+        self._authenticating = False
+        self.session_lifetime_ms = 0
+        """How long the broker serves this connection once it has authenticated; 0: for ever."""
 
     @property
     def awaited(self) -> int:
@@ -66,7 +76,10 @@ class Exchange:
         return self._hello(apis.versions(ApiKey.API_VERSIONS).highest)
 
     def hello_answered(self, frame: bytes | bytearray | memoryview) -> bytes | None:
-        """Takes the answer to `hello`: what to send next, or None when the versions are settled."""
+        """Takes the answer to `hello`, or to what this returned before: what to send next, or None when the versions
+        are settled, and the client is authenticated. AuthenticationError."""
+        if self._authenticating:
+            return self._authenticate(self.decode(frame)[1])
         if len(frame) < _CORRELATION_ID_AND_ERROR.size:
             raise self._invalid(f"the answer to ApiVersions has {len(frame)} bytes")
         correlation_id, code = _CORRELATION_ID_AND_ERROR.unpack_from(frame)
@@ -81,7 +94,22 @@ class Exchange:
             raise KafkaError(error_code(response.error_code), f"{self.peer} refuses ApiVersions")
         self.versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
         self.features = {entry.name: entry.max_version_level for entry in response.finalized_features}
-        return None
+        if self._log_in is None:
+            return None
+        self._authenticating = True
+        return self._encode(ApiKey.SASL_HANDSHAKE, SASL_HANDSHAKE_VERSION, self._log_in.first())[1]
+
+    def _authenticate(self, answer: Any) -> bytes | None:
+        assert self._log_in is not None
+        try:
+            message = self._log_in.answered(answer)
+        except SaslError as error:
+            raise AuthenticationError(f"{self.peer}: {error}") from error
+        if message is None:
+            self.session_lifetime_ms = self._log_in.session_lifetime_ms
+            self._log_in = None
+            return None
+        return self._encode(ApiKey.SASL_AUTHENTICATE, self.version_for(ApiKey.SASL_AUTHENTICATE), message)[1]
 
     def _hello(self, version: int) -> bytes:
         request = messages.ApiVersionsRequest(

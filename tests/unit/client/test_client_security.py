@@ -1,0 +1,112 @@
+"""Our client on a secured cluster: by Kafka's property names, with its errors told at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tidelog import cli
+from tidelog.client.blocking import BlockingCluster
+from tidelog.client.cluster import Cluster as ClientCluster
+from tidelog.client.errors import AuthenticationError, UnsupportedSecurity
+from tidelog.client.security import ClientSecurity
+from tidelog.testing import Cluster
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+SETTINGS = {
+    "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{PLAIN} user_alice="hunter2";',
+    "connection.failed.authentication.delay.ms": "10",
+    "connections.max.reauth.ms": "600",
+}
+PROPERTIES = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "alice",
+    "sasl.password": "hunter2",
+}
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Of the SASL listener."""
+    with Cluster(SETTINGS) as cluster:
+        yield cluster.runtime.addresses[1]
+
+
+def test_blocking_and_asyncio_clusters_authenticate(address: str) -> None:
+    """With either way of naming user and password; and again when the session is about to end."""
+    java = {**PROPERTIES, "sasl.jaas.config": f'{PLAIN} username="alice" password="hunter2";'}
+    del java["sasl.password"]
+    with BlockingCluster(address, security=ClientSecurity.from_properties(java)) as cluster:
+        assert cluster.topics() == {}
+        first = dict(cluster._connections)
+        for connection in first.values():
+            assert connection._renew_at_s is not None
+            connection._renew_at_s = 0.0
+        assert cluster.topics() == {}
+        assert all(connection.closed for connection in first.values())
+
+    async def ask() -> None:
+        async with ClientCluster(address, security=ClientSecurity.from_properties(PROPERTIES)) as cluster:
+            await cluster.run(cluster.routing.refresh(None, cluster.routing.deadline()))
+            (first,) = cluster._connections.values()
+            first._renew_at_s = 0.0
+            await cluster.run(cluster.routing.refresh(None, cluster.routing.deadline()))
+            assert first.closed
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_wrong_credentials_end_an_operation_at_once(address: str, mechanism: str) -> None:
+    """Not after its deadline: asking again is of no use."""
+    wrong = ClientSecurity.from_properties({**PROPERTIES, "sasl.mechanism": mechanism, "sasl.password": "wrong"})
+    with BlockingCluster(address, security=wrong) as cluster, pytest.raises(AuthenticationError, match="nvalid"):
+        cluster.topics()
+
+    async def ask() -> None:
+        async with ClientCluster(address, security=wrong) as cluster:
+            await cluster.run(cluster.routing.refresh(None, cluster.routing.deadline()))
+
+    with pytest.raises(AuthenticationError, match="nvalid"):
+        asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"security.protocol": "SASL_SSL"}, "security.protocol SASL_SSL is not supported"),
+        ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism GSSAPI is not supported"),
+        ({"sasl.password": ""}, "user and password are missing"),
+        ({"sasl.jaas.config": 'X required password="hunter3'}, "sasl.jaas.config cannot be read"),
+    ],
+)
+def test_what_cannot_be_done_is_said(changed: dict[str, str], reason: str) -> None:
+    """Before anything is sent, and without a password."""
+    with pytest.raises(UnsupportedSecurity, match=reason) as caught:
+        ClientSecurity.from_properties({**PROPERTIES, **changed})
+    assert "hunter" not in str(caught.value)
+    assert "hunter" not in repr(ClientSecurity.from_properties(PROPERTIES))
+
+
+def test_commands_take_a_properties_file(address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--command-config before and behind the command; without it a secured listener refuses."""
+    file = tmp_path / "client.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in {**PROPERTIES, "retries": "3"}.items()))
+    assert cli.run(["topics", "create", "t", "-b", address, "--command-config", str(file)]) == cli.DONE
+    assert cli.run([f"--command-config={file}", "-b", address, "topics", "list"]) == cli.DONE
+    assert "t" in capsys.readouterr().out.split()
+    assert cli.run(["topics", "list", "-b", address, "--timeout", "5"]) == cli.FAILED
+    file.write_text(file.read_text().replace("hunter2", "wrong"))
+    assert cli.run(["topics", "list", "-b", address, "--command-config", str(file)]) == cli.FAILED
+    assert "Invalid username or password" in capsys.readouterr().err
+    assert cli.run(["topics", "list", "--command-config"]) == cli.WRONG_USAGE
+    with contextlib.redirect_stderr(io.StringIO()):
+        assert cli.run(["dump", "--command-config", str(file), "x"]) == cli.WRONG_USAGE
