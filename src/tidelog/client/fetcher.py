@@ -315,6 +315,11 @@ class Fetcher:
         for topic_partition in leaderless:
             self._failing_since.setdefault(topic_partition, now)
 
+    def is_replaced(self, topic: str) -> bool:
+        """Whether another topic has the name of the one that is read, which `advance` has not noticed yet."""
+        former, present = self._topic_ids.get(topic, ZERO_TOPIC_ID), self._routing.topic_id(topic)
+        return former != present and ZERO_TOPIC_ID not in (former, present)
+
     def _notice_replaced_topics(self) -> None:
         """An offset of a topic means nothing in another topic of its name."""
         for topic in {tp.topic for tp in self.positions}:

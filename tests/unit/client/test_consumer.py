@@ -486,6 +486,24 @@ async def test_a_topic_that_was_made_again_is_read_from_where_the_reset_says(res
             assert [offset for _, offset in await read(consumer, 5)] == [0, 1, 2, 3, 4]
 
 
+async def test_offsets_of_a_topic_are_not_committed_for_the_next_one_of_its_name() -> None:
+    """Others ask for metadata too, so that a commit may come before the consumer has noticed."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 3)
+        async with (
+            Cluster(broker.bootstrap) as cluster,
+            Consumer(cluster, "g", ConsumerSettings(auto_offset_reset="earliest", auto_commit=False)) as consumer,
+        ):
+            consumer.subscribe(["t"])
+            await read(consumer, 3)
+            broker.topic_id = bytes(range(1, 17))
+            await cluster.run(cluster.routing.refresh(["t"], cluster.routing.deadline()))
+            with pytest.raises(KafkaError) as failed:
+                await consumer.commit()
+            assert failed.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+            assert broker.committed == {}
+
+
 async def test_offsets_of_an_open_transaction_are_waited_for() -> None:
     """The question demands stable offsets, and is asked again while they are not (KIP-447)."""
     with GroupBroker(partitions=1) as broker:

@@ -288,8 +288,9 @@ async def test_a_batch_that_is_too_large_is_split() -> None:
             assert good == list(range(39))
             assert producer.statistics.splits > 0
             # The gap that the record has left in the sequences is closed by another epoch.
-            assert (await (await producer.send("t", b"after it")).place()).offset == 39
+            after = await producer.send("t", b"after it")
             await producer.flush()
+            assert (await after.place()).offset == 39
         assert [record.value for record in broker.records(0)] == [*values[:17], *values[18:], b"after it"]
 
 

@@ -42,13 +42,18 @@ class Commits:
         connection: CoordinatorConnection,
         member: Callable[[], GroupMember],
         joins: Callable[[], bool],
+        is_replaced: Callable[[str], bool] = lambda topic: False,
     ) -> None:
-        """`joins`: whether that is a member of the group; otherwise partitions are assigned by hand."""
+        """`joins`: whether that is a member of the group; otherwise partitions are assigned by hand.
+
+        `is_replaced`: whether a topic was deleted and made again since it was read; its offsets mean nothing now.
+        """
         self._cluster = cluster
         self._routing = cluster.routing
         self._connection = connection
         self._member = member
         self._joins = joins
+        self._is_replaced = is_replaced
 
     async def commit(
         self, offsets: Mapping[TopicPartition, CommittedOffset], *, timeout_s: float | None = None
@@ -67,6 +72,10 @@ class Commits:
                 # A coordinator takes the commits of nobody in particular while its group is empty: after whoever had
                 # our partitions meanwhile has left, ours would take theirs back.
                 raise _refused(KafkaError(ErrorCode.UNKNOWN_MEMBER_ID))
+            refused |= self._refuse_replaced_topics(rest)
+            rest = {tp: offset for tp, offset in rest.items() if tp not in refused}
+            if not rest:
+                break
             request = commit_request(self._routing, member, rest)
             response = await self._connection.ask(request, commit_error_codes, deadline)
             errors = {tp: error for tp, error in commit_results(response, self._routing) if error is not None}
@@ -92,6 +101,13 @@ class Commits:
             tp: KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{tp.topic}' does not exist")
             for tp in offsets
             if tp.topic not in self._routing.topics
+        }
+
+    def _refuse_replaced_topics(self, offsets: Collection[TopicPartition]) -> dict[TopicPartition, KafkaError]:
+        return {
+            tp: KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"{tp}: the topic was deleted and made again since it was read")
+            for tp in offsets
+            if self._is_replaced(tp.topic)
         }
 
     async def committed(

@@ -58,7 +58,11 @@ class Consumer:
             # Two connections: a JoinGroup that waits for other members must not hold up a commit.
             self._connections = [CoordinatorConnection(cluster, group) for _ in range(2)]
             self._commits = Commits(
-                cluster, self._connections[0], self._member_now, lambda: self._membership is not None
+                cluster,
+                self._connections[0],
+                self._member_now,
+                lambda: self._membership is not None,
+                lambda topic: self._fetcher.is_replaced(topic),
             )
         self._ownership = Ownership(cluster, self._settings, self._commits)
         self._fetcher = self._ownership.fetcher

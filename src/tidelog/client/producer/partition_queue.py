@@ -38,8 +38,8 @@ class PartitionQueue:
 
     __slots__ = (
         "_identity", "_is_known", "_next_order", "_next_sequence", "attempts", "has_gap", "in_flight", "in_flight_max",
-        "is_idempotent", "is_retrying", "last_error", "needs_leader", "open", "resume_at", "topic_id", "topic_partition",
-        "waiting",
+        "is_idempotent", "is_retrying", "last_error", "needs_leader", "open", "resume_at", "topic_id",
+        "topic_partition", "waiting",
     )  # fmt: skip
 
     def __init__(self, topic_partition: TopicPartition, *, is_idempotent: bool, in_flight_max: int) -> None:
