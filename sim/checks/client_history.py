@@ -6,7 +6,7 @@ which of the topics of one name it was sent to. The partitions here are those of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -54,6 +54,14 @@ class GroupWatch:
         self.cause = what
         self.is_settled = False
         self._still_since = None
+
+    def unread(self, ends: Mapping[Incarnation, int]) -> list[str]:
+        """Partitions of which no member was given all up to these offsets."""
+        return [
+            f"{self.group} was given {where.partition} up to {self.next_offset.get(where, 0)} of {end}"
+            for where, end in sorted(ends.items())
+            if self.next_offset.get(where, 0) < end
+        ]
 
     def looked_at(self, owned: Collection[TopicPartition], expected: Collection[TopicPartition]) -> None:
         """Looks whether the group is at rest: each partition has one owner."""
@@ -119,14 +127,6 @@ class ClientHistory:
         place = self._places.setdefault(value, (where, offset))
         found = f"{value!r} stands at {place[1]} of {place[0].partition}, and again at {offset} of {where.partition}"
         require(20, place == (where, offset), found)
-
-    def unread(self, watch: GroupWatch, incarnations: Collection[Incarnation]) -> list[str]:
-        """Partitions of which the group was not given all that was acknowledged."""
-        return [
-            f"{watch.group} was given {where.partition} up to {watch.next_offset.get(where, 0)} of {end}"
-            for where, end in sorted(self.acknowledged.items())
-            if where in incarnations and watch.next_offset.get(where, 0) < end
-        ]
 
     def check_final(self, incarnations: Collection[Incarnation]) -> None:
         """All that was acknowledged in these was read by some group, once, and in the order of sending."""

@@ -206,6 +206,8 @@ class ReplicaChecker:
         state = self._states.state(partition)
         if state is None or format_topic_id(self._states.topic_id(partition.topic)) != view.topic_id:
             return
+        if self._states.is_being_deleted(partition.topic):
+            return  # The last member stays in the ISR, and its log may have gone before the leader's has.
         last = _last_below(view, leader.high_watermark)
         if last is None:
             return

@@ -247,9 +247,11 @@ class ClientUsers:
         """Each producer sends to all of these, and each group is given everything of them, in time."""
         self._trace.record("act", act)
         await asyncio.gather(*(producer.spawn(producer.speak(partitions, count)) for producer in self._producers))
+        spoken = dict(self.history.acknowledged)  # More comes all the time.
         for group, watch in self._watches.items():
             deadline = self.history.now() + SILENT_S_MAX
-            while unread := self.history.unread(watch, self._incarnations(group, partitions)):
+            wanted = self._incarnations(group, partitions)
+            while unread := watch.unread({each: spoken[each] for each in wanted if each in spoken}):
                 require(20, self.history.now() < deadline, f"{act}: {'; '.join(unread)}")
                 await asyncio.sleep(LOOK_S)
 

@@ -33,9 +33,9 @@ def test_what_is_acknowledged_and_not_read() -> None:
     """It is named while it is missing, and at the end."""
     history, watch = history_of(0, 1)
     history.consumed(watch, "member", PARTITION, 0, value_for("producer", 0, 0))
-    assert history.unread(watch, [HERE]) == ["group was given topic-0 up to 1 of 2"]
+    assert watch.unread(history.acknowledged) == ["group was given topic-0 up to 1 of 2"]
     history.consumed(watch, "member", PARTITION, 1, value_for("producer", 0, 1))
-    assert history.unread(watch, [HERE]) == []
+    assert watch.unread(history.acknowledged) == []
     history.check_final([HERE])
 
 
@@ -73,7 +73,7 @@ def test_the_next_topic_of_a_name_begins_anew() -> None:
     """Offsets of the former one mean nothing in it."""
     history, watch = history_of(0, 1)
     history.consumed(watch, "member", PARTITION, 0, value_for("producer", 1, 7))
-    assert history.unread(watch, [Incarnation(PARTITION, 1)]) == []
+    assert watch.unread({Incarnation(PARTITION, 1): 1}) == []
 
 
 def test_a_rebalance_without_a_cause() -> None:
