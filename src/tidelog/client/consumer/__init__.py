@@ -17,6 +17,7 @@ from tidelog.client.consumer.batch import ConsumedBatch
 from tidelog.client.consumer.consumer import Consumer
 from tidelog.client.consumer.leading import InvalidAssignment
 from tidelog.client.consumer.listener import RebalanceListener
+from tidelog.client.consumer.patterns import SubscriptionPattern
 from tidelog.client.consumer.settings import AutoOffsetReset, ConsumerSettings, GroupProtocol
 
 __all__ = [
@@ -27,4 +28,5 @@ __all__ = [
     "GroupProtocol",
     "InvalidAssignment",
     "RebalanceListener",
+    "SubscriptionPattern",
 ]

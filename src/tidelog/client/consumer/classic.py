@@ -21,6 +21,7 @@ from tidelog.assignors.assignor import Subscription, user_data_of
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumer.leading import assign
 from tidelog.client.consumer.ownership import Ownership
+from tidelog.client.consumer.patterns import SubscriptionPattern
 from tidelog.client.consumer.settings import ConsumerSettings
 from tidelog.client.coordination import CoordinatorConnection
 from tidelog.client.errors import ClientError, Fenced, InvalidResponse, refusal
@@ -89,7 +90,8 @@ class ClassicMembership:
     def unsettled(self) -> bool:
         return self._rejoin or self._failure is not None
 
-    def subscribe(self, topics: Collection[str]) -> None:
+    def subscribe(self, topics: Collection[str], pattern: SubscriptionPattern | None = None) -> None:
+        assert pattern is None, "coordinators match patterns in groups of KIP-848 only"
         self._topics = frozenset(topics)
         self._ask_to_rejoin()
 

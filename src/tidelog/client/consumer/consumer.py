@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import re
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Final
 
@@ -26,6 +27,7 @@ from tidelog.client.consumer.listener import RebalanceListener
 from tidelog.client.consumer.membership import Membership
 from tidelog.client.consumer.next_generation import NextGenerationMembership
 from tidelog.client.consumer.ownership import Ownership
+from tidelog.client.consumer.patterns import Subscription, SubscriptionPattern, matching
 from tidelog.client.consumer.settings import ConsumerSettings, GroupProtocol
 from tidelog.client.coordination import CoordinatorConnection
 from tidelog.client.errors import ClientError
@@ -68,6 +70,11 @@ class Consumer:
         self._fetcher = self._ownership.fetcher
         self._membership: Membership | None = None
         self._topics: tuple[str, ...] = ()
+        self._pattern: re.Pattern[str] | None = None
+        self._is_unmatched = False
+        """Whether the pattern has not been matched with what topics there are."""
+        self._look = asyncio.Event()
+        """Set: the topics are to be asked for now."""
         self._in_hand: tuple[TopicPartition, int] | None = None
         self._given_to: GroupMember | None = None
         self._settling: asyncio.Task[None] | None = None
@@ -88,15 +95,28 @@ class Consumer:
 
     # What to read
 
-    def subscribe(self, topics: Iterable[str], listener: RebalanceListener | None = None) -> None:
-        """Reads these topics together with the other members of the group; again with others to change them."""
+    def subscribe(self, topics: Subscription, listener: RebalanceListener | None = None) -> None:
+        """Reads these topics together with the other members of the group; again with others to change them.
+
+        Of a pattern (`re.compile`), all whose whole name it matches, and those that come to exist later, found within
+        `metadata_max_age_s`; a SubscriptionPattern is the coordinator's to match. ValueError for one of those in a
+        classic group.
+        """
         if self._group is None:
             raise ValueError("a consumer without a group reads what it is assigned: call assign()")
         if isinstance(topics, str):
             raise TypeError("topics are several names, not one")
         if self._membership is None and self._ownership.positions:
             raise ValueError("partitions were assigned by hand: a consumer has one way of getting them")
-        self._topics = tuple(dict.fromkeys(topics))
+        by_server = topics if isinstance(topics, SubscriptionPattern) else None
+        if by_server is not None and self._settings.protocol is not GroupProtocol.CONSUMER:
+            raise ValueError("a SubscriptionPattern needs protocol='consumer'; re.compile(...) works in any group")
+        self._pattern = topics if isinstance(topics, re.Pattern) else None
+        self._is_unmatched = self._pattern is not None
+        if not isinstance(topics, (SubscriptionPattern, re.Pattern)):
+            self._topics = tuple(dict.fromkeys(topics))
+        elif by_server is not None or self._membership is None:
+            self._topics = ()
         if listener is not None:
             self._ownership.listener = listener
         if self._membership is None:
@@ -106,7 +126,10 @@ class Consumer:
             )
             self._watching = asyncio.create_task(self._watch_layout())
         self._start_committing()
-        self._membership.subscribe(self._topics)
+        if self._pattern is None:
+            self._membership.subscribe(self._topics, by_server)
+        else:
+            self._look.set()  # The topics are looked for first: joining without them would be a rebalance for nothing.
 
     def assign(self, partitions: Collection[TopicPartition] | Mapping[TopicPartition, int]) -> None:
         """Reads these partitions and no others, from the offsets given or, without them, where the group committed."""
@@ -198,7 +221,7 @@ class Consumer:
             task, self._settling = self._settling, None
             task.result()
         self._ownership.find_positions()
-        needed = self._membership is not None and self._membership.unsettled
+        needed = self._membership is not None and self._membership.unsettled and not self._is_unmatched
         if not needed or self._settling is not None:
             return False
         self._settling = asyncio.create_task(self._settle())
@@ -357,19 +380,36 @@ class Consumer:
         while True:
             laid_out = self._membership.laid_out or {}
             # The leader may have assigned by what a broker said that had not heard of a new topic.
-            is_due = missing or 0 in laid_out.values()
+            is_due = missing or self._look.is_set() or 0 in laid_out.values()
             if is_due or time.monotonic() - asked_at >= self._settings.metadata_max_age_s:
-                topics = sorted({*self._topics, *laid_out})
+                self._look.clear()
                 asked_at = time.monotonic()
                 # Whoever reads finds out by itself that no broker answers.
-                with contextlib.suppress(KafkaError, ClientError):
-                    await self._cluster.run(self._routing.refresh(topics, self._routing.deadline()))
-                    views = self._routing.topics
-                    counts = {name: len(views[name].partitions) if name in views else 0 for name in topics}
-                    missing = 0 in counts.values()
-                    if any(counts[name] != count for name, count in laid_out.items()):
-                        self._membership.layout_changed()
-            await asyncio.sleep(min(LOOK_INTERVAL_S, self._settings.metadata_max_age_s))
+                try:
+                    missing = await self._look_at_layout(laid_out)
+                except (KafkaError, ClientError):
+                    missing = missing or self._is_unmatched
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(LOOK_INTERVAL_S, self._settings.metadata_max_age_s)):
+                    await self._look.wait()
+
+    async def _look_at_layout(self, laid_out: Mapping[str, int]) -> bool:
+        """Asks for the topics once; whether one of them is missing."""
+        assert self._membership is not None
+        pattern, views = self._pattern, self._routing.topics
+        named = None if pattern else sorted({*self._topics, *laid_out})
+        await self._cluster.run(self._routing.refresh(named, self._routing.deadline()))
+        if pattern is not None and pattern is self._pattern:
+            found = tuple(matching(pattern, views))
+            if found != self._topics or self._is_unmatched:
+                self._topics = found
+                self._is_unmatched = False
+                self._membership.subscribe(found)
+                self._fetcher.wake()
+        counts = {name: len(views[name].partitions) if name in views else 0 for name in {*self._topics, *laid_out}}
+        if any(counts[name] != count for name, count in laid_out.items()):
+            self._membership.layout_changed()
+        return 0 in counts.values()
 
     async def close(self) -> None:
         """Commits what was given, where commits are automatic, leaves the group at once, and stops fetching."""

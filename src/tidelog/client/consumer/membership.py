@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
+from tidelog.client.consumer.patterns import SubscriptionPattern
 from tidelog.client.offsets import GroupMember
 
 
@@ -26,8 +27,8 @@ class Membership(Protocol):
         """Whether `settle` has something to do."""
         ...
 
-    def subscribe(self, topics: Collection[str]) -> None:
-        """Wants these topics from now on."""
+    def subscribe(self, topics: Collection[str], pattern: SubscriptionPattern | None = None) -> None:
+        """Wants these topics from now on, or those that the coordinator finds by a pattern."""
         ...
 
     @property

@@ -19,13 +19,23 @@ from typing import Any, Final
 
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumer.ownership import Ownership
+from tidelog.client.consumer.patterns import SubscriptionPattern
 from tidelog.client.consumer.settings import ConsumerSettings
 from tidelog.client.coordination import CoordinatorConnection
-from tidelog.client.errors import ClientError, ConnectionFailed, Fenced, RequestTimedOut, refusal
+from tidelog.client.errors import (
+    ClientError,
+    ConnectionFailed,
+    Fenced,
+    RequestTimedOut,
+    UnsupportedByBroker,
+    refusal,
+)
+from tidelog.client.exchange import ByVersion
 from tidelog.client.offsets import GroupMember, by_topic
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import TopicId, TopicPartition
 from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
 
 logger: Final = logging.getLogger(__name__)
 
@@ -34,6 +44,8 @@ _LEAVING: Final = -1
 _LEAVING_FOR_A_WHILE: Final = -2
 """A static member's farewell: its partitions wait for it until its session ends."""
 _BEFORE_THE_FIRST_ANSWER_S: Final = 0.5
+_PATTERNS_SINCE: Final = 1
+"""From this version of ConsumerGroupHeartbeat on coordinators match patterns."""
 _FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 
 
@@ -57,6 +69,7 @@ class NextGenerationMembership:
         self._ownership = ownership
         self._wake = wake
         self._topics: list[str] = []
+        self._pattern: SubscriptionPattern | None = None
         self._member_id = str(uuid.uuid4())
         self._epoch = _JOINING
         self._is_joining = False
@@ -66,9 +79,12 @@ class NextGenerationMembership:
         """Whether the next heartbeat says all there is: the coordinator may have answered one, and raised our epoch.
         A member that names the epoch before is taken for the same only where it says what it owns."""
         self._told_topics: list[str] | None = None
+        self._told_pattern: SubscriptionPattern | None = None
         self._told_owned: list[TopicPartition] | None = None
         self._target: dict[TopicId, list[int]] | None = None
         """The assignment that came last and is not ours yet, [topic id] -> partitions."""
+        self._unnamed = 0
+        """How often in a row a topic of the assignment was not known."""
         self._lost = False
         self._failure: Exception | None = None
         self._idle_since: float | None = None
@@ -88,8 +104,9 @@ class NextGenerationMembership:
     def unsettled(self) -> bool:
         return self._target is not None or self._lost or self._failure is not None or self._heartbeats is None
 
-    def subscribe(self, topics: Collection[str]) -> None:
+    def subscribe(self, topics: Collection[str], pattern: SubscriptionPattern | None = None) -> None:
         self._topics = sorted(topics)
+        self._pattern = pattern
         self._beat.set()
 
     @property
@@ -127,12 +144,31 @@ class NextGenerationMembership:
             await self._ownership.assign(new)
         if self._target is target:  # Else there is a newer one, or we were fenced meanwhile.
             self._target = None
+            self._name_later(target)
         self._beat.set()
+
+    def _name_later(self, target: dict[TopicId, list[int]]) -> None:
+        """A topic of the assignment that no broker asked has heard of is asked for again, unless there is news."""
+        epoch = self._epoch
+        if all(self._routing.topic_name(topic_id) is not None for topic_id in target):
+            self._unnamed = 0
+            return
+
+        def again() -> None:
+            if self._target is None and self._epoch == epoch and not self._left:
+                self._target = target
+                self._wake()
+
+        self._unnamed += 1
+        pause_s = self._routing.retry.pause_s(self._unnamed, self._routing.draw)
+        asyncio.get_running_loop().call_later(pause_s, again)
 
     async def _named(self, target: dict[TopicId, list[int]]) -> set[TopicPartition]:
         """The assignment by topic names; partitions of a topic that has gone are left out."""
         if any(self._routing.topic_name(topic_id) is None for topic_id in target):
-            await self._cluster.run(self._routing.refresh(self._topics, self._routing.deadline()))
+            # Which topics a pattern has found, only the coordinator knows.
+            topics = self._topics if self._pattern is None else None
+            await self._cluster.run(self._routing.refresh(topics, self._routing.deadline()))
         named: set[TopicPartition] = set()
         for topic_id, partitions in target.items():
             name = self._routing.topic_name(topic_id)
@@ -179,20 +215,20 @@ class NextGenerationMembership:
 
     async def _heartbeat(self) -> bool:
         """One heartbeat; False where it is to be sent again soon."""
-        epoch = self._epoch
+        epoch, pattern = self._epoch, self._pattern
         owned = sorted(self._ownership.positions)
         request = self._request(owned)
         self._is_joining = epoch == _JOINING
 
         def tell_all() -> Any:
-            nonlocal owned, request
+            nonlocal owned, pattern, request
             self._tells_all = True
-            owned = sorted(self._ownership.positions)
+            owned, pattern = sorted(self._ownership.positions), self._pattern
             request = self._request(owned)
-            return request
+            return _by_version(request)
 
         response = await self._connection.ask(
-            request,
+            _by_version(request),
             lambda response: (response.error_code,),
             self._routing.deadline(self._settings.session_timeout_s),
             again=tell_all,
@@ -202,6 +238,7 @@ class NextGenerationMembership:
         if code is ErrorCode.NONE:
             if request.subscribed_topic_names is not None:
                 self._told_topics = request.subscribed_topic_names
+                self._told_pattern = pattern
             if request.topic_partitions is not None:
                 self._told_owned = owned if request.topic_partitions else []
             self._take(response)
@@ -230,8 +267,12 @@ class NextGenerationMembership:
         if joins or self._tells_all:
             request.rebalance_timeout_ms = int(self._settings.max_poll_interval_s * 1000)
             request.server_assignor = self._settings.server_assignor
-        if joins or self._tells_all or self._topics != self._told_topics:
+        if joins or self._tells_all or self._topics != self._told_topics or self._pattern != self._told_pattern:
             request.subscribed_topic_names = list(self._topics)
+            if self._pattern is not None:
+                request.subscribed_topic_regex = self._pattern.pattern
+            elif self._told_pattern is not None:
+                request.subscribed_topic_regex = ""  # Takes the former one back.
         if joins:
             request.topic_partitions = []
         elif self._tells_all or (owned != self._told_owned and self._target is None):
@@ -258,7 +299,7 @@ class NextGenerationMembership:
     def _start_over(self) -> None:
         """Joins anew, with nothing."""
         self._epoch = _JOINING
-        self._told_topics = self._told_owned = self._target = None
+        self._told_topics = self._told_owned = self._target = self._told_pattern = None
         self._lost = bool(self._ownership.positions)
         self._wake()
 
@@ -301,6 +342,19 @@ class NextGenerationMembership:
             )
         except (KafkaError, ClientError) as error:
             logger.info("leaving failed group=%s error=%s", self._group, error)
+
+
+def _by_version(request: Any) -> Any:
+    """A heartbeat for the version that is spoken: patterns came with version 1."""
+
+    def build(version: int) -> Any:
+        if request.subscribed_topic_regex is not None and version < _PATTERNS_SINCE:
+            raise UnsupportedByBroker(
+                "the coordinator takes no SubscriptionPattern (ConsumerGroupHeartbeat 1): use re.compile(...)"
+            )
+        return request
+
+    return ByVersion(ApiKey.CONSUMER_GROUP_HEARTBEAT, build)
 
 
 def _passes(error: Exception) -> bool:
