@@ -41,7 +41,7 @@ async def topics_of(consumer: Consumer, wanted: set[str]) -> None:
     ("protocol", "by"), [("classic", re.compile), ("consumer", re.compile), ("consumer", SubscriptionPattern)]
 )
 async def test_topics_come_and_go_as_they_match(running: Brokers, protocol: str, by: Callable[[str], Any]) -> None:
-    """The whole name must match, and internal topics are not for a pattern of ours; later ones come, deleted ones go."""
+    """The whole name must match, internal topics are not for ours; later ones come, deleted ones go."""
     name = f"{protocol}-{by.__name__}"
     chosen = settings(protocol=protocol, metadata_max_age_s=0.2, heartbeat_interval_s=0.1)
     async with Cluster(running.bootstrap) as cluster, Cluster(running.bootstrap) as other:
