@@ -63,8 +63,8 @@ CLIENTS_CHANCE: Final = 0.0
 ANSWERS_LOST_CHANCE: Final = 0.7
 AWAITED: Final[tuple[FaultKind, ...]] = ()
 """Those that brokers do not survive yet: a run has them only where it is asked for them (`--fault`)."""
-TWO_DIRECTORIES_CHANCE: Final = 0.0
-"""Awaited, too: a fetch is served up to offsets above the high watermark (`--log-dirs 2 --seed 7`)."""
+TWO_DIRECTORIES_CHANCE: Final = 0.3
+"""Of brokers with two log directories, between which replicas move."""
 OF_ENSEMBLES: Final = (FaultKind.QUORUM_LOST, FaultKind.SERVER_BEHIND, FaultKind.SERVER_DOWN)
 """Drawn from streams of their own, so that seeds of before they were there have the other faults that they had."""
 LONE: Final = (
