@@ -181,6 +181,18 @@ class LogFolder:
             self.unfinished[0]()
             self.unfinished.popleft()
 
+    def finish_up_to(self, step: Callable[[], None]) -> None:
+        """Does what is unfinished up to `step`, if that is still to be done; where the disk refuses it, later.
+
+        OSError only where that takes the directory offline.
+        """
+        try:
+            while any(each is step for each in self.unfinished):
+                self.unfinished[0]()
+                self.unfinished.popleft()
+        except OSError as error:
+            self._unfinished_because(error)
+
     def finish(self, rest: Callable[[], None]) -> None:
         """Does the rest of a step that has happened, now or, where the disk refuses it, before the next step.
 
@@ -190,12 +202,17 @@ class LogFolder:
             try:
                 rest()
             except OSError as error:
-                if not fails_alone(error):
-                    raise
-                logger.warning("step_unfinished log=%s error=%s", self.topic_partition, error)
+                self._unfinished_because(error)
             else:
                 return
         self.unfinished.append(rest)
+        self.owner.changed(self.topic_partition)
+
+    def _unfinished_because(self, error: OSError) -> None:
+        """Has the owner come back to what is unfinished; raises the error where it takes the directory offline."""
+        if not fails_alone(error):
+            raise error
+        logger.warning("step_unfinished log=%s error=%s", self.topic_partition, error)
         self.owner.changed(self.topic_partition)
 
     def undo(self, name: str) -> None:

@@ -64,6 +64,8 @@ from tidelog.storage.transaction_index import ENTRY_SIZE as TRANSACTION_ENTRY_SI
 from tidelog.storage.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tidelog.model.identifiers import TopicId
     from tidelog.ports.disk import Disk, File
     from tidelog.records.batch import BatchHeader
@@ -152,36 +154,42 @@ def _finish_swaps(disk: Disk, directory: str, environment: LogEnvironment, confi
     """Removes what was on its way out, and completes or undoes a compaction that a crash interrupted.
 
     `.cleaned` files were still being written: they go, and so do `.swap` files from the same place on, whose set is not
-    complete. The `.swap` files that remain replace the segments whose offsets they cover.
+    complete. The `.swap` files that remain replace the segments whose offsets they cover. As in a replacement, what
+    would be misunderstood without the names before it waits until those are durable.
     """
     files = [(name, parsed) for name in disk.list(directory) if (parsed := parse_segment_file(name)) is not None]
-    cleaned = [offset for _, (offset, _, marks) in files if marks.endswith(CLEANED)]
-    first_cleaned = min(cleaned, default=None)
-    swaps: list[tuple[str, int]] = []
-    for name, (offset, _, marks) in files:
+    first_cleaned = min((offset for _, (offset, _, marks) in files if marks.endswith(CLEANED)), default=None)
+    swaps = [(name, offset) for name, (offset, _, marks) in files if marks.endswith(SWAP)]
+    incomplete = [name for name, offset in swaps if first_cleaned is not None and offset >= first_cleaned]
+    _unlink(disk, directory, incomplete)
+    for name, (_, _, marks) in files:
         if marks.endswith((DELETED, CLEANED)):
             disk.unlink(f"{directory}/{name}")
-        elif marks.endswith(SWAP):
-            if first_cleaned is not None and offset >= first_cleaned:
-                disk.unlink(f"{directory}/{name}")
-            else:
-                swaps.append((name, offset))
+    swaps = [(name, offset) for name, offset in swaps if name not in incomplete]
     if not swaps:
         return
-    ranges = [
-        _swap_range(environment, directory, name, offset, config)
-        for name, offset in swaps
-        if name.removesuffix(SWAP).endswith(LOG)
-    ]
+    logs = [(name, offset) for name, offset in swaps if name.removesuffix(SWAP).endswith(LOG)]
+    ranges = [_swap_range(environment, directory, name, offset, config) for name, offset in logs]
     if ranges:
         first, end = min(start for start, _ in ranges), max(end for _, end in ranges)
-        for name, (offset, suffix, marks) in files:
-            is_replaced = not marks and suffix != SNAPSHOT and first <= offset < end
-            if is_replaced and disk.exists(f"{directory}/{name}"):
-                disk.unlink(f"{directory}/{name}")
-    for name, _ in swaps:
-        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
-    disk.fsync_directory(directory)
+        replaced = [
+            name
+            for name, (offset, suffix, marks) in files
+            if not marks and suffix != SNAPSHOT and first <= offset < end
+        ]
+        _unlink(disk, directory, replaced)
+    for names in ([name for name, _ in logs], [name for name, offset in swaps if (name, offset) not in logs]):
+        for name in names:
+            disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
+        disk.fsync_directory(directory)
+
+
+def _unlink(disk: Disk, directory: str, names: Sequence[str]) -> None:
+    """Removes files, durably."""
+    for name in names:
+        disk.unlink(f"{directory}/{name}")
+    if names:
+        disk.fsync_directory(directory)
 
 
 def _swap_range(

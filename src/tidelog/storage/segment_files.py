@@ -171,12 +171,13 @@ class SegmentFiles:
         self.release_files()
         self._log_file = self._offset_index = self._time_index = self._transaction_index = None
 
-    def rename(self, mark: str) -> None:
+    def rename(self, mark: str, *, log_only: bool = False) -> None:
         """Renames its files to end with `mark` (".deleted", "") instead of the mark they have; open descriptors stay
         valid.
 
-        The .log file first, but last to `.swap`: the set counts from then on. OSError: some are renamed, as `path`
-        knows, and the next call goes on from there. Who reads beside us finds a file by its old name or by the new one.
+        The .log file first, but last to `.swap`: the set counts from then on. `log_only` leaves the others to the next
+        call. OSError: some are renamed, as `path` knows, and the next call goes on from there. A read in another thread
+        finds a file by its old or its new name.
         """
         suffixes = SEGMENT_SUFFIXES[::-1] if mark == SWAP else SEGMENT_SUFFIXES
         with self._pool.renaming():
@@ -186,6 +187,8 @@ class SegmentFiles:
             waiting = list(self._marks)
             try:
                 for suffix in waiting:
+                    if log_only and suffix != LOG:
+                        continue
                     target = f"{self.directory}/{segment_file(self.base_offset, suffix)}{mark}"
                     try:
                         self._pool.disk.rename(self.path(suffix), target)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from tidelog.storage.cleaner.choice import LogToClean
+    from tidelog.storage.cleaner.replacement import Step
     from tidelog.storage.cleaner.settings import CleanerSettings
     from tidelog.storage.log import Log
     from tidelog.storage.segment import Segment
@@ -36,6 +37,10 @@ class _Replacement(NamedTuple):
 
     old: list[Segment]
     cleaned: Segment
+
+
+class _Renaming:
+    """The next step of the last replacement is to be done by the owner of the log."""
 
 
 class Cleaning:
@@ -60,7 +65,10 @@ class Cleaning:
         self._producers = list(self.log.producers.entries.values())
         """As they are now; there may be very many, so that all else about them is for the thread of the slices."""
         self._steps = self._work()
-        self._replacement: _Replacement | None = None
+        self._wanted: _Replacement | _Renaming | None = None
+        """What the slice has led to."""
+        self._steps_left: list[Step] = []
+        """Of the last replacement."""
         self._cleaned: Segment | None = None
         """What is being written."""
         self._passed_over: int | None = None
@@ -84,48 +92,57 @@ class Cleaning:
         OSError; `Uncleanable`, `InvalidBatch` or `CorruptFile` where the files are not what they should be.
         """
         done = 0
-        while done < bytes_max and self._replacement is None and not self.is_stale:
+        while done < bytes_max and self._wanted is None and not self.is_stale:
             step = next(self._steps, None)
             if step is None:
                 self.is_over = True
                 break
-            if isinstance(step, _Replacement):
-                self._replacement = step
+            if isinstance(step, _Replacement | _Renaming):
+                self._wanted = step
             else:
                 done += step
         return done
 
     def finish_slice(self) -> None:
         """Does what the slice has led to; not called for a cleaning that is to be given up. OSError."""
-        if self._replacement is not None:
-            old, cleaned = self._replacement
-            self._replacement = None
-            is_replaced = False
-            try:
-                is_replaced = replace(self.log, old, cleaned)
-            finally:
-                if cleaned in self.log.segments:
-                    self._cleaned = None  # `give_up` must not remove it any more.
-            if not is_replaced:
-                self._cleaned = None
-                # Retention took what it was made from. Of that it is not missed; the others are dirty still.
-                drop_cleaned(self.log, cleaned)
-                left = [segment.base_offset for segment in old if segment in self.log.segments]
-                if left and self._passed_over is None:
-                    self._passed_over = left[0]
+        wanted, self._wanted = self._wanted, None
+        if isinstance(wanted, _Replacement):
+            self._replace(wanted)
+        elif wanted is not None:
+            self.log.folder.finish_up_to(self._steps_left.pop(0))
         if self.is_over:
             if self._passed_over is not None:
                 self.cleaned_to = max(min(self.cleaned_to, self._passed_over), self._to_clean.first_dirty_offset)
             self.log.cleaned_offset = Offset(self.cleaned_to)
             self.log.mark_changed()
 
+    def _replace(self, wanted: _Replacement) -> None:
+        old, cleaned = wanted
+        steps: list[Step] | None = None
+        try:
+            steps = replace(self.log, old, cleaned)
+        finally:
+            if cleaned in self.log.segments:
+                self._cleaned = None  # `give_up` must not remove it any more.
+        if steps is not None:
+            self._steps_left = steps
+            return
+        self._cleaned = None
+        # Retention took what it was made from. Of that it is not missed; the others are dirty still.
+        drop_cleaned(self.log, cleaned)
+        left = [segment.base_offset for segment in old if segment in self.log.segments]
+        if left and self._passed_over is None:
+            self._passed_over = left[0]
+
     def give_up(self) -> None:
-        """Removes what is half done. OSError."""
+        """Removes what is half done, but ends what is half replaced. OSError."""
         self._steps.close()
+        if self._steps_left and not self.log.is_offline:
+            self.log.folder.finish_up_to(self._steps_left.pop())
         if self._cleaned is not None:
             drop_cleaned(self.log, self._cleaned)
 
-    def _work(self) -> Generator[int | _Replacement, None, None]:
+    def _work(self) -> Generator[int | _Replacement | _Renaming, None, None]:
         log, start, boundary = self.log, self._to_clean.first_dirty_offset, self._to_clean.boundary_offset
         settings = self._settings
         keys = make_key_map(settings.dedupe_buffer_bytes, settings.dedupe_load_factor, boundary - start, self._seed)
@@ -164,4 +181,7 @@ class Cleaning:
             sync_cleaned(cleaned)
             yield _Replacement(group, cleaned)
             log.folder.at_current_path(log.folder.disk.fsync_directory)
+            while self._steps_left:
+                yield _Renaming()
+                log.folder.at_current_path(log.folder.disk.fsync_directory)
         self.cleaned_to = end

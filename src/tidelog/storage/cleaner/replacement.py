@@ -2,13 +2,14 @@
 
     1  its files are written as .cleaned, and synced            a crash: they are removed
     2  renamed to .swap                                         a crash: as before while one is still .cleaned,
-    3  the old ones renamed to .deleted                                  from then on the next start does 3 and 4
-    4  .swap renamed away
-    5  the folder is synced; the old files go after file.delete.delay.ms
+    3  the old ones renamed to .deleted                                  from then on the next start does 3 to 5
+    4  the .log file loses its .swap
+    5  so do the others; the old files go after file.delete.delay.ms
 
-Steps 2 to 4 happen in one turn of the thread that owns the log, which has looked first whether the old segments are
-still there. Names reach the disk in the order in which they were changed. Readers that still have the old segments at
-hand go on with their files.
+Renames are done by the thread that owns the log, which looks before step 2 whether the old segments are still there;
+from then on the log has the cleaned one. After each of the steps 2 to 5 an I/O thread syncs the folder: a power cut may
+lose the renames since the last sync in any order. Where something else is to happen to the log's files between two
+steps, the rest is done first, without a sync. Readers that still have the old segments at hand go on with their files.
 
 Where the disk refuses step 2, nothing was replaced: the .log file is the last that is renamed then. Where it refuses a
 later one, the log has the cleaned segment, whatever its files are called, and the rest is done before anything else
@@ -26,7 +27,12 @@ from tidelog.storage.retention import remove_later
 from tidelog.storage.segment import Segment
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
     from tidelog.storage.log import Log
+
+    Step: TypeAlias = Callable[[], None]
 
 
 def cleaned_segment(log: Log, base_offset: int, now_ms: int) -> Segment:
@@ -48,30 +54,32 @@ def sync_cleaned(segment: Segment) -> None:
     segment.forget_files()
 
 
-def replace(log: Log, old: list[Segment], cleaned: Segment) -> bool:
-    """Puts `cleaned`, which is durable, in place of `old`; false where these are not the log's any more. OSError.
+def replace(log: Log, old: list[Segment], cleaned: Segment) -> list[Step] | None:
+    """Puts `cleaned`, which is durable, in place of `old`; None where these are not the log's any more. OSError.
 
+    Gives the steps that are left: each is to be done by `LogFolder.finish_up_to`, when the renames before are durable.
     The log's first offsets, ends and epochs stay as they are.
     """
     segments = log.segments
     try:
         first = segments.index(old[0])
     except ValueError:
-        return False
+        return None
     if segments[first : first + len(old)] != old or first + len(old) >= len(segments):
-        return False
+        return None
     folder, delay_ms = log.folder, log.config.file_delete_delay_ms
     folder.finish_steps()
     cleaned.rename(SWAP)
     cleaned.config = log.config
     log.segments = [*segments[:first], cleaned, *segments[first + len(old) :]]
+    removals: list[Step] = []
     for segment in old:
-        # Before the cleaned one takes the first one's name.
-        folder.finish(functools.partial(remove_later, folder, segment, delay_ms))
+        removals.append(functools.partial(remove_later, folder, segment, delay_ms))
         if segment is not old[0]:
-            folder.finish(functools.partial(discard_snapshot, folder, segment.base_offset, delay_ms))
-    folder.finish(functools.partial(cleaned.rename, ""))
-    return True
+            removals.append(functools.partial(discard_snapshot, folder, segment.base_offset, delay_ms))
+    names: list[Step] = [functools.partial(cleaned.rename, "", log_only=True), functools.partial(cleaned.rename, "")]
+    folder.unfinished.extend((*removals, *names))
+    return [removals[-1], *names]
 
 
 def drop_cleaned(log: Log, cleaned: Segment) -> None:

@@ -52,3 +52,14 @@ def test_a_crash_during_recovery(power_cut: bool) -> None:
             assert scenario.crash_at(first, power_cut=power_cut)
             crashed = scenario.crash_recovery_at(second, power_cut=power_cut)
             scenario.check_recovery(power_cut=power_cut)
+
+
+@pytest.mark.parametrize("seed", daily(1, [7, *range(1, 7)]))
+def test_power_cuts_that_lose_names_in_any_order(seed: int) -> None:
+    """A file system need not keep renames in their order before the folder is synced; recovery is cut off, too."""
+    for number in range(5, count_changes(seed, CompactionScenario), 17):
+        scenario = CompactionScenario(seed)
+        scenario.disk.names_in_order = False
+        scenario.crash_at(number, power_cut=True)
+        scenario.crash_recovery_at(number % 19 + 1, power_cut=True)
+        scenario.check_recovery(power_cut=True)
