@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.waiting import eventually
 from tidelog.assignors.assignor import Assignment, Subscription
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumer import Consumer, ConsumerSettings, InvalidAssignment, RebalanceListener
+from tidelog.client.consumer.classic import ClassicMembership
 from tidelog.client.errors import CommitRefused, Fenced, InvalidResponse, NoOffset, TopicChanged
 from tidelog.client.member_data import decode_subscription, encode_subscription
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -244,6 +246,65 @@ async def test_a_cooperative_member_keeps_what_it_has() -> None:
             metadata = decode_subscription(bytes(broker.asked(ApiKey.JOIN_GROUP)[-1].protocols[0].metadata))
             assert (metadata.owned, metadata.generation) == ((T0, T1), 1)
     assert told.events == [("assigned", [0, 1]), ("assigned", []), ("revoked", [0, 1])]
+
+
+async def joined_while_a_heartbeat_is_answered(
+    broker: GroupBroker, consumer: Consumer, code: ErrorCode
+) -> list[tuple[int, int]]:
+    """Has a member join again, and answers a heartbeat of before while it does; what it reads then."""
+    asked, held = threading.Event(), threading.Event()
+    beat = broker.handlers[ApiKey.HEARTBEAT]
+
+    def answer(request: Any, version: int) -> Any:
+        broker.handlers[ApiKey.HEARTBEAT] = beat
+        asked.set()
+        held.wait(10)
+        return messages.HeartbeatResponse(error_code=code)
+
+    broker.handlers[ApiKey.HEARTBEAT] = answer
+    await eventually(asked.is_set)
+    consumer.subscribe(["t"])
+    polling = asyncio.create_task(read(consumer, 1))
+    membership = consumer._membership
+    assert isinstance(membership, ClassicMembership)
+    await eventually(lambda: membership._in_join)
+    held.set()
+    await eventually(lambda: not membership.unsettled and not membership._in_join)
+    broker.append(0, 1)
+    return await polling
+
+
+async def test_what_a_heartbeat_says_of_a_rebalance_that_is_joined_already_begins_no_other() -> None:
+    """Its answer comes while the member joins: it is about the same rebalance."""
+    with GroupBroker(partitions=1) as broker:
+        async with consuming(broker, auto_commit=False) as consumer:
+            assert await consumer.poll(0.1) is None
+            await joined_while_a_heartbeat_is_answered(broker, consumer, ErrorCode.REBALANCE_IN_PROGRESS)
+            await some_heartbeats(broker)
+            assert broker.generation == 2
+            assert await consumer.poll(0.1) is None
+            assert broker.generation == 2
+
+
+async def test_what_was_lost_while_a_member_joined_is_lost_once() -> None:
+    """Others may have had its partitions meanwhile: it begins where they committed, and keeps them from then on."""
+    told = Told()
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 2)
+        settings = {"assignors": ("cooperative-sticky",), "auto_commit": False}
+        async with consuming(broker, told, **settings) as consumer:
+            await read(consumer, 2)
+            broker.committed = {0: 1}
+            found = await joined_while_a_heartbeat_is_answered(broker, consumer, ErrorCode.ILLEGAL_GENERATION)
+            assert found[0] == (0, 1)
+            assert broker.generation == 2
+            broker.fail_next[ApiKey.HEARTBEAT] = [ErrorCode.REBALANCE_IN_PROGRESS]
+            async with asyncio.timeout(30):
+                while broker.generation < 3:
+                    await consumer.poll(0.1)
+            broker.append(0, 1)
+            await read(consumer, 1)
+            assert [event for event, _ in told.events].count("lost") == 1
 
 
 async def test_nothing_is_taken_from_under_a_caller_that_works() -> None:

@@ -75,6 +75,7 @@ class ClassicMembership:
         """What was ours and since which generation: sticky assignors want it, also when it was given up to join."""
         self._rejoin = False
         self._lost = False
+        """Whether what we own is perhaps others' already: it is dropped before anything is owned anew."""
         self._failure: Exception | None = None
         self._leads = False
         self._laid_out: Mapping[str, int] | None = None
@@ -84,7 +85,9 @@ class ClassicMembership:
 
     @property
     def member(self) -> GroupMember:
-        return GroupMember(self._group, self._generation, self._member_id, self._settings.instance_id)
+        # While the caller works on what is lost we have perhaps joined anew: it must not commit that as the new member.
+        generation = NO_GENERATION if self._lost else self._generation
+        return GroupMember(self._group, generation, self._member_id, self._settings.instance_id)
 
     @property
     def unsettled(self) -> bool:
@@ -146,14 +149,19 @@ class ClassicMembership:
         """Before a rebalance: what must be given up is, while the former generation still counts."""
         owned = set(self._ownership.positions)
         if self._lost:
-            await self._ownership.lose()
-            self._lost = False
+            await self._lose()
         elif not self._settings.cooperative:
             await self._ownership.revoke(owned)
         elif stale := {tp for tp in owned if tp.topic not in self._topics}:
             await self._ownership.revoke(stale)
 
+    async def _lose(self) -> None:
+        await self._ownership.lose()
+        self._lost = False
+
     async def _adopt(self, assigned: frozenset[TopicPartition]) -> None:
+        if self._lost:
+            await self._lose()  # A heartbeat of before has said so meanwhile.
         owned = set(self._ownership.positions)
         gone = owned - assigned
         if gone:
@@ -325,21 +333,24 @@ class ClassicMembership:
                 logger.info("heartbeat failed group=%s error=%s", self._group, error)
 
     async def _heartbeat(self) -> None:
-        member = self.member
+        generation, member_id = self._generation, self._member_id
         response = await self._connection.ask(
             messages.HeartbeatRequest(
-                group_id=member.group,
-                generation_id=member.generation,
-                member_id=member.member_id,
-                group_instance_id=member.instance_id,
+                group_id=self._group,
+                generation_id=generation,
+                member_id=member_id,
+                group_instance_id=self._settings.instance_id,
             ),
             lambda response: (response.error_code,),
             self._routing.deadline(self._settings.session_timeout_s),
         )
-        if self.member != member:
+        if (self._generation, self._member_id) != (generation, member_id):
             return  # It was about an earlier generation.
         code = error_code(response.error_code)
-        if code in _GIVEN_UP:
+        if self._in_join and code in _AGAIN:
+            # We have asked for the next generation already, and hear from the answer to that whether we are in it.
+            self._lost = self._lost or code is ErrorCode.ILLEGAL_GENERATION
+        elif code in _GIVEN_UP:
             self._give_up(code)
         elif code is ErrorCode.REBALANCE_IN_PROGRESS:
             self._ask_to_rejoin()
