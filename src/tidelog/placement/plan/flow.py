@@ -158,7 +158,10 @@ class CountFlow:
 
     def _cheapest(self, leaving: int, entering: int) -> int:
         """The cost of the cheapest arc between two bins, FAR where there is none."""
+        new, lost = self._new[leaving], self._lost[entering]
         for cost in (-1, 0, 1):
+            if (cost == -1 and not (new and lost)) or (cost == 0 and not (new or lost)):
+                continue
             if next(self._items(leaving, entering, cost), None) is not None:
                 return cost
         return FAR

@@ -60,6 +60,7 @@ def loads(state: ClusterState, plan: Plan) -> dict[tuple[int, str | None], int]:
     return found
 
 
+@pytest.mark.row("R04")
 @pytest.mark.parametrize("balance", [(Balance.BYTES,), (Balance.COUNTS, Balance.BYTES, Balance.LEADERS)])
 def test_bytes_are_even_over_brokers_and_disks_at_once(balance: tuple[Balance, ...]) -> None:
     """Each disk is within 5 per cent of the average, racks hold, counts too where they were asked for first."""
