@@ -52,6 +52,7 @@ COMMANDS: Final = {
     "groups": Command("tidelog.cli.groups", "Consumer groups: list, describe with lag, reset offsets, delete."),
     "log-dirs": Command("tidelog.cli.log_dirs", "Log directories of brokers, and the bytes of each replica in them."),
     "plan": Command("tidelog.cli.plan", "What to move so that a cluster is even, whole, or without a broker."),
+    "reassign": Command("tidelog.cli.reassign", "Carry out a plan of moves: watch, pause, cancel, undo."),
     "transactions": Command("tidelog.cli.transactions", "Transactions: list, describe; find and end hanging ones."),
     "store": Command("tidelog.cli.store", "The metadata store: export, import, move to an ensemble while brokers run."),
     "dump": Command("tidelog.cli.dump", "What is in a segment, index, checkpoint or snapshot file."),

@@ -12,8 +12,8 @@ Works from Apache Kafka 2.4 on. What a cluster is too old to tell, refuses or ha
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tidelog.client import admin
@@ -54,12 +54,12 @@ def read_state(routing: Routing, *, taken_at_ms: int, timeout_s: float | None = 
     `taken_at_ms` is the wall time, which only the caller knows.
     """
     topics = yield from admin.list_topics(routing, timeout_s=timeout_s)
-    live = dict(routing.brokers)
+    live = sorted(routing.brokers)
     missing: list[str] = []
-    directories = yield from _directories(routing, sorted(live), missing, timeout_s)
+    directories = yield from _directories(routing, live, missing, timeout_s)
     broker_settings = yield from _settings(
         routing,
-        [ConfigResource(ResourceType.BROKER, str(broker_id)) for broker_id in sorted(live)],
+        [ConfigResource(ResourceType.BROKER, str(broker_id)) for broker_id in live],
         (*BROKER_THROTTLES, CORDONED),
         missing,
         timeout_s,
@@ -76,11 +76,41 @@ def read_state(routing: Routing, *, taken_at_ms: int, timeout_s: float | None = 
     except (KafkaError, ClientError) as error:
         missing.append(f"reassignments under way: {error}")
         under_way = {}
+    return _state(routing, topics, directories, broker_settings, topic_settings, under_way, missing, taken_at_ms)
+
+
+def read_placement(
+    routing: Routing, *, broker_ids: Collection[int] | None = None, timeout_s: float | None = None
+) -> Operation[ClusterState]:
+    """The state without settings, for those who watch moves: sizes and directories of `broker_ids` (None: of all).
+
+    KafkaError and ClientError where Metadata or the reassignments under way could not be read: without either of them
+    nothing can be said about a move.
+    """
+    topics = yield from admin.list_topics(routing, timeout_s=timeout_s)
+    under_way = yield from admin.reassignments(routing, timeout_s=timeout_s)
+    asked = sorted(id for id in routing.brokers if broker_ids is None or id in broker_ids)
+    missing: list[str] = []
+    directories = yield from _directories(routing, asked, missing, timeout_s)
+    return _state(routing, topics, directories, {}, {}, under_way, missing, 0)
+
+
+def _state(
+    routing: Routing,
+    topics: Mapping[str, TopicView],
+    directories: Mapping[int, Sequence[LogDirectory]],
+    broker_settings: Mapping[str, _Settings],
+    topic_settings: Mapping[str, _Settings],
+    under_way: Mapping[TopicPartition, admin.Reassignment],
+    missing: Sequence[str],
+    taken_at_ms: int,
+) -> ClusterState:
+    live = routing.brokers
     brokers = [
         _broker(broker_id, live[broker_id].rack, directories.get(broker_id, []), broker_settings.get(str(broker_id)))
         for broker_id in sorted(live)
     ]
-    partitions = _partitions(topics.values(), _Disks.of(directories))
+    partitions = _partitions(topics.values(), _Disks.of(directories), under_way)
     assigned = {broker_id for each in partitions for broker_id in (*each.replicas, *each.isr)}
     brokers += [BrokerState(broker_id, online=False) for broker_id in sorted(assigned - live.keys())]
     present = {each.key for each in partitions}
@@ -90,7 +120,7 @@ def read_state(routing: Routing, *, taken_at_ms: int, timeout_s: float | None = 
         taken_at_ms=taken_at_ms,
         brokers=brokers,
         topics=[_topic(view, topic_settings.get(view.name)) for view in topics.values()],
-        partitions=partitions,
+        partitions=[_known_leader(each, known) for each in partitions],
         reassignments={
             key: ReassignmentState(each.adding, each.removing)
             for key, each in under_way.items()
@@ -222,25 +252,36 @@ class _Disks:
         return cls(paths, sizes)
 
 
-def _partitions(topics: Iterable[TopicView], disks: _Disks) -> list[PartitionState]:
+def _partitions(
+    topics: Iterable[TopicView], disks: _Disks, under_way: Mapping[TopicPartition, admin.Reassignment]
+) -> list[PartitionState]:
     return [
-        _partition(TopicPartition(topic.name, number), view, disks)
+        _partition(key, view, under_way.get(key), disks)
         for topic in topics
-        for number, view in topic.partitions.items()
+        for key, view in ((TopicPartition(topic.name, number), view) for number, view in topic.partitions.items())
         if view.replicas
     ]
 
 
-def _partition(key: TopicPartition, view: PartitionView, disks: _Disks) -> PartitionState:
+def _partition(
+    key: TopicPartition, view: PartitionView, reassignment: admin.Reassignment | None, disks: _Disks
+) -> PartitionState:
+    # While it is under way the controller knows the replicas best; a broker's metadata may be of before.
+    replicas = reassignment.replicas or view.replicas if reassignment is not None else view.replicas
     return PartitionState(
         topic=key.topic,
         partition=key.partition,
-        replicas=view.replicas,
+        replicas=replicas,
         leader=view.leader,
         isr=view.isr,
-        directories=tuple(disks.paths.get((broker_id, key)) for broker_id in view.replicas),
-        sizes=tuple(disks.sizes.get((broker_id, key)) for broker_id in view.replicas),
+        directories=tuple(disks.paths.get((broker_id, key)) for broker_id in replicas),
+        sizes=tuple(disks.sizes.get((broker_id, key)) for broker_id in replicas),
     )
+
+
+def _known_leader(partition: PartitionState, known: Collection[int]) -> PartitionState:
+    """A leader that is neither live nor a replica (Metadata of a broker that lags) counts as none."""
+    return partition if partition.leader in known else replace(partition, leader=-1)
 
 
 def _directory_moves(

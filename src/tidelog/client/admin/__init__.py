@@ -5,7 +5,14 @@ several things answer for each: a result, or the `KafkaError` with which the clu
 controller is sent to it, and again when it has moved; what is about a group goes to its coordinator.
 """
 
-from tidelog.client.admin.cluster import ClusterView, LogDirectory, ReplicaOnDisk, describe_cluster, describe_log_dirs
+from tidelog.client.admin.cluster import (
+    ClusterView,
+    LogDirectory,
+    ReplicaOnDisk,
+    alter_replica_log_dirs,
+    describe_cluster,
+    describe_log_dirs,
+)
 from tidelog.client.admin.configs import (
     CONFIG_TYPES,
     AlterOperation,
@@ -90,6 +97,7 @@ __all__ = [
     "abort_transaction",
     "alter_configs",
     "alter_reassignments",
+    "alter_replica_log_dirs",
     "create_partitions",
     "create_topics",
     "delete_groups",

@@ -87,3 +87,42 @@ def _log_directory(entry: Any) -> LogDirectory:
         total_bytes=entry.total_bytes,
         usable_bytes=entry.usable_bytes,
     )
+
+
+def alter_replica_log_dirs(
+    routing: Routing,
+    broker_id: int,
+    directories: Mapping[TopicPartition, str],
+    *,
+    timeout_s: float | None = None,
+) -> Operation[dict[TopicPartition, KafkaError | None]]:
+    """Has a broker move replicas of its own to other log directories (KIP-113); each one's error or None.
+
+    It answers when the moves have begun: `describe_log_dirs` shows how far they are. A replica that the broker does not
+    have yet is REPLICA_NOT_AVAILABLE, and is created in that directory when it comes. The directory in which a replica
+    lies ends its move to another one. KafkaError BROKER_NOT_AVAILABLE where the broker is not live.
+    """
+    deadline = routing.deadline(timeout_s)
+    if broker_id not in routing.brokers:
+        yield from routing.refresh((), deadline)
+    kind = messages.AlterReplicaLogDirsRequest
+    by_path: dict[str, dict[str, list[int]]] = {}
+    for (topic, index), path in directories.items():
+        by_path.setdefault(path, {}).setdefault(topic, []).append(index)
+    request = kind(
+        dirs=[
+            kind.AlterReplicaLogDir(
+                path=path,
+                topics=[kind.AlterReplicaLogDirTopic(name=name, partitions=each) for name, each in topics.items()],
+            )
+            for path, topics in by_path.items()
+        ]
+    )
+    response = yield from ask_broker(routing, broker_id, request, deadline)
+    return {
+        TopicPartition(topic.topic_name, entry.partition_index): error_of(
+            entry.error_code, None, f"{topic.topic_name}-{entry.partition_index} on broker {broker_id}"
+        )
+        for topic in response.results
+        for entry in topic.partitions
+    }

@@ -177,9 +177,14 @@ def alter_configs(
     changes: Mapping[ConfigResource, Sequence[ConfigChange]],
     *,
     validate_only: bool = False,
+    of_dead_brokers: bool = False,
     timeout_s: float | None = None,
 ) -> Operation[dict[ConfigResource, KafkaError | None]]:
-    """Changes settings one by one and leaves the others as they are (KIP-339); each resource's error or None."""
+    """Changes settings one by one and leaves the others as they are (KIP-339); each resource's error or None.
+
+    `of_dead_brokers` asks another broker for those that are not live, which KRaft clusters and ours accept; otherwise
+    a broker that is not live is KafkaError BROKER_NOT_AVAILABLE.
+    """
     deadline = routing.deadline(timeout_s)
     kind = messages.IncrementalAlterConfigsRequest
     by_broker: dict[int, list[ConfigResource]] = {}
@@ -203,7 +208,7 @@ def alter_configs(
             ],
             validate_only=validate_only,
         )
-        if broker_id < 0:
+        if broker_id < 0 or (of_dead_brokers and broker_id not in routing.brokers):
             response = yield from routing.ask_controller(
                 request, deadline, lambda answer: error_codes(answer.responses)
             )

@@ -63,6 +63,8 @@ class Reassignment:
 
     adding: tuple[int, ...]
     removing: tuple[int, ...]
+    replicas: tuple[int, ...] = ()
+    """All replicas for now: those of the target in their order, then those that it will leave."""
 
 
 def reassignments(routing: Routing, *, timeout_s: float | None = None) -> Operation[dict[TopicPartition, Reassignment]]:
@@ -79,7 +81,7 @@ def reassignments(routing: Routing, *, timeout_s: float | None = None) -> Operat
         raise error
     return {
         TopicPartition(topic.name, entry.partition_index): Reassignment(
-            tuple(entry.adding_replicas), tuple(entry.removing_replicas)
+            tuple(entry.adding_replicas), tuple(entry.removing_replicas), tuple(entry.replicas)
         )
         for topic in response.topics
         for entry in topic.partitions

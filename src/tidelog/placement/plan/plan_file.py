@@ -59,7 +59,11 @@ def move_document(move: Move) -> dict[str, Any]:
 
 def load_plan(text: str | bytes) -> Plan:
     """The plan that a document describes. DocumentError, naming the place, where it is none."""
-    fields = parse(text, "a plan")
+    return plan_of(parse(text, "a plan"))
+
+
+def plan_of(fields: Fields) -> Plan:
+    """The plan that an object describes, also one inside another document. DocumentError as `load_plan`."""
     check_head(fields, FORMAT, VERSION, format_required=True)
     return Plan.of(
         fields.objects("moves", _move),

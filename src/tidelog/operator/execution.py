@@ -1,0 +1,285 @@
+"""Carries out a plan: wave after wave, throttled, watched, until all is done. Operations, no I/O of its own.
+
+    wave:  throttles set -> moves begun -> watched until all have arrived -> leaders put right -> throttles away
+
+Everything it does may be asked twice: what is done or under way already is not begun again. So it needs no memory but
+the journal's, and goes on wherever it was killed: the cluster says what is done, the journal what plan it is and which
+throttles are ours.
+
+**Brokers that die.** Moves to a broker that is not live wait for it while others go on. When nothing else is left and
+it has been away for `patience_s`, these moves are taken back: the cluster is whole, and the run ends incomplete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tidelog.client.operations import Operation, Pause
+from tidelog.client.routing import Routing
+from tidelog.model.identifiers import TopicPartition
+from tidelog.operator.journal import Run, RunKind, RunStatus
+from tidelog.operator.pace import Pace
+from tidelog.operator.prediction import predicted_seconds
+from tidelog.operator.progress import Judged, Progress, Standing, changes_since, target_of, undoing
+from tidelog.operator.reading import read_placement
+from tidelog.operator.requests import Requests
+from tidelog.operator.surroundings import Surroundings
+from tidelog.operator.throttling import Throttles
+from tidelog.operator.wave import POLL_S, SETTLE_S, Cancelled, Course, RunClock, Wave
+from tidelog.placement.plan.plan import Move, Plan
+from tidelog.placement.plan.state import ClusterState
+
+PATIENCE_S: Final = 300.0
+"""How long a broker, a controller or the whole cluster may be away before a run ends without it."""
+
+
+class Changed(Exception):
+    """The cluster is not as the plan found it: a line for each change."""
+
+    def __init__(self, changes: Sequence[str]) -> None:
+        super().__init__("; ".join(changes))
+        self.changes = tuple(changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a run ended."""
+
+    status: RunStatus
+    done: int
+    moves: int
+    bytes: int
+    """Bytes that this run's moves copied, as the plan knew them."""
+    left: tuple[tuple[Move, str], ...]
+    """Moves that are not done, and why."""
+    measured_seconds: float
+    predicted_seconds: float | None
+
+
+class Execution:
+    """Runs, cancels and takes back plans on one cluster. One process at a time (`JournalFiles.locked`).
+
+    `patience_s`: how long a broker, a controller or the whole cluster may be away before the run ends without it.
+    """
+
+    def __init__(self, routing: Routing, around: Surroundings, *, patience_s: float = PATIENCE_S) -> None:
+        self._routing = routing
+        self._around = around
+        self._requests = Requests(routing, around, patience_s)
+        self._throttles = Throttles(routing, around.journal, around.save, around.say)
+        self._clock = RunClock(routing.now, around)
+
+    # What the command line asks
+
+    def run(
+        self, plan: Plan, *, kind: RunKind = RunKind.RUN, throttle: int | None = None, plan_path: str | None = None
+    ) -> Operation[Ended]:
+        """Carries a plan out, from the beginning or from where it was interrupted.
+
+        Changed where the cluster is not as the plan found it, or another run is unfinished; KafkaError and ClientError
+        where the cluster refuses or is away for longer than `patience_s`.
+        """
+        state = yield from self._settled(plan, kind)
+        known = self._around.journal().run
+        if known is not None and known.status.unfinished and known.plan.moves == plan.moves:
+            run = replace(known, status=RunStatus.RUNNING, throttle=throttle, plan_path=plan_path or known.plan_path)
+        else:
+            yield from self._clear(known, state)
+            run = Run(kind, plan, plan_path=plan_path, throttle=throttle, started_at_ms=self._around.wall_ms())
+        if run.predicted_seconds is None or run.active_seconds == 0:
+            run = replace(run, predicted_seconds=predicted_seconds(plan, state, throttle))
+        self._save_run(run)
+        self._clock = RunClock(self._routing.now, self._around)
+        try:
+            left = yield from self._waves(plan, state, throttle)
+        except Cancelled:
+            return (yield from self._cancel(plan))
+        yield from self._release()
+        return self._end(plan, RunStatus.INCOMPLETE if left else RunStatus.DONE, left)
+
+    def rollback(self, plan: Plan, *, throttle: int | None = None, plan_path: str | None = None) -> Operation[Ended]:
+        """Takes back what is done of a plan; what is under way is cancelled first. As `run` otherwise.
+
+        A rollback of it that was interrupted goes on.
+        """
+        known = self._around.journal().run
+        back = plan.inverse()
+        if known is not None and known.status.unfinished and known.kind is RunKind.ROLLBACK:
+            if {*known.plan.moves} <= {*back.moves}:
+                return (yield from self.run(known.plan, kind=known.kind, throttle=throttle))
+        else:
+            yield from self._take_back(plan)
+            back = undoing(plan, (yield from self._requests.placement()))
+            if known is not None and known.plan.moves == plan.moves and known.status.unfinished:
+                self._save_run(replace(known, status=RunStatus.CANCELLED, ended_at_ms=self._around.wall_ms()))
+        return (yield from self.run(back, kind=RunKind.ROLLBACK, throttle=throttle, plan_path=plan_path))
+
+    def cancel(self, run: Run) -> Operation[Ended]:
+        """Takes back what is under way of a run that no process carries out; what is done stays."""
+        return (yield from self._cancel(run.plan))
+
+    def tidy(self) -> Operation[bool]:
+        """Removes throttles that a killed run left, unless moves of that run are under way; whether none is left."""
+        journal = self._around.journal()
+        if not journal.has_throttles:
+            return True
+        if journal.run is not None:
+            state = yield from read_placement(self._routing)
+            standings = (Standing.UNDER_WAY, Standing.SETTLING)
+            if Progress.of(journal.run.plan, state).of_standing(*standings):
+                return False
+        yield from self._throttles.release()
+        self._around.say("throttles that an interrupted run had left were removed")
+        return not self._around.journal().has_throttles
+
+    # The beginning
+
+    def _settled(self, plan: Plan, kind: RunKind) -> Operation[ClusterState]:
+        """The state, once it is as the plan found it; Changed where it stays another one."""
+        deadline = self._routing.now() + SETTLE_S
+        known = self._around.journal().run
+        goes_on = known is not None and known.status.unfinished and known.plan.moves == plan.moves
+        while True:
+            state = yield from self._requests.state()
+            changes = changes_since(plan, state, strict=kind is RunKind.RUN and not goes_on)
+            if not changes:
+                return state
+            if self._routing.now() >= deadline:
+                raise Changed(changes)
+            yield Pause(POLL_S)
+
+    def _clear(self, known: Run | None, state: ClusterState) -> Operation[None]:
+        """Makes way for a new run: another one's throttles go; Changed while its moves are under way."""
+        if known is not None and known.status.unfinished:
+            under_way = Progress.of(known.plan, state).of_standing(Standing.UNDER_WAY, Standing.SETTLING)
+            if under_way:
+                raise Changed(
+                    [
+                        f"another plan ({known.plan_path or 'its file is not known'}) was interrupted, and "
+                        f"{len(under_way)} of its moves are under way: `tidelog reassign resume`, `cancel` or "
+                        "`rollback` first"
+                    ]
+                )
+        yield from self._release()
+
+    # Waves
+
+    def _waves(self, plan: Plan, state: ClusterState, throttle: int | None) -> Operation[list[tuple[Move, str]]]:
+        """All waves; the moves that could not be done, each with its reason."""
+        waves = plan.waves()
+        course = Course(
+            plan,
+            Pace(throttle, self._routing.now()),
+            self._clock,
+            Progress.of(plan, state).bytes_left,
+            frozenset((key, broker) for key, each in state.partitions.items() for broker in each.isr),
+            waves=len(waves),
+        )
+        put_off: list[Move] = []
+        given_up: dict[TopicPartition, str] = {}
+        for number, moves in enumerate(waves, start=1):
+            course.wave = number
+            put_off += yield from self._wave(course, moves, 0.0, given_up)
+        if put_off:
+            put_off = yield from self._wave(course, put_off, self._requests.patience_s, given_up)
+        given_up |= {move.key: "its brokers are not live" for move in put_off}
+        left = [(move, given_up[move.key]) for move in plan.moves if move.key in given_up]
+        if left:
+            yield from self._take_back(Plan.of(move for move, _ in left))
+        return left
+
+    def _wave(
+        self, course: Course, moves: Sequence[Move], patience_s: float, given_up: dict[TopicPartition, str]
+    ) -> Operation[list[Move]]:
+        wave = Wave(self._routing, self._around, self._requests, self._throttles, course, moves, patience_s)
+        put_off = yield from wave.run()
+        given_up.update(wave.given_up)
+        return put_off
+
+    # The end
+
+    def _cancel(self, plan: Plan) -> Operation[Ended]:
+        run = self._around.journal().run
+        assert run is not None
+        self._save_run(replace(run, status=RunStatus.CANCELLING))
+        yield from self._take_back(plan)
+        yield from self._release()
+        after = Progress.of(plan, (yield from self._requests.placement()))
+        left = [(each.move, "cancelled") for each in after.moves if each.standing is not Standing.DONE]
+        return self._end(plan, RunStatus.CANCELLED, left)
+
+    def _end(self, plan: Plan, status: RunStatus, left: Sequence[tuple[Move, str]]) -> Ended:
+        self._clock.note()
+        journal = self._around.journal()
+        run = journal.run
+        assert run is not None
+        run = replace(run, status=status, ended_at_ms=self._around.wall_ms())
+        if status is RunStatus.DONE and run.kind is RunKind.ROLLBACK:
+            run = replace(run, undone=True)
+        self._around.save(replace(journal, run=run))
+        return Ended(
+            status,
+            len(plan.moves) - len(left),
+            len(plan.moves),
+            plan.bytes,
+            tuple(left),
+            run.active_seconds,
+            run.predicted_seconds,
+        )
+
+    def _take_back(self, plan: Plan) -> Operation[None]:
+        """Cancels what is under way of a plan, and waits until nothing of it is.
+
+        Kafka leaves the replicas of what was cancelled in the order of its target: they get their own order again.
+        """
+        began = self._routing.now()
+        while True:
+            state = yield from self._requests.placement()
+            judged = Progress.of(plan, state)
+            under_way = [each for each in judged.of_standing(Standing.UNDER_WAY) if not _is_only_to_be_placed(each)]
+            waited = self._routing.now() - began
+            settling = judged.of_standing(Standing.SETTLING) if waited < SETTLE_S else []
+            reordered = {each.move.key: each.move.replicas_from for each in judged.moves if each.reordered}
+            if not (under_way or settling or reordered):
+                return
+            if waited >= self._requests.patience_s:
+                names = ", ".join(map(str, [*(each.move.key for each in under_way), *reordered][:10]))
+                self._around.say(f"these could not be cancelled and go on: {names}")
+                return
+            cancelled = [each.move.key for each in under_way if target_of(state, each.move.key) is not None]
+            yield from self._requests.alter(dict.fromkeys(cancelled))
+            yield from self._requests.alter(reordered)
+            yield from self._keep_directories(under_way, state)
+            yield Pause(POLL_S / 5 if waited < POLL_S else POLL_S)
+
+    def _keep_directories(self, moves: Iterable[Judged], state: ClusterState) -> Operation[None]:
+        """Ends moves between directories: a replica that is asked to be where it is drops its copy elsewhere."""
+        wanted = {
+            each.move.key: dict(zip(each.move.replicas_to, each.move.directories_to, strict=True)) for each in moves
+        }
+        by_broker: dict[int, dict[TopicPartition, str]] = {}
+        for future in state.directory_moves:
+            key = TopicPartition(future.topic, future.partition)
+            partition = state.partitions.get(key)
+            if wanted.get(key, {}).get(future.broker) != future.path or partition is None or not partition.directories:
+                continue
+            now = dict(zip(partition.replicas, partition.directories, strict=True)).get(future.broker)
+            if now is not None:
+                by_broker.setdefault(future.broker, {})[key] = now
+        for broker, directories in by_broker.items():
+            yield from self._requests.place(broker, directories)
+
+    # The journal
+
+    def _save_run(self, run: Run) -> None:
+        self._around.save(replace(self._around.journal(), run=run))
+
+    def _release(self) -> Operation[None]:
+        yield from self._requests.patiently(self._throttles.release, "removing throttles")
+
+
+def _is_only_to_be_placed(judged: Judged) -> bool:
+    """Whether all that is left of a move is to ask for directories: nothing is being copied then."""
+    return judged.reassigned and bool(judged.to_place)

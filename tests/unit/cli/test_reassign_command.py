@@ -1,0 +1,213 @@
+"""`tidelog reassign` on three brokers: run, watched and steered by another process, killed, gone on with, undone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.cli.conftest import Outcome, Tidelog
+from tests.waiting import until
+
+from tidelog import cli
+from tidelog.client import admin
+from tidelog.client.blocking import BlockingCluster
+from tidelog.model.identifiers import TopicPartition
+from tidelog.operator.reading import read_state
+from tidelog.placement.plan.state import ClusterState
+from tidelog.testing import Cluster
+
+BYTES = 400_000
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[str]:
+    """Three brokers, the first of which with two directories."""
+    with Cluster({"auto.create.topics.enable": "false"}, brokers=3) as cluster:
+        yield cluster.bootstrap
+
+
+@pytest.fixture
+def reassign(
+    brokers: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Tidelog:
+    """Runs a command in this process, with a journal of the test's own."""
+    monkeypatch.setenv("TIDELOG_BOOTSTRAP", brokers)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def run(*arguments: str) -> Outcome:
+        capsys.readouterr()
+        code = cli.run(arguments)
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return run
+
+
+def state_of(bootstrap: str) -> ClusterState:
+    with BlockingCluster(bootstrap) as client:
+        return client.run(read_state(client.routing, taken_at_ms=0))
+
+
+def make(bootstrap: str, topic: str, *, bytes_each: int = 0) -> None:
+    """A topic of two partitions on the brokers 0 and 1."""
+    with BlockingCluster(bootstrap) as client:
+        client.run(admin.create_topics(client.routing, [admin.NewTopic(topic, assignment={0: (0, 1), 1: (1, 0)})]))
+    if bytes_each:
+        lines = f"{'x' * 999}\n" * (2 * bytes_each // 1000)
+        command = [sys.executable, "-c", "from tidelog.cli import main; main()", "produce", topic, "-b", bootstrap]
+        subprocess.run(command, input=lines.encode(), check=True, capture_output=True)
+
+
+def write_list(path: Path, topic: str, *replicas: tuple[int, ...]) -> str:
+    """Kafka's own list."""
+    entries = [{"topic": topic, "partition": index, "replicas": list(each)} for index, each in enumerate(replicas)]
+    path.write_text(json.dumps({"version": 1, "partitions": entries}))
+    return str(path)
+
+
+def replicas_of(state: ClusterState, topic: str) -> list[tuple[int, ...]]:
+    return [each.replicas for key, each in state.partitions.items() if key.topic == topic]
+
+
+def throttles_of(state: ClusterState) -> list[Any]:
+    return [each.throttles for each in (*state.brokers.values(), *state.topics.values()) if each.throttles]
+
+
+@contextlib.contextmanager
+def process(bootstrap: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The command as a process of its own."""
+    command = [sys.executable, "-c", "from tidelog.cli import main; main()", *arguments, "-b", bootstrap]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(os.environ)) as started:
+        try:
+            yield started
+        finally:
+            started.kill()
+
+
+@pytest.mark.row("R13")
+def test_a_list_of_kafkas_is_run_verified_and_undone(
+    reassign: Tidelog, brokers: str, topic: str, tmp_path: Path
+) -> None:
+    """One command there, one command back; the inverse lies beside the plan, and nothing is throttled at the end."""
+    make(brokers, topic)
+    plan = write_list(tmp_path / "plan.json", topic, (2, 1), (1, 2))
+    ran = reassign("reassign", "run", plan, "--throttle", "1000000", "-o", "json")
+    assert (ran.code, ran.json["status"], ran.json["done"], ran.json["left"]) == (0, "done", 2, [])
+    assert ran.json["predicted_seconds"] > 0
+    state = state_of(brokers)
+    assert replicas_of(state, topic) == [(2, 1), (1, 2)]
+    assert throttles_of(state) == []
+    assert reassign("reassign", "verify", plan, "-o", "kafka").lines == [
+        "Status of partition reassignment:",
+        f"Reassignment of partition {topic}-0 is completed.",
+        f"Reassignment of partition {topic}-1 is completed.",
+    ]
+    assert json.loads((tmp_path / "plan.json.inverse").read_text())["moves"][0]["replicas_to"] == [0, 1]
+    assert reassign("reassign", "rollback").code == 0
+    assert replicas_of(state_of(brokers), topic) == [(0, 1), (1, 0)]
+    assert reassign("reassign", "verify", plan).code == 1
+    again = reassign("reassign", "rollback")
+    assert (again.code, again.out) == (0, "nothing to undo: the last run on this cluster was undone already\n")
+
+
+@pytest.mark.row("R13")
+def test_a_run_is_steered_from_elsewhere(reassign: Tidelog, brokers: str, topic: str, tmp_path: Path) -> None:
+    """Status, pause, resume with another throttle, by other processes; it ends whole."""
+    make(brokers, topic, bytes_each=BYTES)
+    plan = write_list(tmp_path / "plan.json", topic, (2, 1), (1, 2))
+    with process(brokers, "reassign", "run", plan, "--throttle", "20000") as running:
+        until(lambda: (reassign("reassign", "status", "-o", "json").json["run"] or {}).get("under_way"), limit_s=60)
+        seen = reassign("reassign", "status", "-o", "json").json
+        assert (seen["run"]["status"], seen["run"]["alive"], seen["others"]) == ("running", True, [])
+        assert seen["throttles"]["brokers"]
+        assert reassign("reassign", "run", plan).code == 1
+        assert reassign("reassign", "pause").code == 0
+        assert reassign("reassign", "status", "-o", "json").json["run"]["status"] == "paused"
+        assert reassign("reassign", "resume", "--throttle", "100000000").code == 0
+        output, _ = running.communicate(timeout=120)
+    assert running.returncode == 0, output
+    state = state_of(brokers)
+    assert (replicas_of(state, topic), throttles_of(state)) == ([(2, 1), (1, 2)], [])
+
+
+@pytest.mark.row("R13")
+@pytest.mark.parametrize("then", ["resume", "cancel", "rollback"])
+def test_a_run_that_was_killed(reassign: Tidelog, brokers: str, topic: str, tmp_path: Path, then: str) -> None:
+    """SIGKILL in the middle: it is seen, gone on with or taken back, and no throttle is left."""
+    make(brokers, topic, bytes_each=BYTES)
+    plan = write_list(tmp_path / "plan.json", topic, (2, 1), (1, 2))
+    with process(brokers, "reassign", "run", plan, "--throttle", "20000") as running:
+        until(lambda: (reassign("reassign", "status", "-o", "json").json["run"] or {}).get("under_way"), limit_s=60)
+        running.send_signal(signal.SIGKILL)
+        running.wait(60)
+    seen = reassign("reassign", "status", "-o", "json").json["run"]
+    assert (seen["status"], seen["alive"]) == ("interrupted", False)
+    assert throttles_of(state_of(brokers))
+    arguments = [then, "--throttle", "100000000"] if then != "cancel" else [then]
+    assert reassign("reassign", *arguments).code == 0
+    state = state_of(brokers)
+    assert throttles_of(state) == []
+    assert replicas_of(state, topic) == ([(2, 1), (1, 2)] if then == "resume" else [(0, 1), (1, 0)])
+
+
+def test_what_has_changed_is_told(reassign: Tidelog, brokers: str, topic: str, tmp_path: Path) -> None:
+    """A plan for replicas that are others by now: exit code 1, a line for each change, nothing begun."""
+    make(brokers, topic)
+    plan = write_list(tmp_path / "list.json", topic, (2, 1), (1, 2))
+    assert reassign("plan", "--list", plan, "--out", str(tmp_path / "plan.json")).code == 0
+    with BlockingCluster(brokers) as client:
+        client.run(admin.alter_reassignments(client.routing, {TopicPartition(topic, 0): (1, 2)}))
+    until(lambda: replicas_of(state_of(brokers), topic)[0] == (1, 2))
+    refused = reassign("reassign", "run", str(tmp_path / "plan.json"))
+    assert refused.code == 1
+    assert f"partition {topic}-0: its replicas are [1, 2], the plan is for [0, 1]" in refused.err
+    assert replicas_of(state_of(brokers), topic)[1] == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "not JSON"),
+        ('{"version": 2, "partitions": []}', "this program reads version 1"),
+        ('{"version": 1, "partitions": [{"topic": "nobody", "partition": 0, "replicas": [0]}]}', "no such topic"),
+        ('{"format": "tidelog-plan", "version": 9, "moves": []}', "version"),
+    ],
+)
+def test_files_that_are_no_plan(reassign: Tidelog, tmp_path: Path, text: str, reason: str) -> None:
+    """Exit code 1, one line with the file and what is wrong."""
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    refused = reassign("reassign", "run", str(path))
+    assert refused.code == 1
+    assert str(path) in refused.err
+    assert reason in refused.err
+
+
+def test_nothing_was_run(reassign: Tidelog, tmp_path: Path) -> None:
+    """Status says so; what needs a run says where it looked."""
+    assert reassign("reassign", "status").out == "nothing was run on this cluster from here\n"
+    commands: list[Callable[[], Outcome]] = [
+        lambda: reassign("reassign", "rollback"),
+        lambda: reassign("reassign", "verify"),
+        lambda: reassign("reassign", "cancel"),
+    ]
+    for command in commands:
+        outcome = command()
+        assert outcome.code == 1
+        assert str(tmp_path) in outcome.err
+    (tmp_path / "tidelog").mkdir(exist_ok=True)
+    journals = list((tmp_path / "tidelog").glob("*.lock"))
+    assert journals
+    journals[0].with_suffix(".json").write_text("{]")
+    broken = reassign("reassign", "status")
+    assert broken.code == 1
+    assert "not JSON" in broken.err

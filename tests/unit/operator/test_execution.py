@@ -1,0 +1,361 @@
+"""Plans carried out on a cluster in memory: whole, killed at each step, paused, cancelled, undone."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from tests.unit.operator.fake_cluster import FakeCluster, Killed, failing
+
+from tidelog.client.errors import ConnectionFailed, RequestTimedOut, UnsupportedByBroker
+from tidelog.model.identifiers import TopicPartition
+from tidelog.operator.execution import Changed, Ended, Execution
+from tidelog.operator.journal import Asked, RunKind, RunStatus, Wish
+from tidelog.placement.plan.plan import Move, Plan
+from tidelog.protocol.apis import ApiKey
+
+OTHERS = {
+    (4, "7"): {"leader.replication.throttled.rate": "77"},
+    (2, "u"): {"leader.replication.throttled.replicas": "0:7"},
+}
+"""Throttles that somebody else has set."""
+
+
+def move(topic: str, partition: int, before: tuple[int, ...], after: tuple[int, ...], wave: int = 0) -> Move:
+    return Move(topic, partition, before, after, ("/a",) * len(before), (None,) * len(after), size=1000, wave=wave)
+
+
+def cluster_and_plan() -> tuple[FakeCluster, Plan]:
+    """Two waves: replicas move to broker 2, one changes its directory, one partition only its order."""
+    cluster = FakeCluster(
+        {0: ["/a", "/b"], 1: ["/a"], 2: ["/a", "/b"], 7: ["/a"]}, {"t": [(0, 1), (0, 1), (1, 0)], "u": [(7, 1)]}
+    )
+    cluster.configs.update({resource: dict(settings) for resource, settings in OTHERS.items()})
+    moves = [
+        Move("t", 0, (0, 1), (2, 1), ("/a", "/a"), ("/b", "/a"), size=1000),
+        Move("t", 1, (0, 1), (0, 1), ("/a", "/a"), ("/b", "/a"), size=1000, wave=1),
+        move("t", 2, (1, 0), (0, 1), wave=1),
+        move("u", 0, (7, 1), (7, 2), wave=1),
+    ]
+    return cluster, Plan.of(moves, cluster_id="fake")
+
+
+def run(cluster: FakeCluster, plan: Plan, throttle: int | None = 50) -> Ended:
+    return cluster.run(Execution(cluster.routing, cluster.around, patience_s=60).run(plan, throttle=throttle))
+
+
+def is_done(cluster: FakeCluster) -> None:
+    assert cluster.replicas("t") == [(2, 1), (0, 1), (0, 1)]
+    assert cluster.replicas("u") == [(7, 2)]
+    assert cluster.places[2, TopicPartition("t", 0)] == "/b"
+    assert cluster.places[0, TopicPartition("t", 1)] == "/b"
+    assert cluster.partitions[TopicPartition("t", 2)].leader == 0
+    assert cluster.throttles() == OTHERS
+    assert not cluster.around.journal().has_throttles
+
+
+def is_as_before(cluster: FakeCluster) -> None:
+    assert cluster.replicas("t") == [(0, 1), (0, 1), (1, 0)]
+    assert cluster.replicas("u") == [(7, 1)]
+    assert cluster.places[0, TopicPartition("t", 1)] == "/a"
+    assert cluster.futures == {}
+    assert cluster.throttles() == OTHERS
+
+
+def test_a_plan_is_carried_out_in_waves() -> None:
+    """Replicas, directories, order and leaders as planned; throttles only where moves were, and none left."""
+    cluster, plan = cluster_and_plan()
+    ended = run(cluster, plan)
+    assert (ended.status, ended.done, ended.left) == (RunStatus.DONE, 4, ())
+    is_done(cluster)
+    assert (2, "t") in cluster.throttled_most
+    assert (4, "7") not in cluster.throttled_most
+    assert {sight.wave for sight in cluster.around.sights} == {1, 2}
+    # Two waves of 1,000 bytes at 50 a second, and what looking takes.
+    assert 40 <= ended.measured_seconds < 46
+    assert ended.predicted_seconds == pytest.approx(ended.measured_seconds, rel=0.2)
+    again = run(cluster, plan)
+    assert (again.status, again.done) == (RunStatus.DONE, 4)
+
+
+def test_a_run_goes_back_by_one_command() -> None:
+    """All is where it was; that rollback being done, nothing is left to undo."""
+    cluster, plan = cluster_and_plan()
+    run(cluster, plan)
+    ended = cluster.run(Execution(cluster.routing, cluster.around).rollback(plan, throttle=80))
+    assert ended.status is RunStatus.DONE
+    is_as_before(cluster)
+    last = cluster.around.journal().run
+    assert last is not None
+    assert (last.kind, last.status, last.undone) == (RunKind.ROLLBACK, RunStatus.DONE, True)
+
+
+def steps_of_a_run() -> list[int]:
+    """All that change something, and some of those that only look."""
+    cluster, plan = cluster_and_plan()
+    run(cluster, plan)
+    return sorted({*cluster.changing, *range(1, cluster.steps, 29)})
+
+
+STEPS = steps_of_a_run()
+
+
+@pytest.mark.parametrize(
+    ("then", "before"),
+    [("run", True), ("run", False), ("tidy", True), ("tidy", False), ("cancel", False), ("rollback", False)],
+)
+def test_killed_at_any_step_it_goes_on(then: str, before: bool) -> None:
+    """Whatever step it is killed at: going on ends as if it had not been; so do cancelling and going back."""
+    for step in STEPS:
+        cluster, plan = cluster_and_plan()
+        cluster.kill_at, cluster.kill_before = step, before
+        with pytest.raises(Killed):
+            run(cluster, plan)
+        cluster.restart_tool()
+        execution = Execution(cluster.routing, cluster.around, patience_s=60)
+        last = cluster.around.journal().run
+        match then:
+            case "run":
+                # Another throttle than before is welcome.
+                assert run(cluster, plan, throttle=90).status is RunStatus.DONE, step
+                is_done(cluster)
+            case "tidy":
+                cluster.advance(100)
+                assert cluster.run(execution.tidy()), step
+                assert cluster.throttles() == OTHERS, step
+            case "cancel" if last is not None:
+                ended = cluster.run(execution.cancel(last))
+                assert ended.status is RunStatus.CANCELLED, step
+                assert all(each.target is None for each in cluster.partitions.values()), step
+                assert (cluster.throttles(), cluster.futures) == (OTHERS, {}), step
+                cluster.run(Execution(cluster.routing, cluster.around).rollback(plan))
+                is_as_before(cluster)
+            case "rollback":
+                assert cluster.run(execution.rollback(plan)).status is RunStatus.DONE, step
+                is_as_before(cluster)
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+def test_a_rollback_killed_at_any_step_goes_on(before: bool) -> None:
+    """Called again it goes on where it was, in the direction in which it was going."""
+    done, plan = cluster_and_plan()
+    run(done, plan)
+    first = copy.deepcopy((done.partitions, done.places)), done.around.text
+    done.changing.clear()
+    begin = done.steps
+    done.run(Execution(done.routing, done.around).rollback(plan, throttle=50))
+    for step in done.changing:
+        cluster, plan = cluster_and_plan()
+        (cluster.partitions, cluster.places), cluster.around.text = copy.deepcopy(first)
+        cluster.kill_at, cluster.kill_before = step - begin, before
+        with pytest.raises(Killed):
+            cluster.run(Execution(cluster.routing, cluster.around).rollback(plan, throttle=50))
+        cluster.restart_tool()
+        ended = cluster.run(Execution(cluster.routing, cluster.around).rollback(plan, throttle=50))
+        assert ended.status is RunStatus.DONE, step
+        is_as_before(cluster)
+
+
+def test_what_has_changed_is_told_and_nothing_is_begun() -> None:
+    """Other replicas, a topic that is gone, a reassignment of others, a broker that is not live, another cluster."""
+    cluster, plan = cluster_and_plan()
+    cluster.partitions[TopicPartition("t", 0)].replicas = (1, 0)
+    del cluster.partitions[TopicPartition("u", 0)]
+    cluster.places = {place: path for place, path in cluster.places.items() if place[1].topic != "u"}
+    cluster.partitions[TopicPartition("t", 2)].size = 10**9
+    cluster._begin(TopicPartition("t", 2), (7, 0))
+    cluster.live.discard(2)
+    with pytest.raises(Changed) as changed:
+        run(cluster, plan)
+    text = "\n".join(changed.value.changes)
+    assert "t-0: its replicas are [1, 0], the plan is for [0, 1]" in text
+    assert "u-0: it does not exist any more" in text
+    assert "t-2: it is being moved to [7, 0]" in text
+    assert cluster.throttles() == OTHERS
+    other = Plan.of(plan.moves, cluster_id="another")
+    with pytest.raises(Changed, match="the plan is for cluster another"):
+        run(cluster, other)
+
+
+def test_a_broker_that_is_to_get_replicas_must_be_live() -> None:
+    """At the beginning: nothing is begun that would only wait."""
+    cluster, plan = cluster_and_plan()
+    cluster.live.discard(2)
+    with pytest.raises(Changed, match="broker 2, which is to get replicas, is not live"):
+        run(cluster, plan)
+
+
+def test_throttles_of_others_are_not_touched() -> None:
+    """A rate that stands on a broker of ours stays, and so do elements of a topic's list, while moves run and after."""
+    cluster, plan = cluster_and_plan()
+    cluster.configs[4, "2"] = {"follower.replication.throttled.rate": "4000"}
+    cluster.configs[2, "t"] = {"follower.replication.throttled.replicas": "1:1,0:2"}
+    before = {key: dict(each) for key, each in cluster.throttles().items()}
+    assert run(cluster, plan).status is RunStatus.DONE
+    assert cluster.throttles() == before
+    assert any("is not ours" in line for line in cluster.around.said)
+
+
+def test_a_throttle_that_others_change_meanwhile_stays() -> None:
+    """What we set and somebody else has replaced is theirs."""
+    cluster, plan = cluster_and_plan()
+    cluster.kill_at_s = 5
+    with pytest.raises(Killed):
+        run(cluster, plan)
+    cluster.restart_tool()
+    assert cluster.configs[4, "2"]["follower.replication.throttled.rate"] == "50"
+    cluster.configs[4, "2"]["follower.replication.throttled.rate"] = "321"
+    assert run(cluster, plan).status is RunStatus.DONE
+    assert cluster.throttles() == {**OTHERS, (4, "2"): {"follower.replication.throttled.rate": "321"}}
+
+
+def test_it_pauses_and_goes_on_faster() -> None:
+    """What is under way ends, the next wave does not begin; no throttle is held meanwhile; then another limit holds."""
+    cluster, plan = cluster_and_plan()
+    around = cluster.around
+    around.wishes.append((lambda: cluster.now > 5, Asked(Wish.PAUSE)))
+    paused: list[object] = []
+
+    def long_paused() -> bool:
+        if cluster.now > 100 and not paused:
+            paused.extend([cluster.replicas("t"), cluster.throttles(), around.journal().run])
+        return cluster.now > 100
+
+    around.wishes.append((long_paused, Asked(Wish.RESUME, 100)))
+    ended = run(cluster, plan)
+    assert ended.status is RunStatus.DONE
+    assert paused[:2] == [[(2, 1), (0, 1), (1, 0)], OTHERS]
+    assert getattr(paused[2], "status", None) is RunStatus.PAUSED
+    # The pause is no part of what it took: 20 s at 50 bytes a second, 10 s at 100.
+    assert ended.measured_seconds < 40
+    is_done(cluster)
+
+
+def test_it_cancels() -> None:
+    """What is under way is taken back; the next wave is not begun."""
+    cluster, plan = cluster_and_plan()
+    cluster.around.wishes.append((lambda: cluster.now > 5, Asked(Wish.CANCEL)))
+    ended = run(cluster, plan)
+    assert ended.status is RunStatus.CANCELLED
+    assert len(ended.left) == 4
+    is_as_before(cluster)
+
+
+def test_a_broker_that_dies_is_waited_for_and_others_go_on() -> None:
+    """The second wave's other moves are done meanwhile; when the broker is back, all is."""
+    cluster, plan = cluster_and_plan()
+    cluster.around.wishes.append((lambda: cluster.now > 5 and not cluster.live.discard(2), Asked(Wish.RESUME, 50)))
+    done_without: list[list[tuple[int, ...]]] = []
+
+    def back() -> bool:
+        if cluster.now > 50:
+            done_without.append(cluster.replicas("t"))
+            cluster.live.add(2)
+        return cluster.now > 50
+
+    cluster.around.wishes.append((back, Asked(Wish.RESUME, 50)))
+    assert run(cluster, plan).status is RunStatus.DONE
+    assert done_without[0][2] == (0, 1)
+    assert any(sight.waiting_for == (2,) for sight in cluster.around.sights)
+    is_done(cluster)
+
+
+def test_a_broker_that_stays_away_leaves_the_cluster_whole() -> None:
+    """Its moves are taken back, the others are done, no throttle is left on live brokers; the plan can be run again."""
+    cluster, plan = cluster_and_plan()
+    cluster.around.wishes.append((lambda: cluster.now > 5 and not cluster.live.discard(2), Asked(Wish.RESUME, 50)))
+    ended = run(cluster, plan)
+    assert ended.status is RunStatus.INCOMPLETE
+    assert {str(each.key): why for each, why in ended.left} == {
+        "t-0": "its brokers are not live",
+        "u-0": "its brokers are not live",
+    }
+    assert cluster.replicas("t") == [(0, 1), (0, 1), (0, 1)]
+    assert cluster.throttles() == OTHERS
+    cluster.live.add(2)
+    cluster.restart_tool()
+    assert run(cluster, plan).status is RunStatus.DONE
+    is_done(cluster)
+
+
+def test_moves_that_others_cancel_are_not_begun_again() -> None:
+    """It ends incomplete and says why; the rest is done."""
+    cluster, plan = cluster_and_plan()
+
+    def cancelled() -> bool:
+        if cluster.now > 5:
+            cluster._begin(TopicPartition("t", 0), None)
+        return cluster.now > 5
+
+    cluster.around.wishes.append((cancelled, Asked(Wish.RESUME, 50)))
+    ended = run(cluster, plan)
+    assert ended.status is RunStatus.INCOMPLETE
+    [(left, why)] = ended.left
+    assert (left.key, why) == (TopicPartition("t", 0), "others cancelled it, or gave it other replicas")
+    assert cluster.replicas("u") == [(7, 2)]
+
+
+@pytest.mark.parametrize(
+    "key", [ApiKey.METADATA, ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.INCREMENTAL_ALTER_CONFIGS]
+)
+@pytest.mark.parametrize("error", [ConnectionFailed("gone"), RequestTimedOut("late")], ids=["gone", "late"])
+def test_a_cluster_that_is_away_for_a_while_is_asked_again(key: ApiKey, error: Exception) -> None:
+    """Lost connections and late answers pass."""
+    cluster, plan = cluster_and_plan()
+    cluster.refuse = failing(5, error, key)  # type: ignore[arg-type]
+    assert run(cluster, plan).status is RunStatus.DONE
+    is_done(cluster)
+
+
+def test_a_cluster_that_stays_away_ends_the_run() -> None:
+    """After `patience_s`, with the error; the journal knows the throttles."""
+    cluster, plan = cluster_and_plan()
+    cluster.kill_at_s = 5
+    with pytest.raises(Killed):
+        run(cluster, plan)
+    cluster.restart_tool()
+    cluster.live.clear()
+    with pytest.raises(ConnectionFailed):
+        run(cluster, plan)
+    assert cluster.around.journal().has_throttles
+
+
+def test_an_old_cluster_says_that_it_lacks_the_api() -> None:
+    """Before Kafka 2.4 there is no such API: nothing is left behind by the attempt."""
+    cluster, plan = cluster_and_plan()
+    cluster.missing = {ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.LIST_PARTITION_REASSIGNMENTS}
+    with pytest.raises(UnsupportedByBroker):
+        run(cluster, plan)
+    assert cluster.run(Execution(cluster.routing, cluster.around).tidy())
+    assert cluster.throttles() == OTHERS
+
+
+def test_an_interrupted_plan_is_not_forgotten_for_another() -> None:
+    """While its moves are under way another plan is refused, which says what to do."""
+    cluster, plan = cluster_and_plan()
+    cluster.kill_at_s = 5
+    with pytest.raises(Killed):
+        run(cluster, plan)
+    cluster.restart_tool()
+    other = Plan.of([move("t", 1, (0, 1), (7, 1))], cluster_id="fake")
+    with pytest.raises(Changed, match="was interrupted, and 1 of its moves are under way"):
+        run(cluster, other)
+    assert not cluster.run(Execution(cluster.routing, cluster.around).tidy())
+
+
+def test_followers_that_fall_out_of_the_isr_slow_it_down() -> None:
+    """The rate is halved while they are out, and grows back."""
+    cluster, plan = cluster_and_plan()
+    cluster.partitions[TopicPartition("t", 0)].size = 6000
+    lagging = cluster.partitions[TopicPartition("u", 0)]
+
+    def lag() -> bool:
+        lagging.isr = (7,) if 5 < cluster.now < 40 else (7, 1)
+        return False
+
+    cluster.around.wishes.append((lag, Asked(Wish.PAUSE)))
+    assert run(cluster, plan, throttle=100).status is RunStatus.DONE
+    rates = [sight.throttle for sight in cluster.around.sights if sight.throttle is not None]
+    assert rates[0] == 100
+    assert min(rates) < 50
+    assert cluster.throttles() == OTHERS
