@@ -17,7 +17,15 @@ import typer
 
 from tidelog.assignors import CONSUMERS
 from tidelog.assignors.assignor import Assignor
-from tidelog.cli.consumption import COMMIT_INTERVAL_S, Consumption, GroupConsumption, Plan, Start, fetch_settings
+from tidelog.cli.consumption import (
+    CLOSE_S_MAX,
+    COMMIT_INTERVAL_S,
+    Consumption,
+    GroupConsumption,
+    Plan,
+    Start,
+    fetch_settings,
+)
 from tidelog.cli.errors import WrongUsage
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
 from tidelog.cli.plugins import load
@@ -148,6 +156,7 @@ def _membership(
         rack=rack or None,
         auto_commit_interval_s=COMMIT_INTERVAL_S,
         auto_offset_reset=AutoOffsetReset.EARLIEST,
+        close_timeout_s=CLOSE_S_MAX,
         fetch=fetch_settings(isolation),
     )
     return dataclasses.replace(settings, assignors=tuple(chosen)) if chosen else settings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import math
 import signal
 import sys
 import time
@@ -17,7 +18,7 @@ from tidelog.cli.security import command_security
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumed import ConsumedRecord, consumed_records
 from tidelog.client.consumer import ConsumedBatch, Consumer, ConsumerSettings, RebalanceListener
-from tidelog.client.errors import OffsetOutOfRange
+from tidelog.client.errors import ClientError, OffsetOutOfRange
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.fetching import READ_COMMITTED, FetchSettings
 from tidelog.client.offsets import CommittedOffset, OffsetFound, commit_offsets, committed_offsets, list_offsets
@@ -27,6 +28,8 @@ from tidelog.records.columns import Column
 
 COMMIT_INTERVAL_S: Final = 5.0
 """How often a group's progress is committed while records flow (auto.commit.interval.ms)."""
+CLOSE_S_MAX: Final = 8.0
+"""How long a run that was told to end tries to commit and to leave: its user waits."""
 LAG_INTERVAL_S: Final = 1.0
 """How often the lag is told."""
 
@@ -120,7 +123,11 @@ class Consumption:
             starts, ends = await find_range(cluster, self._plan, partitions)
             cluster.routing.fail_fast = False
             settings = fetch_settings(self._plan.isolation, self._plan.rack)
-            fetcher = Fetcher(cluster, starts, ends=None if self._plan.follow else ends, settings=settings)
+            if self._plan.follow:
+                # Partitions without a leader are waited for, as members of a group do.
+                fetcher = Fetcher(cluster, starts, settings=settings, patience_s=math.inf)
+            else:
+                fetcher = Fetcher(cluster, starts, ends=ends, settings=settings)
             try:
                 if self._plan.follow:
                     await until_told(self._print(cluster, fetcher, {}))
@@ -128,7 +135,7 @@ class Consumption:
                     await self._print(cluster, fetcher, ends)
             finally:
                 await fetcher.close()
-                await self._commit(cluster)
+                await self._commit(cluster, CLOSE_S_MAX if self._plan.follow else None)
         return self._printer.count
 
     async def _partitions(self, cluster: Cluster) -> list[TopicPartition]:
@@ -160,16 +167,21 @@ class Consumption:
             if self._printer.enough:
                 return
             if time.monotonic() >= self._commit_at:
-                await self._commit(cluster)
+                try:
+                    await self._commit(cluster)
+                except (KafkaError, ClientError) as error:
+                    if not plan.follow:
+                        raise
+                    warn(f"not committed, to be tried again: {error}")
 
-    async def _commit(self, cluster: Cluster) -> None:
+    async def _commit(self, cluster: Cluster, timeout_s: float | None = None) -> None:
         """Commits what was printed, if there is a group and anything new."""
         self._commit_at = time.monotonic() + COMMIT_INTERVAL_S
         news = {tp: offset for tp, offset in self._next.items() if self._committed.get(tp) != offset}
         if self._plan.group is None or not news:
             return
         commits = {tp: CommittedOffset(offset) for tp, offset in news.items()}
-        await cluster.run(commit_offsets(cluster.routing, self._plan.group, commits))
+        await cluster.run(commit_offsets(cluster.routing, self._plan.group, commits, timeout_s=timeout_s))
         self._committed |= news
 
 

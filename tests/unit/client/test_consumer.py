@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.unit.client.group_broker import MEMBER, GroupBroker
+from tests.unit.client.scripted_broker import SILENCE
 from tests.waiting import eventually
 
 from tidelog.assignors.assignor import Assignment, Subscription
@@ -682,3 +683,16 @@ def test_settings_that_make_no_sense() -> None:
         ConsumerSettings(assignors=("range", "range"))
     with pytest.raises(ValueError, match="needs an assignor"):
         ConsumerSettings(assignors=())
+
+
+async def test_closing_waits_for_no_coordinator_for_ever() -> None:
+    """Neither for the commit nor for the farewell, each of which is tried again otherwise."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        async with asyncio.timeout(30):
+            async with consuming(broker, close_timeout_s=0.3) as consumer:
+                await read(consumer, 1)
+                broker.handlers[ApiKey.OFFSET_COMMIT] = lambda request, version: SILENCE
+                broker.handlers[ApiKey.LEAVE_GROUP] = lambda request, version: SILENCE
+            assert broker.asked(ApiKey.OFFSET_COMMIT)
+        assert broker.committed == {}

@@ -32,6 +32,7 @@ from tidelog.client.member_data import (
     encode_subscription,
 )
 from tidelog.client.offsets import GroupMember
+from tidelog.client.operations import Deadline
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
@@ -360,15 +361,15 @@ class ClassicMembership:
 
     # Leaving
 
-    async def leave(self) -> None:
+    async def leave(self, deadline: Deadline) -> None:
         if self._heartbeats is not None:
             self._heartbeats.cancel()
             await asyncio.gather(self._heartbeats, return_exceptions=True)
             self._heartbeats = None
-        await self._say_goodbye("the consumer closed")
+        await self._say_goodbye("the consumer closed", deadline)
         self._member_id, self._generation = "", NO_GENERATION
 
-    async def _say_goodbye(self, reason: str) -> None:
+    async def _say_goodbye(self, reason: str, deadline: Deadline | None = None) -> None:
         """LeaveGroup, unless we are static: then whoever comes back by our name shall have our partitions."""
         if not self._member_id or self._settings.instance_id is not None:
             return
@@ -384,7 +385,7 @@ class ClassicMembership:
             await self._connection.ask(
                 ByVersion(ApiKey.LEAVE_GROUP, build),
                 lambda response: (response.error_code,),
-                self._routing.deadline(min(self._routing.call_timeout_s, self._settings.session_timeout_s)),
+                deadline or self._routing.deadline(min(self._routing.call_timeout_s, self._settings.session_timeout_s)),
             )
         except (KafkaError, ClientError) as error:
             # Its session ends without our word too.

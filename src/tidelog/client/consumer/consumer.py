@@ -36,8 +36,6 @@ from tidelog.client.offsets import CommittedOffset, GroupMember, OffsetFound, li
 from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 
-CLOSING_COMMIT_S: Final = 30.0
-"""How long the last commit may take when a consumer closes."""
 LOOK_INTERVAL_S: Final = 1.0
 """Between two looks at whether topics are to be asked for."""
 
@@ -412,7 +410,10 @@ class Consumer:
         return 0 in counts.values()
 
     async def close(self) -> None:
-        """Commits what was given, where commits are automatic, leaves the group at once, and stops fetching."""
+        """Commits what was given, where commits are automatic, leaves the group at once, and stops fetching.
+
+        A coordinator that does not answer is given up after `close_timeout_s`: its session ends without us, too.
+        """
         if self._closing:
             return
         self._closing = True
@@ -427,15 +428,16 @@ class Consumer:
             self._closed = True
 
     async def _commit_and_leave(self) -> None:
+        deadline = self._routing.deadline(self._settings.close_timeout_s)
         try:
             await _cancelled(self._settling, self._watching, self._committing)
             if self._settings.auto_commit:
-                await self._ownership.commit_quietly(CLOSING_COMMIT_S)
+                await self._ownership.commit_quietly(deadline.remaining_s)
             await self._tell_revoked()
         finally:
             # Whatever went wrong, or was cancelled: a member that only sends heartbeats would keep its partitions.
             if self._membership is not None:
-                await self._membership.leave()
+                await self._membership.leave(deadline)
 
     async def _tell_revoked(self) -> None:
         owned: Sequence[TopicPartition] = sorted(self._ownership.positions)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from tidelog.client.consumer.patterns import SubscriptionPattern
 from tidelog.client.offsets import GroupMember
+from tidelog.client.operations import Deadline
 
 
 class Membership(Protocol):
@@ -49,6 +50,7 @@ class Membership(Protocol):
         """Joins, gives up and takes partitions, until nothing is to be done. KafkaError where the group refuses us."""
         ...
 
-    async def leave(self) -> None:
-        """Ends the membership; the others get the partitions at once, a static member's after its session."""
+    async def leave(self, deadline: Deadline) -> None:
+        """Ends the membership; the others get the partitions at once, a static member's after its session, as they do
+        where no coordinator answers until the deadline."""
         ...

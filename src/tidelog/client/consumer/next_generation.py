@@ -32,6 +32,7 @@ from tidelog.client.errors import (
 )
 from tidelog.client.exchange import ByVersion
 from tidelog.client.offsets import GroupMember, by_topic
+from tidelog.client.operations import Deadline
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import TopicId, TopicPartition
 from tidelog.protocol import messages
@@ -316,15 +317,15 @@ class NextGenerationMembership:
 
     # Leaving
 
-    async def leave(self) -> None:
+    async def leave(self, deadline: Deadline) -> None:
         if self._heartbeats is not None:
             self._heartbeats.cancel()
             await asyncio.gather(self._heartbeats, return_exceptions=True)
-            await self._say_goodbye()
+            await self._say_goodbye(deadline)
             self._heartbeats = None
         self._epoch = _JOINING
 
-    async def _say_goodbye(self) -> None:
+    async def _say_goodbye(self, deadline: Deadline | None = None) -> None:
         if self._epoch <= _JOINING and not self._is_joining:
             return
         self._is_joining = False
@@ -338,7 +339,7 @@ class NextGenerationMembership:
             await self._connection.ask(
                 request,
                 lambda response: (response.error_code,),
-                self._routing.deadline(min(self._routing.call_timeout_s, self._settings.session_timeout_s)),
+                deadline or self._routing.deadline(min(self._routing.call_timeout_s, self._settings.session_timeout_s)),
             )
         except (KafkaError, ClientError) as error:
             logger.info("leaving failed group=%s error=%s", self._group, error)

@@ -47,6 +47,8 @@ class ConsumerSettings:
     session_timeout_s: float = 45.0
     heartbeat_interval_s: float = 3.0
     max_poll_interval_s: float = 300.0
+    close_timeout_s: float = 30.0
+    """How long `close` may try to commit and to leave the group."""
     metadata_max_age_s: float = 300.0
     """How often the subscribed topics are asked for, so that new partitions are found."""
     max_poll_records: int | None = None
