@@ -39,7 +39,7 @@ from tidelog.broker.starting import StartingDispatcher
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.config.group_config import GroupLimits
 from tidelog.controller.events import ControlledShutdown, Request
-from tidelog.controller.settings import ControllerSettings
+from tidelog.controller.settings import ControllerSettings, Placement
 from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType, Endpoint
 from tidelog.metadata.znodes import MalformedZnode
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -415,6 +415,7 @@ class Runtime:
             leader_rebalance_enable=config.auto_leader_rebalance_enable,
             leader_imbalance_check_interval_s=config.leader_imbalance_check_interval_seconds,
             leader_imbalance_per_broker_percentage=config.leader_imbalance_per_broker_percentage,
+            placement=Placement(config.replica_placement),
             groups=GroupLimits.of(config),
         )
 

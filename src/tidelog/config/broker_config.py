@@ -80,6 +80,7 @@ class BrokerConfig:
     group_consumer_migration_policy = _Setting[str]("group.consumer.migration.policy")
     group_consumer_regex_refresh_interval_ms = _Setting[int]("group.consumer.regex.refresh.interval.ms")
     group_consumer_session_timeout_ms = _Setting[int]("group.consumer.session.timeout.ms")
+    replica_placement = _Setting[str]("replica.placement")
     leader_imbalance_check_interval_seconds = _Setting[int]("leader.imbalance.check.interval.seconds")
     leader_imbalance_per_broker_percentage = _Setting[int]("leader.imbalance.per.broker.percentage")
     log_cleaner_backoff_ms = _Setting[int]("log.cleaner.backoff.ms")

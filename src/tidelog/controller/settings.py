@@ -14,7 +14,8 @@ class Placement(Enum):
     ORDERED = "ordered"
     """Round the sorted broker list, as Kafka does with ZooKeeper: an expansion continues the order of the creation."""
     STRIPED = "striped"
-    """Kafka 4.x: racks in turn; an expansion does not look at what stands."""
+    """As Kafka 4.x, racks in turn, but for its weaknesses: each broker leads as many partitions of a topic as any
+    other, and an expansion looks at what stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,5 +37,6 @@ class ControllerSettings:
     leader_imbalance_per_broker_percentage: int = 10
     """leader.imbalance.per.broker.percentage"""
     placement: Placement = Placement.ORDERED
+    """replica.placement"""
     groups: GroupLimits = field(default_factory=GroupLimits)
     """group.consumer.*, by which the settings of groups are judged"""

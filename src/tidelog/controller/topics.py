@@ -53,7 +53,8 @@ from tidelog.placement.brokers import (
     in_creation_order,
     in_order_of,
 )
-from tidelog.placement.striped import striped, too_few_brokers
+from tidelog.placement.even_stripes import place_evenly
+from tidelog.placement.striped import too_few_brokers
 
 NEW_PARTITIONS_MAX: Final = 10_000
 """In one request, as in Kafka: a batch is one set of writes and one request to each broker."""
@@ -179,7 +180,7 @@ def _assignment_of(turn: Turn, topic: NewTopic) -> Assignment:
     brokers = _live_brokers(turn)
     with _unable_to_replicate(replication_factor, len(brokers)):
         if turn.settings.placement is Placement.STRIPED:
-            return dict(enumerate(striped(brokers, partitions, replication_factor, random=turn.random)))
+            return dict(enumerate(place_evenly(brokers, partitions, replication_factor, random=turn.random)))
         return assign_replicas(brokers, partitions, replication_factor, random=turn.random)
 
 
@@ -298,7 +299,7 @@ def _growth(turn: Turn, topic: MorePartitions) -> tuple[TopicImage, Assignment]:
     brokers = _live_brokers(turn)
     with _unable_to_replicate(replication_factor, len(brokers)):
         if turn.settings.placement is Placement.STRIPED:
-            placed = striped(brokers, additional, replication_factor, random=turn.random)
+            placed = place_evenly(brokers, additional, replication_factor, random=turn.random, existing=existing)
             return image, dict(enumerate(placed, start=len(existing)))
         in_order = in_order_of(existing, brokers)
         start = creation_start(existing, in_order)

@@ -62,6 +62,16 @@ SETTINGS: Final = (
         importance=HIGH,
     ),
     Setting(
+        "replica.placement",
+        STRING,
+        "ordered",
+        "How replicas of new topics and partitions are placed. ordered: round the brokers by id, racks in turn, as "
+        "Kafka did with ZooKeeper; more partitions continue the order. striped: racks in turn as in Kafka 4, but even "
+        "over the brokers of each topic, and with a look at what stands. A setting of tidelog's own.",
+        valid=OneOf(("ordered", "striped")),
+        mode=CLUSTER_WIDE,
+    ),
+    Setting(
         "num.replica.fetchers",
         INT,
         1,
