@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.security.access import ANONYMOUS
+from tidelog.security.access import ANONYMOUS, operation_bits
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tidelog.security.access import Operation, Principal, ResourceType
     from tidelog.security.authorizer import Access
 
@@ -62,13 +64,25 @@ class RequestContext:
         return self.received_ms + max(timeout_ms, 0)
 
 
-def authorize(context: RequestContext, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+def authorize(
+    context: RequestContext, operation: Operation, resource_type: ResourceType, name: str, *, quiet: bool = False
+) -> bool:
     """Whether the principal may do `operation` to the resource `name`.
 
-    Every handler asks, for every resource it touches. Without an authorizer all is allowed, as in Kafka.
+    Every handler asks, for every resource it touches. Without an authorizer all is allowed, as in Kafka. A denial is
+    logged, once for a connection, unless `quiet`: where what is denied is only left out of a list.
     """
     access = context.access
-    return access is None or access.allows(operation, resource_type, name)
+    return access is None or access.allows(operation, resource_type, name, quiet=quiet)
+
+
+def authorized_operations(
+    context: RequestContext, operations: Iterable[Operation], resource_type: ResourceType, name: str
+) -> int:
+    """The bit set of those of `operations` that the principal may do to the resource `name`."""
+    if context.access is None:
+        return operation_bits(operations)
+    return operation_bits(each for each in operations if authorize(context, each, resource_type, name, quiet=True))
 
 
 def authorize_any(context: RequestContext, operation: Operation, resource_type: ResourceType) -> bool:

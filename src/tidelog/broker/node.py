@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from tidelog.ports.clock import Clock
     from tidelog.ports.disk import Disk
     from tidelog.ports.random import Random
+    from tidelog.security.authorizer import Authorizer
     from tidelog.storage.log import Log
     from tidelog.storage.log_config import LogConfig
     from tidelog.storage.log_manager import LogManager
@@ -283,6 +284,11 @@ class Node:
         """Users and ACLs of the cluster."""
         assert self._security is not None, "a node without a store"
         return self._security
+
+    @property
+    def authorizer(self) -> Authorizer | None:
+        """Decides who may do what; None: all is allowed."""
+        return None if self._security is None else self._security.authorizer
 
     def settings_changed(self, resource: ConfigResource, values: Mapping[str, str]) -> None:
         """Settings of a topic, of this broker or of all brokers were read from the store: they hold from now on."""

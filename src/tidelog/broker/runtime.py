@@ -23,7 +23,7 @@ from tidelog.broker.cluster.forwarding import Forwarding
 from tidelog.broker.cluster.membership import Membership, generate_broker_id, patiently
 from tidelog.broker.cluster.stored_security import StoredSecurity
 from tidelog.broker.cluster.stored_settings import StoredSettings, broker_resources
-from tidelog.broker.connections.authentication import Authentication, broker_login
+from tidelog.broker.connections.authentication import Authentication, broker_login, make_authorizer
 from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher, Peer
 from tidelog.broker.connections.peers import Peers
 from tidelog.broker.connections.server import Server
@@ -111,6 +111,7 @@ class Runtime:
         self._failed: asyncio.Future[str] = self._loop.create_future()
         self._descriptors = allot(raise_file_limit(), brokers_here)
         self._server = Server(config, clock, self, self._descriptors)
+        self._server.authorizer = make_authorizer(config)
         self._inter_broker_listener = config.inter_broker_listener_name
         self._peers = Peers(
             network,

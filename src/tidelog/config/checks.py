@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, cast
 
-from tidelog.config.listener_security import check_listeners
+from tidelog.config.listener_security import check_listeners, parse_super_users
 from tidelog.config.listeners import SERVED_PROTOCOLS, Listener, parse_listeners, parse_protocol_map
 from tidelog.config.setting import Value
 
@@ -18,6 +18,7 @@ def check_broker(values: Mapping[str, Value], written: Mapping[str, str]) -> Ite
     yield from _check_identity(values)
     yield from _check_metadata(values)
     yield from _check_listeners(values, written)
+    yield from _check_authorizer(values)
     yield from _check_log_dirs(values)
     yield from _check_relations(values, written)
 
@@ -160,6 +161,13 @@ def _check_advertised(
                 f"advertised.listeners cannot use the nonroutable meta-address {listener.host}: use a routable IP "
                 "address or a name",
             )
+
+
+def _check_authorizer(values: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
+    try:
+        parse_super_users(cast("str | None", values["super.users"]))
+    except ValueError as error:
+        yield "super.users", f"super.users: {error}"
 
 
 def _check_log_dirs(values: Mapping[str, Value]) -> Iterator[tuple[str, str]]:

@@ -149,3 +149,13 @@ def _check_between_brokers(
 
 def _blamed(written: Mapping[str, str], listener: str, name: str) -> str:
     return next((found for found in setting_names(listener, name) if found in written), name)
+
+
+def parse_super_users(text: str | None) -> frozenset[str]:
+    """The principals of `super.users`, `User:name;User:name`; ValueError names what is none."""
+    members = [member.strip() for member in (text or "").split(";")]
+    for member in filter(None, members):
+        kind, colon, name = member.partition(":")
+        if not (kind and colon and name):
+            raise ValueError(f"'{member}' is not a principal such as User:name; several are separated by semicolons")
+    return frozenset(filter(None, members))

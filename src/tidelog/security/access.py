@@ -71,7 +71,13 @@ CLUSTER_OPERATIONS: Final = (
 )
 """What can be done to the cluster."""
 
-GROUP_OPERATIONS: Final = (Operation.READ, Operation.DELETE, Operation.DESCRIBE)
+GROUP_OPERATIONS: Final = (
+    Operation.READ,
+    Operation.DELETE,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
 """What can be done to a group."""
 
 

@@ -122,7 +122,7 @@ def check_new(binding: AclBinding) -> None:
     if pattern.type is ResourceType.CLUSTER and pattern.name != CLUSTER_NAME:
         raise InvalidAcl("The only valid name for the CLUSTER resource is kafka-cluster")
     if not pattern.name:
-        raise InvalidAcl("Resource name should not be empty")
+        raise InvalidAcl("Invalid empty resource name")
 
 
 def implied_by(operation: Operation) -> frozenset[Operation]:

@@ -175,7 +175,7 @@ def _concerns(entry: AclEntry, principal: str, host: str) -> bool:
 class Access:
     """What one connection may do: its principal's decisions, remembered."""
 
-    __slots__ = ("_authorizer", "_is_super", "_remembered", "_version", "host", "principal")
+    __slots__ = ("_authorizer", "_is_super", "_remembered", "_told", "_version", "host", "principal")
 
     def __init__(self, authorizer: Authorizer, principal: Principal, address: str) -> None:
         self._authorizer = authorizer
@@ -184,10 +184,12 @@ class Access:
         self._is_super = self.principal in authorizer.super_users
         self._version = authorizer.version
         self._remembered: dict[tuple[Operation, ResourceType, str | None], bool] = {}
+        self._told: set[tuple[Operation, ResourceType, str | None]] = set()
+        """Denials that were logged."""
 
-    def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Whether the connection's principal may do `operation` to the resource; a denial is logged once."""
-        return self._is_super or self._decide(operation, kind, name, self._authorize)
+    def allows(self, operation: Operation, kind: ResourceType, name: str, *, quiet: bool = False) -> bool:
+        """Whether the connection's principal may do `operation` to the resource; a denial is logged once, or never."""
+        return self._is_super or self._decide(operation, kind, name, self._authorize, quiet=quiet)
 
     def allows_any(self, operation: Operation, kind: ResourceType) -> bool:
         """Whether it may do `operation` to any resource of the type."""
@@ -199,23 +201,27 @@ class Access:
         kind: ResourceType,
         name: str | None,
         decide: Callable[[Operation, ResourceType, str | None], bool],
+        *,
+        quiet: bool = False,
     ) -> bool:
         if self._version != self._authorizer.version or len(self._remembered) >= REMEMBERED_MAX:
             self._remembered.clear()
+            self._told.clear()
             self._version = self._authorizer.version
         question = (operation, kind, name)
         decision = self._remembered.get(question)
         if decision is None:
             decision = self._remembered[question] = decide(operation, kind, name)
-            if not decision:
-                logger.info(
-                    "access_denied: principal=%s host=%s operation=%s resource=%s:LITERAL:%s",
-                    self.principal,
-                    self.host,
-                    operation.name,
-                    kind.name,
-                    WILDCARD if name is None else name,
-                )
+        if not decision and not quiet and question not in self._told:
+            self._told.add(question)
+            logger.info(
+                "access_denied: principal=%s host=%s operation=%s resource=%s:LITERAL:%s",
+                self.principal,
+                self.host,
+                operation.name,
+                kind.name,
+                WILDCARD if name is None else name,
+            )
         return decision
 
     def _authorize(self, operation: Operation, kind: ResourceType, name: str | None) -> bool:
@@ -237,13 +243,3 @@ def java_host(address: str) -> str:
             return str(parsed.ipv4_mapped)
         return ":".join(f"{int(group, 16):x}" for group in parsed.exploded.split(":"))
     return str(parsed)
-
-
-def parse_super_users(text: str | None) -> frozenset[str]:
-    """The principals of `super.users`, `User:name;User:name`; ValueError names what is none."""
-    members = [member.strip() for member in (text or "").split(";")]
-    for member in filter(None, members):
-        kind, colon, name = member.partition(":")
-        if not (kind and colon and name):
-            raise ValueError(f"'{member}' is not a principal such as User:name; several are separated by semicolons")
-    return frozenset(filter(None, members))

@@ -7,10 +7,11 @@ import logging
 
 import pytest
 
+from tidelog.config.listener_security import parse_super_users
 from tidelog.security import acls, stored
 from tidelog.security.access import Operation, Principal, ResourceType
 from tidelog.security.acls import AclBinding, AclEntry, AclFilter, PatternType, Permission, ResourcePattern
-from tidelog.security.authorizer import Access, Authorizer, java_host, parse_super_users
+from tidelog.security.authorizer import Access, Authorizer, java_host
 
 TOPIC = ResourcePattern(ResourceType.TOPIC, "orders")
 PREFIX = ResourcePattern(ResourceType.TOPIC, "or", PatternType.PREFIXED)

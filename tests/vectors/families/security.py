@@ -15,12 +15,13 @@ from typing import Any, cast
 
 from tidelog.broker.connections.dispatch import Dispatcher
 from tidelog.broker.handlers import Handler, load_handlers
+from tidelog.config.listener_security import parse_super_users
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import framing
 from tidelog.protocol.apis import ApiKey
 from tidelog.security.access import Operation, ResourceType
 from tidelog.security.acls import AclEntry, PatternType, Permission, ResourcePattern
-from tidelog.security.authorizer import Authorizer, java_host, parse_super_users
+from tidelog.security.authorizer import Authorizer, java_host
 from tidelog.security.mechanisms import ServerMechanism
 from tidelog.security.plain import PlainServer, StaticUsers
 from tidelog.security.sasl_server import Ending, SaslServer, Step
@@ -36,7 +37,7 @@ NOT_SERVED = ("OAUTHBEARER", "delegation token of alice", "delegation token, wro
 
 def cases(directory: str) -> Iterator[tuple[str, Callable[[], None]]]:
     """Every case of the files that are judged."""
-    for name, data in _files(directory):
+    for name, data in security_files(directory):
         if name == "acl-rules":
             for index, case in enumerate(data["cases"]):
                 yield f"acl-rules[{index}] {case['kind']}", lambda case=case: _check_rules(case)
@@ -50,17 +51,18 @@ def cases(directory: str) -> Iterator[tuple[str, Callable[[], None]]]:
 def unjudged(directory: str) -> list[str]:
     """What lies there and is not judged."""
     found = []
-    for name, data in _files(directory):
+    for name, data in security_files(directory):
         if name == "sasl-flows":
             flows = sum(map(_is_unserved, data["flows"]))
             if flows:
                 found.append(f"{name}: {flows} flows of OAUTHBEARER and delegation tokens")
-        elif name != "acl-rules":
+        elif name not in ("acl-rules", "acl-matrix"):
             found.append(name)
     return found
 
 
-def _files(directory: str) -> Iterator[tuple[str, Any]]:
+def security_files(directory: str) -> Iterator[tuple[str, Any]]:
+    """Name and content of each file of the folder."""
     for path in sorted((Path(directory) / FOLDER).glob("*.json*")):
         if path.suffix == ".gz":
             with gzip.open(path, "rt") as stream:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from tidelog.broker.connections.dispatch import CloseConnection
 from tidelog.broker.deferred import Deferred
 from tidelog.config.jaas import InvalidJaas
-from tidelog.config.listener_security import MECHANISMS, PLAIN, SASL_PROTOCOLS
+from tidelog.config.listener_security import MECHANISMS, PLAIN, SASL_PROTOCOLS, parse_super_users
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.security.access import Principal
+from tidelog.security.authorizer import Authorizer
 from tidelog.security.mechanisms import ServerMechanism
 from tidelog.security.plain import PlainServer, StaticUsers
 from tidelog.security.sasl_client import Credentials, SaslClient
@@ -106,6 +107,16 @@ def broker_login(config: BrokerConfig, random: Random) -> Callable[[], SaslClien
         return credentials.begin(new_nonce(random))
 
     return begin
+
+
+def make_authorizer(config: BrokerConfig) -> Authorizer | None:
+    """The authorizer that the settings ask for, without ACLs yet; None: all is allowed."""
+    if not config.get("authorizer.class.name"):
+        return None
+    return Authorizer(
+        parse_super_users(cast("str | None", config.get("super.users"))),
+        allow_everyone=cast(bool, config.get("allow.everyone.if.no.acl.found")),
+    )
 
 
 class Gate:

@@ -48,6 +48,10 @@ def refusal(context: RequestContext, key: Key, times: int) -> Altered | None:
         if not authorize(context, Operation.ALTER_CONFIGS, ResourceType.TOPIC, name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
         return None
+    if resource_type == ConfigResourceType.BROKER_LOGGER and not authorize(
+        context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME
+    ):
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None
     if resource_type == ConfigResourceType.BROKER:
         if not authorize(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
             return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None

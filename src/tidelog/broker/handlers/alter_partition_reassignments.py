@@ -49,9 +49,19 @@ def handle(
 def error_response(
     request: messages.AlterPartitionReassignmentsRequest, version: int, error: KafkaError
 ) -> messages.AlterPartitionReassignmentsResponse:
-    return messages.AlterPartitionReassignmentsResponse(
-        error_code=error.code, error_message=error.message, responses=[]
-    )
+    kind = messages.AlterPartitionReassignmentsResponse
+    responses = []
+    if error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        # Kafka tells it of each partition, too.
+        for topic in request.topics:
+            told = [
+                kind.ReassignablePartitionResponse(
+                    partition_index=wish.partition_index, error_code=error.code, error_message=error.message
+                )
+                for wish in topic.partitions
+            ]
+            responses.append(kind.ReassignableTopicResponse(name=topic.name, partitions=told))
+    return kind(error_code=error.code, error_message=error.message, responses=responses)
 
 
 def _response(outcomes: Iterable[ReassignmentOutcome], allowed: bool) -> messages.AlterPartitionReassignmentsResponse:

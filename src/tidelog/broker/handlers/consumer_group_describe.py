@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.context import authorize
+from tidelog.broker.context import authorize, authorized_operations
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.handlers import Versions
 from tidelog.coordinator.groups.consumer.events import (
@@ -20,7 +20,7 @@ from tidelog.coordinator.groups.consumer.events import (
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
-from tidelog.security.access import GROUP_OPERATIONS, Operation, ResourceType, operation_bits
+from tidelog.security.access import GROUP_OPERATIONS, Operation, ResourceType
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
@@ -65,8 +65,17 @@ def _describe(
         except KafkaError as error:
             answer.complete(_failed(group, error))
             return
+        if not all(
+            authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic, quiet=True)
+            for topic in _topics(described)
+        ):
+            reason = "The group has described topic(s) that the client is not authorized to describe."
+            answer.complete(_failed(group, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, reason)))
+            return
         if with_operations:
-            described.authorized_operations = operation_bits(GROUP_OPERATIONS)
+            described.authorized_operations = authorized_operations(
+                context, GROUP_OPERATIONS, ResourceType.GROUP, group
+            )
         answer.complete(described)
 
     node.groups.ask(group, lambda request_id: DescribeConsumerGroup(request_id, group)).on_complete(settle)
@@ -84,6 +93,16 @@ def _described(reply: DescribedConsumerGroup, version: int) -> messages.Consumer
         assignor_name=reply.assignor,
         members=[_member(member, version) for member in reply.members],
     )
+
+
+def _topics(group: messages.ConsumerGroupDescribeResponse.DescribedGroup) -> set[str]:
+    """All topics that a description names."""
+    topics: set[str] = set()
+    for member in group.members:
+        topics.update(member.subscribed_topic_names)
+        for assignment in (member.assignment, member.target_assignment):
+            topics.update(each.topic_name for each in assignment.topic_partitions)
+    return topics
 
 
 def _member(member: DescribedConsumer, version: int) -> messages.ConsumerGroupDescribeResponse.Member:

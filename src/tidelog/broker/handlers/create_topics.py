@@ -58,7 +58,7 @@ def handle(
 
 
 def _may_create(context: RequestContext, name: str) -> bool:
-    return authorize(context, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or authorize(
+    return authorize(context, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, quiet=True) or authorize(
         context, Operation.CREATE, ResourceType.TOPIC, name
     )
 

@@ -17,7 +17,7 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
-from tidelog.security.access import Operation, ResourceType
+from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
@@ -79,7 +79,11 @@ def _refusal(node: Node, context: RequestContext, topic: TopicReference, times: 
     if reason is not None:
         return DeletedTopic(topic.name, topic.topic_id, ErrorCode.INVALID_REQUEST, reason)
     name = topic.name if topic.name is not None else node.metadata.topic_name(topic.topic_id)
-    if name is not None and not authorize(context, Operation.DELETE, ResourceType.TOPIC, name):
+    if name is None or authorize(context, Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME, quiet=True):
+        return None
+    if not authorize(context, Operation.DELETE, ResourceType.TOPIC, name):
+        if name not in node.metadata.image.topics and authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
+            return DeletedTopic(topic.name, topic.topic_id, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return DeletedTopic(topic.name, topic.topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return None
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.context import authorized_operations
 from tidelog.broker.handlers import Versions
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import NO_LEADER
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
-from tidelog.security.access import AUTHORIZED_OPERATIONS_UNASKED, CLUSTER_OPERATIONS, operation_bits
+from tidelog.security.access import AUTHORIZED_OPERATIONS_UNASKED, CLUSTER_NAME, CLUSTER_OPERATIONS, ResourceType
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
@@ -39,7 +40,7 @@ def handle(
     image = node.metadata.image
     operations = AUTHORIZED_OPERATIONS_UNASKED
     if request.include_cluster_authorized_operations:
-        operations = operation_bits(CLUSTER_OPERATIONS)
+        operations = authorized_operations(context, CLUSTER_OPERATIONS, ResourceType.CLUSTER, CLUSTER_NAME)
     return messages.DescribeClusterResponse(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id if image.is_live(image.controller_id) else NO_LEADER,

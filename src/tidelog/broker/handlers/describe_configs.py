@@ -102,6 +102,10 @@ def _entries(node: Node, context: RequestContext, resource_type: int, name: str)
         if name not in node.metadata.image.topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return topic_entries(node.config, node.metadata.image.topic_config(name))
+    if resource_type == ConfigResourceType.BROKER_LOGGER and not authorize(
+        context, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME
+    ):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if resource_type == ConfigResourceType.BROKER:
         if not authorize(context, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.context import authorize
+from tidelog.broker.context import authorize, authorized_operations
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.handlers import Versions
 from tidelog.coordinator.groups.classic.events import DescribedGroup, DescribeGroup
@@ -16,7 +16,7 @@ from tidelog.coordinator.groups.classic.group import State
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
-from tidelog.security.access import GROUP_OPERATIONS, Operation, ResourceType, operation_bits
+from tidelog.security.access import GROUP_OPERATIONS, Operation, ResourceType
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
@@ -55,7 +55,9 @@ def _describe(
             return
         described = _described(context.api_version, group, found)
         if with_operations:
-            described.authorized_operations = operation_bits(GROUP_OPERATIONS)
+            described.authorized_operations = authorized_operations(
+                context, GROUP_OPERATIONS, ResourceType.GROUP, group
+            )
         answer.complete(described)
 
     node.groups.ask(group, lambda request_id: DescribeGroup(request_id, group)).on_complete(settle)

@@ -38,6 +38,9 @@ def handle(
     node: Node, context: RequestContext, request: messages.DescribeLogDirsRequest
 ) -> messages.DescribeLogDirsResponse | Deferred[messages.DescribeLogDirsResponse]:
     if not authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        if context.api_version < GROUP_ERROR_FROM:
+            # There is no place for the error.
+            return messages.DescribeLogDirsResponse(results=[])
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted = None
     if request.topics is not None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.context import authorize
+from tidelog.broker.context import authorize, authorized_operations
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers.metadata import leader_for, offline_replicas
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.topics import INTERNAL_TOPICS, invalid_topic_name_reason
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
-from tidelog.security.access import TOPIC_OPERATIONS, Operation, ResourceType, operation_bits
+from tidelog.security.access import TOPIC_OPERATIONS, Operation, ResourceType
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
@@ -44,9 +44,13 @@ def handle(
     response = messages.DescribeTopicPartitionsResponse()
     for name in names:
         topic = image.topics.get(name)
-        if topic is None or not authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
+        if not authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, name, quiet=name not in asked):
             if name in asked:
-                response.topics.append(_unknown(name))
+                response.topics.append(_denied(name))
+            continue
+        if topic is None:
+            if name in asked:
+                response.topics.append(_unknown(context, name))
             continue
         if limit == 0:
             response.next_cursor = _cursor(name, first_partition)
@@ -71,7 +75,7 @@ def _describe(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        topic_authorized_operations=operation_bits(TOPIC_OPERATIONS),
+        topic_authorized_operations=authorized_operations(context, TOPIC_OPERATIONS, ResourceType.TOPIC, topic.name),
     )
     for index in page:
         partition = topic.partitions[index]
@@ -92,12 +96,21 @@ def _describe(
     return described, indexes[limit] if len(indexes) > limit else None
 
 
-def _unknown(name: str) -> messages.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic:
+def _denied(name: str) -> messages.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic:
+    return messages.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, is_internal=name in INTERNAL_TOPICS
+    )
+
+
+def _unknown(
+    context: RequestContext, name: str
+) -> messages.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic:
     invalid = invalid_topic_name_reason(name) is not None
     return messages.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.INVALID_TOPIC_EXCEPTION if invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         name=name,
         is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=authorized_operations(context, TOPIC_OPERATIONS, ResourceType.TOPIC, name),
     )
 
 

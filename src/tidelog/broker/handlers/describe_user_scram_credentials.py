@@ -61,4 +61,10 @@ def _describe(known: Mapping[str, Mapping[str, ScramCredential]], user: str, cou
 def error_response(
     request: messages.DescribeUserScramCredentialsRequest, version: int, error: KafkaError
 ) -> messages.DescribeUserScramCredentialsResponse:
-    return messages.DescribeUserScramCredentialsResponse(error_code=error.code, error_message=error.message, results=[])
+    # Kafka names the error once more for each user that was asked for.
+    results = [
+        _Result(user=user.name, error_code=error.code, error_message=error.message) for user in request.users or ()
+    ]
+    return messages.DescribeUserScramCredentialsResponse(
+        error_code=error.code, error_message=error.message, results=results
+    )

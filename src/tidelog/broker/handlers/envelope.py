@@ -61,7 +61,8 @@ def handle(
         reason = f"Requests of API key {header.request_api_key} are not forwarded."
         raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
     peer = Peer(context.listener, context.connection_id, decode_address(request.client_host_address))
-    peer.principal = decode_principal(request.request_principal)
+    peer.authorizer = node.authorizer
+    peer.authenticated(decode_principal(request.request_principal))
     dispatcher = _InEnvelope(node, node.handlers)
     try:
         answer = dispatcher.request(peer, inside, 0, len(inside), context.received_ms)

@@ -30,7 +30,7 @@ from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicPartition
 from tidelog.ports.disk import FileRange
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
-from tidelog.security.access import Operation, ResourceType
+from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
 from tidelog.storage.errors import CorruptFile, WouldBlock
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def handle(
         replica_id = request.replica_state.replica_id
     if replica_id >= 0:
         broker_epoch = BrokerEpoch(request.replica_state.replica_epoch)
+        if not authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+            return _denied(request)
         require_broker(node, context)
         return replica_fetch.handle(node, context, request, BrokerId(replica_id), broker_epoch)
     plan = node.fetch_sessions.begin(request, context.api_version, context.received_ms)
@@ -519,6 +521,31 @@ def _discard(readings: list[_Reading]) -> None:
 def _release(result: ReadResult) -> None:
     for file_range in result.ranges:
         file_range.release()
+
+
+def _denied(request: messages.FetchRequest) -> messages.FetchResponse:
+    """To one that says it is a follower and may not be one: no partition is read, as with Kafka."""
+    return messages.FetchResponse(
+        responses=[
+            messages.FetchResponse.FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    Data(
+                        partition_index=partition.partition,
+                        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                        high_watermark=_UNKNOWN,
+                        last_stable_offset=_UNKNOWN,
+                        log_start_offset=_UNKNOWN,
+                        aborted_transactions=None,
+                        records=b"",
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
 
 
 def error_response(request: messages.FetchRequest, version: int, error: KafkaError) -> messages.FetchResponse:

@@ -20,7 +20,7 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import NO_LEADER
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
-from tidelog.security.access import Operation, ResourceType
+from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
@@ -76,6 +76,8 @@ def _coordinators(node: Node, key_type: int) -> Groups | Transactions | None:
 
 
 def _allowed(context: RequestContext, key_type: int, key: str) -> bool:
+    if key_type not in (GROUP, TRANSACTION):
+        return authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     resource = ResourceType.TRANSACTIONAL_ID if key_type == TRANSACTION else ResourceType.GROUP
     return authorize(context, Operation.DESCRIBE, resource, key)
 
@@ -100,10 +102,10 @@ def _coordinator(
     node: Node, context: RequestContext, key_type: int, key: str, failure: KafkaError | None
 ) -> messages.FindCoordinatorResponse.Coordinator:
     coordinators = _coordinators(node, key_type)
+    if not _allowed(context, key_type, key):
+        return _failed(key, _FORBIDDEN.get(key_type, ErrorCode.CLUSTER_AUTHORIZATION_FAILED), None)
     if coordinators is None:
         return _failed(key, ErrorCode.INVALID_REQUEST, f"There is no coordinator for key type {key_type}.")
-    if not _allowed(context, key_type, key):
-        return _failed(key, _FORBIDDEN[key_type], None)
     if failure is not None:
         return _failed(key, failure.code, failure.message)
     partition = coordinators.partition_image(key)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.context import authorize
+from tidelog.broker.context import authorize, authorize_any
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._transactions import NO_EPOCH, as_known
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -38,7 +38,11 @@ def handle(
     if transactional_id is not None:
         if not authorize(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    elif not authorize(context, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME):
+    elif not (
+        authorize(context, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME, quiet=True)
+        or authorize_any(context, Operation.WRITE, ResourceType.TOPIC)
+    ):
+        # Whoever may write to some topic may do it idempotently (KIP-679).
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "A producer id and its epoch must be given together.")

@@ -42,14 +42,14 @@ def _response(
     # Filters are compared as Kafka does, without regard to case; an empty one lets all pass.
     states = {state.lower() for state in request.states_filter} if version >= STATES_FROM else set()
     types = {kind.lower() for kind in request.types_filter} if version >= TYPES_FROM else set()
-    everything = authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    everything = authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME, quiet=True)
     return messages.ListGroupsResponse(
         groups=[
             _group(version, group)
             for group in groups
             if (not states or group.state.lower() in states)
             and (not types or group.kind.lower() in types)
-            and (everything or authorize(context, Operation.DESCRIBE, ResourceType.GROUP, group.group))
+            and (everything or authorize(context, Operation.DESCRIBE, ResourceType.GROUP, group.group, quiet=True))
         ]
     )
 

@@ -42,7 +42,14 @@ def handle(
 def error_response(
     request: messages.ListPartitionReassignmentsRequest, version: int, error: KafkaError
 ) -> messages.ListPartitionReassignmentsResponse:
-    return messages.ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message, topics=[])
+    kind = messages.ListPartitionReassignmentsResponse
+    topics = []
+    if error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        # Kafka names what was asked for, without replicas.
+        for topic in request.topics or ():
+            named = [kind.OngoingPartitionReassignment(partition_index=index) for index in topic.partition_indexes]
+            topics.append(kind.OngoingTopicReassignment(name=topic.name, partitions=named))
+    return kind(error_code=error.code, error_message=error.message, topics=topics)
 
 
 def _response(ongoing: Iterable[OngoingReassignment]) -> messages.ListPartitionReassignmentsResponse:

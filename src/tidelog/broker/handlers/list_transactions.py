@@ -65,7 +65,7 @@ def handle(
                     transaction_state=transaction.state.label,
                 )
                 for transactional_id, transaction in found
-                if authorize(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+                if authorize(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id, quiet=True)
             ],
         )
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.context import authorize
+from tidelog.broker.context import authorize, authorized_operations
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._creation import soon
@@ -30,7 +30,6 @@ from tidelog.security.access import (
     TOPIC_OPERATIONS,
     Operation,
     ResourceType,
-    operation_bits,
 )
 
 if TYPE_CHECKING:
@@ -98,21 +97,19 @@ def _names_doubted(node: Node, request: messages.MetadataRequest) -> bool:
 
 def _answer(node: Node, context: RequestContext, request: messages.MetadataRequest) -> messages.MetadataResponse:
     image = node.metadata.image
-    operations = AUTHORIZED_OPERATIONS_UNASKED
-    if request.include_topic_authorized_operations and context.api_version >= 8:
-        operations = operation_bits(TOPIC_OPERATIONS)
+    operations = request.include_topic_authorized_operations and context.api_version >= 8
     if request.topics is None or (context.api_version == 0 and not request.topics):
         topics = [
             _topic(node, context, topic, operations)
             for topic in image.topics.values()
-            if authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+            if authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name, quiet=True)
         ]
     else:
         asked = dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics)
         topics = [_asked_topic(node, context, name, topic_id, operations) for name, topic_id in asked]
     cluster_operations = AUTHORIZED_OPERATIONS_UNASKED
     if 8 <= context.api_version <= 10 and request.include_cluster_authorized_operations:
-        cluster_operations = operation_bits(CLUSTER_OPERATIONS)
+        cluster_operations = authorized_operations(context, CLUSTER_OPERATIONS, ResourceType.CLUSTER, CLUSTER_NAME)
     return messages.MetadataResponse(
         brokers=[
             messages.MetadataResponse.MetadataResponseBroker(
@@ -136,15 +133,17 @@ def _endpoints(node: Node, listener: str) -> Iterator[tuple[BrokerRegistration, 
 
 
 def _asked_topic(
-    node: Node, context: RequestContext, name: str | None, topic_id: TopicId, operations: int
+    node: Node, context: RequestContext, name: str | None, topic_id: TopicId, operations: bool
 ) -> messages.MetadataResponse.MetadataResponseTopic:
     image = node.metadata.image
     if name is None:
         known = image.topic_by_id(topic_id)
-        if known is None or not authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, known.name):
-            # Before version 12 an answer cannot do without a name.
-            nameless = None if context.api_version >= NULL_NAMES_FROM else ""
+        # Before version 12 an answer cannot do without a name.
+        nameless = None if context.api_version >= NULL_NAMES_FROM else ""
+        if known is None:
             return _failed(nameless, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+        if not authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, known.name):
+            return _failed(nameless, topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         return _topic(node, context, known, operations)
     if invalid_topic_name_reason(name) is not None:
         return _failed(name, ZERO_TOPIC_ID, ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -162,8 +161,14 @@ def _failed(name: str | None, topic_id: TopicId, error: ErrorCode) -> messages.M
     )
 
 
+def _operations(context: RequestContext, topic: str, *, asked: bool) -> int:
+    if not asked:
+        return AUTHORIZED_OPERATIONS_UNASKED
+    return authorized_operations(context, TOPIC_OPERATIONS, ResourceType.TOPIC, topic)
+
+
 def _topic(
-    node: Node, context: RequestContext, topic: TopicImage, operations: int
+    node: Node, context: RequestContext, topic: TopicImage, with_operations: bool
 ) -> messages.MetadataResponse.MetadataResponseTopic:
     partitions = []
     # Thousands of partitions are led and held by the same few brokers.
@@ -192,7 +197,7 @@ def _topic(
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=partitions,
-        topic_authorized_operations=operations,
+        topic_authorized_operations=_operations(context, topic.name, asked=with_operations),
     )
 
 

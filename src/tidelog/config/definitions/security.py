@@ -24,29 +24,29 @@ from tidelog.config.definitions.vocabulary import (
 )
 from tidelog.config.setting import OneOf, Range, Setting
 
+AUTHORIZERS: Final = (
+    "kafka.security.authorizer.AclAuthorizer",
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "kafka.security.auth.SimpleAclAuthorizer",
+)
+"""Kafka's own, old and new: here they are one, with ACLs in the metadata store."""
+
 SETTINGS: Final = (
     Setting(
         "authorizer.class.name",
         STRING,
         "",
-        "A class that decides who may do what.",
+        "Who may do what: Kafka's AclAuthorizer or StandardAuthorizer, which both mean the ACLs in the metadata store; "
+        "empty: everybody who can enter may do everything.",
+        valid=OneOf(("", *AUTHORIZERS)),
         importance=LOW,
-        effect=REFUSED,
-        advice="there are no ACLs in this release, and ignoring it would open the cluster: remove it to run without",
     ),
-    Setting(
-        "super.users",
-        STRING,
-        None,
-        "Principals that an authorizer always allows; without effect while there is none.",
-        effect=ACCEPTED,
-    ),
+    Setting("super.users", STRING, None, "Principals that the authorizer always allows: User:a;User:b."),
     Setting(
         "allow.everyone.if.no.acl.found",
         BOOLEAN,
         False,
-        "What an authorizer says where there is no ACL; without effect while there is none.",
-        effect=ACCEPTED,
+        "Whether the authorizer allows everybody what no ACL is about.",
     ),
     Setting(
         "principal.builder.class",
