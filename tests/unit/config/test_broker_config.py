@@ -159,7 +159,9 @@ def test_a_store_and_krafts_roles_exclude_each_other() -> None:
 
 def test_security_is_never_dropped_silently() -> None:
     """An authorizer that is not there must not be ignored."""
-    assert "not supported" in refusal("authorizer.class.name=kafka.security.authorizer.AclAuthorizer")[0]
+    assert "String must be one of" in refusal("authorizer.class.name=com.acme.Own")[0]
+    assert "'alice' is not a principal" in refusal("super.users=alice")[0]
+    assert "not supported" in refusal("principal.builder.class=com.acme.Own")[0]
 
 
 def test_an_assignor_that_is_not_there_is_refused() -> None:

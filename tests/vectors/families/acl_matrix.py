@@ -1,4 +1,4 @@
-"""What each API answers to a user without the right, with it, and with half of it: Kafka's own answers, on a broker of ours.
+"""What each API answers to a user without the right, with it, and with half of it: Kafka's answers, on our broker.
 
 From `security/acl-matrix.json[.gz]`. Error codes, what is left out of lists, `authorized_operations`, and whether the
 connection ends are compared; what else an answer says is other tests' affair. Cases that need a group, a transaction or
