@@ -58,8 +58,6 @@ TRANSACTIONS: Final[tuple[str, ...]] = ("before", "since")
 DRAWN_LATER: Final = (FaultKind.CONTROLLER_MOVED, FaultKind.DEATH_IN_MOVE, FaultKind.WRITE_UNANSWERED)
 OF_DISKS: Final = (FaultKind.SHORTAGE, FaultKind.DISK_FULL, FaultKind.DISK_HANGS, FaultKind.ROT)
 OF_CLIENTS: Final = (FaultKind.ANSWERS_LOST,)
-CLIENTS_CHANCE: Final = 0.0
-"""How often our own client takes part where nobody asks for it (`--clients`)."""
 ANSWERS_LOST_CHANCE: Final = 0.7
 AWAITED: Final[tuple[FaultKind, ...]] = ()
 """Those that brokers do not survive yet: a run has them only where it is asked for them (`--fault`)."""
@@ -158,7 +156,7 @@ def draw(
 ) -> Plan:
     """A plan for a seed's run; `brokers` and `log_dirs` set their numbers, `wished` are faults that it has anyway.
 
-    `clients`: our own client takes part in any case.
+    `clients`: our own client takes part.
     """
     drawn = (1, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4, 5)[random.below(15)]
     count = drawn if brokers is None else brokers
@@ -184,9 +182,7 @@ def draw(
         faults += [kind for kind in OF_ENSEMBLES if ensembles.chance(2 * wanted)]
     devices = random.stream("devices")
     faults += [kind for kind in OF_DISKS if devices.chance(wanted) and kind not in AWAITED]
-    users = random.stream("clients")
-    has_clients = users.chance(CLIENTS_CHANCE) or clients
-    if has_clients and users.chance(ANSWERS_LOST_CHANCE):
+    if clients and random.stream("clients").chance(ANSWERS_LOST_CHANCE):
         faults.append(FaultKind.ANSWERS_LOST)
     if not flushes:
         faults = [kind for kind in faults if kind is not FaultKind.POWER_CUT_ALL]
@@ -221,7 +217,7 @@ def draw(
         transactions=transactions,
         reassigns=reassigns,
         tombstones_go=tombstones_go,
-        clients=has_clients,
+        clients=clients,
         log_dirs=log_dirs or 1 + random.stream("directories").chance(TWO_DIRECTORIES_CHANCE),
         names_in_order=random.stream("file systems").chance(0.5),
         faults=(*faults, *wished) or (FaultKind.RESET, FaultKind.KILL),

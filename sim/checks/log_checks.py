@@ -11,6 +11,7 @@ from typing import NamedTuple
 from sim.invariants import require
 from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import Offset
+from tidelog.model.topics import INTERNAL_TOPICS
 from tidelog.records.batch import BatchHeader, check_crc, iterate_headers, read_records
 from tidelog.records.control import ControlRecordType, control_type
 from tidelog.records.errors import InvalidBatch
@@ -172,7 +173,8 @@ def check_transactions(log: Log, batches: list[Batch]) -> None:
     undecided = min((offset for offset in begun if offset >= 0), default=None)
     found = log.producers.first_undecided_offset
     require(3, found == undecided, f"{log}: the first open transaction begins at {undecided}, readers stop at {found}")
-    if log.config.compacted:
+    # A log that is opened without its topic's settings does not say of itself that it is compacted.
+    if log.config.compacted or log.topic_partition.topic in INTERNAL_TOPICS:
         # What was aborted is gone, and with it where it began; then its marker, and what tells of it.
         left = {(each[0], each[2]) for each in aborted if each[1] >= start}
         listed_ends = {(each[0], each[2]) for each in log.aborted_transactions(start, log.log_end_offset)}

@@ -220,8 +220,11 @@ class ClientUsers:
     async def _without_a_leader(self, topics: ClientTopics) -> None:
         """The only replica of one partition is down, while members and a group begin: all others are used as ever."""
         machine = self._cluster.leader(TopicPartition(ALONE, 0))
-        if machine is None or self._plan.replication_factor <= self._plan.min_insync_replicas:
+        replicas = self._plan.replication_factor
+        if machine is None or replicas <= self._plan.min_insync_replicas:
             return
+        if replicas == 2 and FaultKind.ROT in self._plan.faults:
+            return  # What has rotted on the other one could not be mended.
         with self._cluster.kept_down(machine):
             machine.kill()
             self._topics_changed(f"{machine.name} died")
