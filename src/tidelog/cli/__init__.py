@@ -12,6 +12,7 @@ Exit codes: 0 done, 1 refused or failed (one line on stderr says why and what to
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -67,6 +68,10 @@ def main() -> None:
     if sys.stdout is None:
         print("tidelog: stdout is closed: there is nowhere to write to", file=sys.stderr)
         sys.exit(FAILED)
+    for stream in (sys.stdout, sys.stderr):
+        # Names and values may have characters that the terminal's encoding lacks.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))
 
 
@@ -86,6 +91,11 @@ def run(arguments: Sequence[str]) -> int:
         return code
     except KeyboardInterrupt:
         return INTERRUPTED
+    except SystemExit as stop:
+        # What prints help ends the program itself where nobody reads it any more.
+        if not isinstance(stop.__context__, BrokenPipeError):
+            raise
+        return DONE
     except BrokenPipeError:
         # Whoever read our output has seen enough (`| head`); the interpreter's last flush must find no pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -146,7 +156,7 @@ def _expected(error: Exception) -> Sequence[str] | None:
     if isinstance(error, ClientError):
         return (str(error),)
     if isinstance(error, OSError):
-        return (f"{error.filename}: {error.strerror}" if error.filename else str(error),)
+        return (f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error),)
     return None
 
 

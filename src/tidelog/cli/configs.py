@@ -195,7 +195,7 @@ def _set_here(resource: ConfigResource, entry: ConfigEntry) -> bool:
 
 
 def _title(resource: ConfigResource) -> str:
-    if not resource.name:
+    if resource == ConfigResource(ResourceType.BROKER, ""):
         return "all brokers"
     # Kafka's tool drops the last letter of the entity type to name one: client-metric.
     kind = "client-metric" if resource.type is ResourceType.CLIENT_METRICS else resource.type.name.lower()

@@ -183,7 +183,8 @@ def parse_start(text: str) -> Start:
     if text.startswith("@"):
         with contextlib.suppress(ValueError, OverflowError):
             moment = datetime.datetime.fromisoformat(text[1:])
-            return Start("timestamp", int(moment.timestamp() * 1000))
+            # No record is older than 1970.
+            return Start("timestamp", max(int(moment.timestamp() * 1000), 0))
     raise WrongUsage(f"--from {text!r} is none of beginning, end, committed, an offset, -N, @MS, @2026-01-31T12:00")
 
 

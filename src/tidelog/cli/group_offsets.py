@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import datetime
 import enum
+import math
 import re
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -120,7 +121,7 @@ def parse_reset(
     if to_datetime is not None:
         chosen.append(Reset(Target.TIMESTAMP, parse_moment(to_datetime)))
     if by_duration is not None:
-        chosen.append(Reset(Target.TIMESTAMP, int(time.time() * 1000) - parse_duration(by_duration)))
+        chosen.append(Reset(Target.TIMESTAMP, max(int(time.time() * 1000) - parse_duration(by_duration), 0)))
     if from_file is not None:
         chosen.append(Reset(Target.PLAN, plan=read_plan(from_file, groups)))
     if len(chosen) != 1:
@@ -139,7 +140,8 @@ def parse_moment(text: str) -> int:
         raise WrongUsage(f"--to-datetime {text!r}: {error}") from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
-    return int(moment.timestamp() * 1000)
+    # No record is older than 1970.
+    return max(int(moment.timestamp() * 1000), 0)
 
 
 def parse_duration(text: str) -> int:
@@ -148,13 +150,20 @@ def parse_duration(text: str) -> int:
     if found is None or not any(found.groups()):
         raise WrongUsage(f"--by-duration {text!r} is no duration such as PT1H or P1DT30M")
     days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
-    return int(((days * 24 + hours) * 60 + minutes) * 60_000 + seconds * 1000)
+    milliseconds = ((days * 24 + hours) * 60 + minutes) * 60_000 + seconds * 1000
+    if not math.isfinite(milliseconds):
+        raise WrongUsage(f"--by-duration {text!r} is longer than all time")
+    return int(milliseconds)
 
 
 def read_plan(path: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
     """A plan: lines of topic, partition, offset; with a group before them where there are several."""
     plan: dict[str, dict[TopicPartition, int]] = {}
-    for number, row in enumerate(csv.reader(Path(path).read_text().splitlines()), 1):
+    try:
+        rows = list(csv.reader(Path(path).read_text().splitlines()))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise WrongUsage(f"{path} is no text of comma-separated values: {error}") from error
+    for number, row in enumerate(rows, 1):
         if not row:
             continue
         try:

@@ -154,7 +154,7 @@ def _read_plan(path: Path) -> list[TopicPartition]:
     try:
         content = json.loads(path.read_bytes())
         return [TopicPartition(str(each["topic"]), int(each["partition"])) for each in content["partitions"]]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise WrongUsage(
             f'{path} is not {{"partitions": [{{"topic": "t", "partition": 0}}, ...]}}: {error!r}'
         ) from error

@@ -22,7 +22,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    lines = box.SIMPLE_HEAD if (sys.stdout.encoding or "").lower().startswith("utf") else box.ASCII2
+    table = Table(box=lines, pad_edge=False, show_edge=False)
     for column in columns:
         table.add_column(
             column.removeprefix("#"), justify="right" if column.startswith("#") else "left", overflow="fold"

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import enum
+import errno
 import os
 import stat
 import sys
@@ -402,6 +403,8 @@ def _opened(path: Path) -> Iterator[int]:
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         yield descriptor
     finally:
         os.close(descriptor)

@@ -73,6 +73,8 @@ def json_parser(*, key: bytes | None, is_base64: bool, headers: Sequence[Header]
             fields = json.loads(line)
         except ValueError as error:
             raise InvalidRecord(f"not JSON: {error}") from error
+        except RecursionError as error:
+            raise InvalidRecord("not JSON that can be read: it is nested too deeply") from error
         if not isinstance(fields, dict):
             raise InvalidRecord('not a JSON object such as {"key": ..., "value": ...}')
         unknown = fields.keys() - _FIELDS

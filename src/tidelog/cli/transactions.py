@@ -284,6 +284,10 @@ def _partitions(
     """What is to be searched."""
     if topic is not None and partition is not None:
         return [TopicPartition(topic, partition)]
+    if broker_id is not None:
+        cluster.run(admin.describe_cluster(cluster.routing))
+        if broker_id not in cluster.routing.brokers:
+            raise Refused([f"there is no live broker {broker_id}"])
     topics = [topic] if topic is not None else list(cluster.run(admin.list_topics(cluster.routing)))
     views = cluster.run(cluster.routing.require_topics(topics, cluster.routing.deadline()))
     return [

@@ -98,7 +98,7 @@ def decode(text: str) -> Export:
     """Raises ExportUnreadable."""
     try:
         content = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ExportUnreadable(f"it is no JSON, or was cut off: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ExportUnreadable(f'it is no export of a metadata store: "format" is not "{FORMAT}"')

@@ -283,9 +283,22 @@ def test_moments_durations_topics() -> None:
     assert parse_moment("1970-01-01T01:00+01:00") == 0
     assert parse_duration("P1DT2H3M4.5S") == ((26 * 60) + 3) * 60_000 + 4500
     assert parse_topic("orders:0,2") == ("orders", [0, 2])
+    # No record is older than 1970, and nobody means a time that no number holds.
+    assert parse_moment("1800-01-01T00:00") == 0
+    assert parse_moment("0001-01-01T00:00+23:59") == 0
+    with pytest.raises(WrongUsage, match="longer than all time"):
+        parse_duration(f"P{'9' * 400}D")
     for parse, text in ((parse_moment, "soon"), (parse_duration, "P"), (parse_duration, "1H"), (parse_topic, "t:x")):
         with pytest.raises(WrongUsage):
             parse(text)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b'"' + bytes(200_000), b"t,0,\0"])
+def test_what_is_no_plan(tmp_path: Path, content: bytes) -> None:
+    """Bytes that are no UTF-8, or no lines of values."""
+    (tmp_path / "plan").write_bytes(content)
+    with pytest.raises(WrongUsage):
+        read_plan(str(tmp_path / "plan"), ["g"])
 
 
 def test_plans(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 from tests.unit.cli.conftest import Tidelog
@@ -65,3 +67,35 @@ def test_an_error_that_is_ours_is_not_dressed_up(tidelog: Tidelog, monkeypatch: 
     monkeypatch.setattr("tidelog.cli.topics.BlockingCluster", broken)
     with pytest.raises(ZeroDivisionError):
         tidelog("topics", "list")
+
+
+PROGRAM = "from tidelog.cli import main; main()"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["topics", "--help"], ["groups"], ["topics", "list"]])
+def test_a_reader_that_has_gone_ends_a_command_in_silence(bootstrap: str, arguments: list[str]) -> None:
+    """Help and tables alike: `| head` has seen enough."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    environment = os.environ | {"TIDELOG_BOOTSTRAP": bootstrap}
+    command = [sys.executable, "-c", PROGRAM, *arguments]
+    with os.fdopen(writing, "wb") as nobody:
+        done = subprocess.run(command, stdout=nobody, stderr=subprocess.PIPE, timeout=60, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_full_disk_is_told(process: Callable[..., subprocess.Popen[bytes]]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = process("topics", "list", stdout=full, stderr=subprocess.PIPE)
+        _, said = done.communicate(timeout=60)
+    assert (done.returncode, said) == (1, b"tidelog: No space left on device\n")
+
+
+def test_a_terminal_that_lacks_characters_gets_others(bootstrap: str) -> None:
+    """Lines of tables in ASCII, names with their code points."""
+    environment = os.environ | {"PYTHONIOENCODING": "ascii", "TIDELOG_BOOTSTRAP": bootstrap}
+    command = [sys.executable, "-c", PROGRAM, "groups", "describe", "gr\N{LATIN SMALL LETTER U WITH DIAERESIS}n"]
+    done = subprocess.run(command, capture_output=True, timeout=60, env=environment, check=False)
+    assert done.returncode == 1
+    assert done.stdout.isascii()
+    assert done.stderr == b"tidelog: group 'gr\\xfcn' does not exist\n"

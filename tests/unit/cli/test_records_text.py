@@ -61,6 +61,7 @@ def test_json_lines_carry_everything() -> None:
     ("line", "reason"),
     [
         (b"{", "not JSON"),
+        (b"[" * 100_000, "nested too deeply"),
         (b"[]", "not a JSON object"),
         (b'{"vlaue": 1}', "unknown fields: vlaue"),
         (b'{"partition": -1}', "partition is not a number"),

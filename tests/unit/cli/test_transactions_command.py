@@ -112,6 +112,12 @@ def test_wrong_usage(tidelog: Tidelog, arguments: tuple[str, ...]) -> None:
     assert outcome.err.startswith("tidelog: ")
 
 
+def test_a_broker_that_is_not_there_has_no_hanging_transactions_to_find(tidelog: Tidelog) -> None:
+    """An empty table would say that all is well."""
+    outcome = tidelog("transactions", "find-hanging", "--broker-id", "7")
+    assert outcome == (1, "", "tidelog: there is no live broker 7\n")
+
+
 def test_hanging_transactions_are_found(tidelog: Tidelog, hanging: str) -> None:
     """Those whose producer no coordinator knows, by topic or by broker; a younger one may still be ended."""
     find = ("transactions", "find-hanging", "--topic", hanging)
