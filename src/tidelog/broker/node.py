@@ -32,6 +32,7 @@ from tidelog.broker.replicas.fetchers import Fetchers
 from tidelog.broker.replicas.isr import IsrUpdates
 from tidelog.broker.replicas.leadership import Leadership
 from tidelog.broker.replicas.purgatory import Purgatory
+from tidelog.broker.replicas.recopies import Recopies
 from tidelog.broker.replicas.repairs import Repairs
 from tidelog.broker.replicas.replica_manager import ReplicaManager
 from tidelog.broker.replicas.replica_sessions import ReplicaSessions
@@ -185,6 +186,7 @@ class Node:
         self.scrubbing = Scrubbing(self)
         """The look through all logs for rot."""
         self.repairs = Repairs(self)
+        self.recopies = Recopies(self)
         """Segments that were found rotten."""
         self.moves = Moves(self)
         """Replicas on their way to another log directory."""
@@ -533,6 +535,7 @@ class Node:
         self.cleaning.stop()
         self.moves.stop()
         self.repairs.stop()
+        self.recopies.stop()
         self.scrubbing.stop()
         self.isr_updates.stop()
         self.departures.stop()

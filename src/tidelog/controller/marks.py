@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tidelog.metadata.replica_marks import ReplicaDamage, ReplicaMark, decode_replica_mark, parse_mark_name
+from tidelog.metadata.replica_marks import ReplicaDamage, ReplicaMark, decode_replica_mark, mark_name, parse_mark_name
 from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 
 
@@ -52,6 +52,15 @@ class Marks:
             broker_id: mark.damage
             for broker_id, mark in marks.items()
             if ZERO_TOPIC_ID in (mark.topic_id, topic_id) or mark.topic_id == topic_id
+        }
+
+    def holes(self) -> set[str]:
+        """The names of marks of replicas that have lost records below their log end."""
+        return {
+            mark_name(broker_id, topic_partition)
+            for topic_partition, marks in self._replicas.items()
+            for broker_id, mark in marks.items()
+            if mark.damage.has_hole
         }
 
     def partitions(self) -> Iterator[TopicPartition]:

@@ -63,8 +63,12 @@ def unclean_stop_path(broker_id: int) -> str:
 
 
 def replica_mark_path(broker_id: int, topic_partition: TopicPartition) -> str:
-    """The name is that of the partition's folder behind the broker's id."""
-    return f"{MARKS}/{broker_id}-{topic_partition.topic}-{topic_partition.partition}"
+    return f"{MARKS}/{mark_name(broker_id, topic_partition)}"
+
+
+def mark_name(broker_id: int, topic_partition: TopicPartition) -> str:
+    """That of the partition's folder behind the broker's id."""
+    return f"{broker_id}-{topic_partition.topic}-{topic_partition.partition}"
 
 
 def parse_mark_name(name: str) -> tuple[BrokerId, TopicPartition | None] | None:

@@ -500,7 +500,10 @@ class Segment(SegmentFiles):
         The segment may be appended to again, and its indexes go on as if what was removed had never been there.
         OSError: nothing was removed. Afterwards `transaction_index.cut` makes that file shorter, too.
         """
-        found = self.find(offset)
+        # Of a segment that is emptied nothing has to be readable.
+        is_emptied = offset <= self.base_offset
+        found = None if is_emptied else self.find(offset)
+        position = 0 if is_emptied else None if found is None else found.position
         self.rotten, self.verified = {}, ()
         # Entries that are missing from the offset and the time index do no harm, those of what is no more would.
         for index in (self.offset_index, self.time_index):
@@ -509,10 +512,10 @@ class Segment(SegmentFiles):
         last_position = self.offset_index.last().position
         self._preallocated = False
         self._is_unfinished = True
-        if found is not None:
+        if position is not None:
             with self.log_file as file:
-                file.truncate(found.position)
-            self.size = found.position
+                file.truncate(position)
+            self.size = position
             self._is_torn = False
         self.transaction_index.end_at(transactions)
         if self.size == 0:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.unit.storage.support import NOW_MS, StandingClock, batch, open_log
+from tests.unit.storage.support import NOW_MS, StandingClock, batch, fill, open_log, read_all
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.records.batch import iterate_headers
@@ -284,3 +284,18 @@ def test_what_no_replica_has_is_told_as_corrupt(tmp_path: Path) -> None:
         read(log, 4)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
     assert len(log.folder.environment.findings._found) == 1
+
+
+def test_a_log_whose_first_batch_is_known_to_be_rotten_begins_anew(tmp_path: Path) -> None:
+    """Nothing of it has to be readable for that."""
+    _, log = open_log(tmp_path)
+    fill(log, 5)
+    log.active.rotten = {0: log.active.size}
+    path = Path(log.active.path(".log"))
+    data = bytearray(path.read_bytes())
+    data[90] ^= 1
+    path.write_bytes(data)
+    log.truncate_fully(0)
+    assert (log.log_end_offset, log.active.size) == (0, 0)
+    fill(log, 2)
+    assert [record.offset for record in read_all(log)] == [0, 1]

@@ -276,11 +276,13 @@ class StoreReading:
                     return ()
 
     async def _read_marks(self, come: Collection[BrokerId]) -> list[Event]:
-        """Marks that are new or gone; all those of brokers that have come, which may have written them again."""
+        """Marks that are new or gone, and those that may have been written again: of brokers that have come, and of
+        holes, where nothing is left of the log that had them."""
         names = await self._mark_names()
-        known = self._controller().state.marks.names
+        marks = self._controller().state.marks
+        known, holes = marks.names, marks.holes()
         owners = {name: parsed[0] for name in names if (parsed := parse_mark_name(name)) is not None}
-        wanted = [name for name, owner in owners.items() if name not in known or owner in come]
+        wanted = [name for name, owner in owners.items() if name not in known or name in holes or owner in come]
         gone = [name for name in known if name not in owners]
         nodes = await self._read_nodes([f"{MARKS}/{name}" for name in wanted])
         if not nodes and not gone:

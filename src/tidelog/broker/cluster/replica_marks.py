@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.cluster.lost_logs import lost_logs
 from tidelog.broker.cluster.store_results import results
+from tidelog.metadata.operations import Create, Delete
 from tidelog.metadata.replica_marks import (
     MARKS,
     ReplicaDamage,
@@ -78,8 +79,8 @@ class ReplicaMarks:
     def report(self, topic_partition: TopicPartition, damage: ReplicaDamage) -> None:
         """A replica has lost records: another one is to lead, and this one leaves the ISR as soon as one can.
 
-        With `damage.has_hole` it does not come back into the ISR before `repaired`; else it does when it has fetched
-        what its leader has, which repairs it.
+        With `damage.has_hole` it does not come back into the ISR before it is reported without, or `repaired`; else it
+        does when it has fetched what its leader has, which repairs it.
         """
         log = self._logs.get(topic_partition)
         topic_id = ZERO_TOPIC_ID if log is None or log.topic_id is None else log.topic_id
@@ -101,6 +102,13 @@ class ReplicaMarks:
         logger.info("replica whole again: partition=%s", topic_partition)
         self._forget(topic_partition)
         self.on_change()
+
+    def taken_back(self, topic_partition: TopicPartition) -> None:
+        """The replica stays as it is, and may lead: what was reported came to nothing. Idempotent."""
+        if topic_partition in self._damaged:
+            logger.info("replica's mark taken back: partition=%s", topic_partition)
+            self._forget(topic_partition)
+            self.on_change()
 
     def dropped(self, topic_partition: TopicPartition) -> None:
         """The replica is not here any more: its log was deleted, or put aside. Idempotent."""
@@ -187,7 +195,11 @@ class ReplicaMarks:
         if new:
             await results([store.create(MARKS)], NodeExists)
         await results([store.create(path, content) for path, content in new.items()], NodeExists)
-        await results([store.set(path, encode_replica_mark(mark)) for path, mark in changed.items()], NoNode)
+        # Made anew, not set: the controller watches which marks there are.
+        await results(
+            [store.multi([Delete(path), Create(path, encode_replica_mark(mark))]) for path, mark in changed.items()],
+            NoNode,
+        )
         await results([store.delete(path) for path in gone], NoNode)
         self._written = wanted
         if names is not None and not wanted and not self.stopped_uncleanly:

@@ -48,6 +48,7 @@ def handle(
         if request.type == FULL_UPDATE:
             node.leadership.put_aside_unassigned()
         node.marks.metadata_changed(node.metadata.image, is_complete=request.type == FULL_UPDATE)
+        node.recopies.look()
         return messages.UpdateMetadataResponse()
 
     return update(None) if confirmed is None else confirmed.then(update)

@@ -166,6 +166,23 @@ class Fetchers:
         if followed is not None:
             self.follow(replica, followed.follower.leader_id, followed.follower.leader_epoch)
 
+    def begin_anew(self, topic_partition: TopicPartition, leader_id: BrokerId | None) -> bool:
+        """Gives up the whole log of a partition that is followed from `leader_id`, which has to be fetched again.
+
+        False where another leader is followed, or the log is being cut already. KafkaError KAFKA_STORAGE_ERROR when the
+        log's directory has failed.
+        """
+        followed = self._followed.get(topic_partition)
+        if followed is None or followed.follower.leader_id != leader_id or followed.cut is not None:
+            return False
+        if followed.replica.log.truncation_is_pending:
+            return False
+        # Anew: what the leader has answered by then is for the log as it was.
+        self.follow(followed.replica, followed.follower.leader_id, followed.follower.leader_epoch)
+        followed = self._followed[topic_partition]
+        self._begin_anew(followed, followed.replica.log.log_start_offset, "it is damaged")
+        return True
+
     def _leave(self, followed: Followed) -> None:
         if followed.rest is not None:
             followed.rest.cancel()
@@ -354,14 +371,17 @@ class Fetchers:
         followed.cut = functools.partial(replica.log.truncate_to, offset)
         self._announce_truncation(followed, offset)
 
-    def _begin_anew(self, followed: Followed, offset: Offset) -> None:
+    def _begin_anew(
+        self, followed: Followed, offset: Offset, why: str = "the leader's log begins above it, or it was empty"
+    ) -> None:
         replica = followed.replica
         logger.warning(
-            "log begins anew: partition=%s at=%d, was %d to %d: the leader's log begins above it, or it was empty",
+            "log begins anew: partition=%s at=%d, was %d to %d: %s",
             replica.topic_partition,
             offset,
             replica.log.log_start_offset,
             replica.log.log_end_offset,
+            why,
         )
         followed.cut = functools.partial(replica.log.truncate_fully, offset)
         self._announce_truncation(followed, replica.log.log_start_offset)

@@ -8,7 +8,8 @@ The replicas are asked as consumers ask, so that brokers of any version answer, 
 watermark (KIP-392). The leader is asked first. What comes is checked as what lies here is, and has to fit into the file
 to the byte: see `storage/repair.py`.
 
-A segment that no other replica can mend stays as it is, with a line in the log that says what an operator can do; its
+Where no bytes fit, as after compactions that went differently, the whole replica is copied anew (`Recopies`). Where
+that cannot be either, the segment stays as it is, with a line in the log that says what an operator can do; its
 other batches are served. The replicas are asked again from time to time.
 """
 
@@ -56,7 +57,17 @@ _HAS_NOT: Final = frozenset(
 class _Repair:
     """One segment's."""
 
-    __slots__ = ("damages", "may_come", "not_before_ms", "rot", "segment", "since_ms", "sources", "unmended")
+    __slots__ = (
+        "damages",
+        "may_come",
+        "not_before_ms",
+        "rot",
+        "segment",
+        "since_ms",
+        "sources",
+        "truncations",
+        "unmended",
+    )
 
     def __init__(self, rot: Rot, now_ms: int) -> None:
         self.rot = rot
@@ -72,6 +83,8 @@ class _Repair:
         """Brokers still to be asked for the first damage, in this round."""
         self.may_come = False
         """Whether one of those asked may have what is missing later."""
+        self.truncations = -1
+        """The log's, when this round began."""
 
 
 class Repairs:
@@ -169,7 +182,8 @@ class Repairs:
         if state is None:
             self._done(repair)
             return
-        _, segment, check = state
+        log, segment, check = state
+        repair.truncations = log.truncations
         self._in_pool(
             repair, lambda: find_damages(segment, check), lambda damages: self._found(repair, segment, damages)
         )
@@ -335,8 +349,16 @@ class Repairs:
         self._node.run_disk_task(SimpleTask(f"repair of {log.topic_partition}", sync, synced))
 
     def _not_mended(self, repair: _Repair) -> None:
-        """No replica had what is missing."""
+        """No replica had what is missing, or none that fits."""
         rot = repair.rot
+        state = self._state(repair)
+        if state is None or state[1] is not repair.segment or state[0].truncations != repair.truncations:
+            # The log was cut meanwhile.
+            self._later(repair, 0)
+            return
+        if self._node.recopies.want(state[0]):
+            self._later(repair, RETRY_MS)
+            return
         waited_ms = self._node.clock.monotonic_ms() - repair.since_ms
         if repair.may_come and waited_ms < FINAL_MS:
             self._later(repair, RETRY_MS)
