@@ -303,6 +303,9 @@ class Fetcher:
             self._start(self._check(address, positions), positions.keys())
         if leaderless and self._refreshing is None:
             self._refresh_leaders(leaderless, now)
+        if fetches or checks:
+            # Lets them go out: the caller may work on what it takes now for long, and brokers can meanwhile, too.
+            await asyncio.sleep(0)
 
     def _refresh_leaders(self, leaderless: list[TopicPartition], now: float) -> None:
         for topic_partition in leaderless:

@@ -18,6 +18,7 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.consumer import Consumer, ConsumerSettings, InvalidAssignment, RebalanceListener
 from tidelog.client.consumer.classic import ClassicMembership
 from tidelog.client.errors import CommitRefused, Fenced, InvalidResponse, NoOffset, TopicChanged
+from tidelog.client.fetching import FetchSettings
 from tidelog.client.member_data import decode_subscription, encode_subscription
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
@@ -404,10 +405,9 @@ async def test_nothing_is_given_of_what_is_lost() -> None:
     """Not even what was fetched before: somebody else reads it already."""
     told = Told()
     with GroupBroker(partitions=1) as broker:
-        broker.append(0, 1)
-        async with consuming(broker, told) as consumer:
+        broker.append(0, 1, 1)
+        async with consuming(broker, told, fetch=FetchSettings(partition_max_bytes=1)) as consumer:
             await read(consumer, 1)
-            broker.append(0, 1)
             await eventually(lambda: bool(consumer._fetcher._ready))
             broker.fail_next[ApiKey.HEARTBEAT] = [ErrorCode.UNKNOWN_MEMBER_ID]
             await eventually(lambda: former_member(consumer))
