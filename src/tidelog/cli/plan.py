@@ -17,6 +17,7 @@ from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.blocking import BlockingCluster
 from tidelog.operator.files import read_state_file, write_plan_file, write_state_file
 from tidelog.operator.reading import read_state
+from tidelog.operator.traffic import read_with_traffic
 from tidelog.placement.plan.documents import DocumentError
 from tidelog.placement.plan.goals import TOLERANCE, Balance, Goals, PlanRefused
 from tidelog.placement.plan.kafka_json import dump_kafka, load_kafka
@@ -71,6 +72,10 @@ def plan(
     save_state: Annotated[
         Path | None, typer.Option("--save-state", metavar="FILE", help="Keep the state that was read.")
     ] = None,
+    traffic: Annotated[
+        float | None,
+        typer.Option("--traffic", min=0.1, metavar="SECONDS", help="Watch what producers write for so long."),
+    ] = None,
     throttle: Annotated[
         int | None,
         typer.Option("--throttle", min=1, metavar="BYTES/S", help="Of each broker, for the time that is told."),
@@ -100,8 +105,12 @@ def plan(
         raise WrongUsage("--list has its moves already: name no goals beside it")
     if listed is None and not goals.words() and save_state is None:
         raise WrongUsage("name what to plan for: --balance, --drain, --fill, --factor or --list")
+    if traffic is not None and source is not None:
+        raise WrongUsage("--traffic watches a cluster: the state of --from is a file")
+    if Balance.TRAFFIC in goals.balance and traffic is None and source is None:
+        raise WrongUsage("--balance traffic goes with --traffic SECONDS, or with --from a state that has some")
     try:
-        state = read_state_file(source) if source is not None else _read(bootstrap, timeout)
+        state = read_state_file(source) if source is not None else _read(bootstrap, timeout, traffic)
         if save_state is not None:
             write_state_file(save_state, state)
         if listed is None and not goals.words():
@@ -131,7 +140,7 @@ def plan(
                 print(f"The plan is kept in {out}: tidelog reassign run {out}")
 
 
-def _read(bootstrap: str, timeout: float) -> ClusterState:
+def _read(bootstrap: str, timeout: float, traffic: float | None) -> ClusterState:
     with BlockingCluster(
         bootstrap,
         client_id="tidelog-plan",
@@ -140,7 +149,10 @@ def _read(bootstrap: str, timeout: float) -> ClusterState:
         fail_fast=True,
         security=command_security(),
     ) as cluster:
-        return cluster.run(read_state(cluster.routing, taken_at_ms=int(time.time() * 1000)))
+        now_ms = int(time.time() * 1000)
+        if traffic is not None:
+            return cluster.run(read_with_traffic(cluster.routing, seconds=traffic, taken_at_ms=now_ms))
+        return cluster.run(read_state(cluster.routing, taken_at_ms=now_ms))
 
 
 def _json(planned: Planned, seconds: float) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from tidelog.placement.plan.layout import Layout
 
@@ -27,11 +28,19 @@ class Band:
     high: float
 
 
+class Guard(Protocol):
+    """Loads of brokers in another measure (`guard.BrokerGuard`)."""
+
+    def allows(self, items: Mapping[int, tuple[int, int]]) -> bool: ...
+
+    def move(self, item: int, leaving: int, entering: int) -> None: ...
+
+
 class DiskLoads:
     """The replicas of a layout by disk. Weights are whole numbers, equal for all replicas of a partition.
 
     `counts` [broker] -> replicas; where `count_bounds`, [broker] -> (least, most), are given, moves keep to them.
-    With `by_broker` each broker counts as one disk.
+    With `by_broker` each broker counts as one disk. A `guard` has loads in another measure, which moves keep to too.
     """
 
     def __init__(
@@ -41,6 +50,7 @@ class DiskLoads:
         count_bounds: Sequence[tuple[int, int]] | None = None,
         *,
         by_broker: bool = False,
+        guard: Guard | None = None,
     ) -> None:
         self.layout = layout
         self.weights = weights
@@ -59,6 +69,7 @@ class DiskLoads:
         """The same before the plan."""
         self.counts = list(layout.staying)
         self._count_bounds = count_bounds
+        self.guard = guard
         self._add_staying(index)
         self.staying_loads = list(self.loads)
         """What partitions that are not moved have on the disks."""
@@ -104,9 +115,9 @@ class DiskLoads:
         bisect.insort(self.held[disk], (self.weights[item], item))
 
     @property
-    def keeps_counts(self) -> bool:
-        """Whether brokers have bounds of replicas."""
-        return self._count_bounds is not None
+    def is_bound(self) -> bool:
+        """Whether brokers have bounds beside those of their disks' loads."""
+        return self._count_bounds is not None or self.guard is not None
 
     def move(self, item: int, source: int, target: int) -> None:
         """Takes a replica from one disk to another."""
@@ -114,12 +125,14 @@ class DiskLoads:
         del self.on[item][broker]
         self.loads[source] -= self.weights[item]
         self.counts[broker] -= 1
+        if self.guard is not None:
+            self.guard.move(item, broker, self.disks[target].broker)
         held = self.held[source]
         del held[bisect.bisect_left(held, (self.weights[item], item))]
         self._put(item, target)
 
     def may_move(self, item: int, source: int, target: int, *, swapped: bool = False) -> bool:
-        """Whether rules let a replica go from one disk to another; with `swapped` counts stay as they are."""
+        """Whether rules let a replica go from one disk to another; with `swapped` another one comes for it."""
         layout = self.layout
         leaving, entering = self.disks[source].broker, self.disks[target].broker
         back = self.former[item].get(entering) == target
@@ -135,6 +148,8 @@ class DiskLoads:
             least, most = self._count_bounds[leaving][0], self._count_bounds[entering][1]
             if self.counts[leaving] <= least or self.counts[entering] >= most:
                 return False
+        if not swapped and self.guard is not None and not self.guard.allows({item: (leaving, entering)}):
+            return False
         return self._spreads(item, leaving, entering)
 
     def _spreads(self, item: int, leaving: int, entering: int) -> bool:

@@ -175,9 +175,15 @@ class _Search:
         return True
 
     def _may_swap(self, item: int, source: int, other: int, target: int) -> bool:
-        return self.loads.may_move(item, source, target, swapped=True) and self.loads.may_move(
+        loads = self.loads
+        if not loads.may_move(item, source, target, swapped=True) or not loads.may_move(
             other, target, source, swapped=True
-        )
+        ):
+            return False
+        leaving, entering = loads.disks[source].broker, loads.disks[target].broker
+        if loads.guard is None or leaving == entering:
+            return True
+        return loads.guard.allows({item: (leaving, entering), other: (entering, leaving)})
 
     def fill(self) -> None:
         """Brings to disks below their band what others can spare."""
@@ -242,7 +248,7 @@ class _Search:
         place = bisect.bisect_left(held, (need, -1))
         instead: list[tuple[int, tuple[int, ...]]] = []
         instead += [(smaller, (other,)) for smaller, other in held[place : place + CANDIDATES] if smaller < weight]
-        if not loads.keeps_counts or loads.disks[disk].broker == loads.disks[home].broker:
+        if not loads.is_bound or loads.disks[disk].broker == loads.disks[home].broker:
             instead += _pairs(held, need, weight)
         instead.sort()
         for _, others in instead[:CANDIDATES]:

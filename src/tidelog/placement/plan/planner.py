@@ -1,34 +1,28 @@
 """Makes a plan of a state and goals, in waves, and tries it. The same state and goals give the same plan.
 
     counts, drains, fills, factors, racks     `counts`: minimum-cost flow, proven
-    bytes, traffic                            `evening`: local search beside its bound; small ones `exact`: a MIP
+    bytes, traffic                            `loads`: local search beside its bound; small ones `exact`: a MIP
     leaders                                   `leaders`: minimum-cost flow, proven
 
-A stage keeps what the stages before it have reached. Where bytes or traffic are asked for before counts, their bands
-come first, and counts only as far as they let.
+A stage keeps what the stages before it have reached; `loads` lets go of what was asked for later than bytes where bytes
+cannot be evened out beside it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import dataclass, replace
 
-from tidelog.placement.plan import exact
 from tidelog.placement.plan.counts import Counted, settle_counts
-from tidelog.placement.plan.disks import Band, DiskLoads, bands
-from tidelog.placement.plan.evening import even_out, least_bytes, least_moves, violation
 from tidelog.placement.plan.goals import Balance, Goals, check_goals
 from tidelog.placement.plan.layout import Layout
 from tidelog.placement.plan.leaders import settle_leaders
+from tidelog.placement.plan.loads import settle_loads
 from tidelog.placement.plan.partial import best_part, least_bytes_to, least_moves_to
 from tidelog.placement.plan.plan import Plan
 from tidelog.placement.plan.simulation import simulate
 from tidelog.placement.plan.state import ClusterState
 from tidelog.placement.plan.waves import DEFAULT_LIMITS, Limits, in_waves
-
-GAP_THAT_SUFFICES: Final = 0.001
-"""What the search finds this close to its bound is not solved again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +36,6 @@ class Planned:
     """What the goals did not reach, and why."""
 
 
-@dataclass(slots=True)
-class _Proof:
-    """Bounds that the stages found."""
-
-    moves: int = 0
-    bytes: int | None = None
-    remarks: list[str] = field(default_factory=list)
-
-
 def make_plan(
     state: ClusterState, goals: Goals, *, throttle: int | None = None, limits: Limits = DEFAULT_LIMITS
 ) -> Planned:
@@ -62,7 +47,7 @@ def make_plan(
     moves_least, bytes_least = counted.moves_least, None
     remarks += _uneven(layout, counted)
     if {Balance.BYTES, Balance.TRAFFIC} & set(goals.balance):
-        proof = _settle_loads(layout, counted)
+        proof = settle_loads(layout, counted)
         moves_least, bytes_least = max(moves_least, proof.moves), proof.bytes
         remarks += proof.remarks
     leader_changes = settle_leaders(layout) if Balance.LEADERS in goals.balance else 0
@@ -105,63 +90,3 @@ def _uneven(layout: Layout, counted: Counted) -> Iterable[str]:
             for group in counted.groups
         )
         yield f"rules keep counts from being even: {shares}"
-
-
-def _settle_loads(layout: Layout, counted: Counted) -> _Proof:
-    """Brings bytes or traffic into their bands; what that has to cost."""
-    goals = layout.goals
-    by_bytes = Balance.BYTES in goals.balance
-    weights = [
-        (partition.size or 0) if by_bytes else round(partition.bytes_in_per_s or 0.0) for partition in layout.partitions
-    ]
-    count_bounds = None
-    if Balance.COUNTS in goals.balance:
-        count_bounds = list(zip(counted.bounds.low, counted.bounds.high, strict=True))
-    loads = DiskLoads(layout, weights, count_bounds, by_broker=not by_bytes)
-    wanted = bands(loads, goals.tolerance)
-    even_out(loads, wanted)
-    proof = _Proof()
-    proven = _solve_small(loads, wanted, count_bounds, proof) if by_bytes else 0
-    loads.settle()
-    if by_bytes:
-        # What could not be brought into its band is no reason for more moves: the bound is for what was reached.
-        reached = [
-            Band(min(band.low, load), max(band.high, load)) for band, load in zip(wanted, loads.loads, strict=True)
-        ]
-        proof.bytes = max(least_bytes(loads.former_loads, reached), proven)
-        proof.moves = least_moves(loads, reached)
-    outside = [
-        (loads.loads[number], band, disk)
-        for number, (disk, band) in enumerate(zip(loads.disks, wanted, strict=True))
-        if not band.low <= loads.loads[number] <= band.high
-    ]
-    what = "bytes" if by_bytes else "bytes a second"
-    proof.remarks += [
-        f"broker {layout.brokers[disk.broker].id}{'' if disk.path is None else ' ' + disk.path} has {load} {what}, "
-        f"not {band.low:.0f} to {band.high:.0f}: the search found no move that brings it closer"
-        for load, band, disk in outside
-    ]
-    return proof
-
-
-def _solve_small(
-    loads: DiskLoads, wanted: list[Band], count_bounds: list[tuple[int, int]] | None, proof: _Proof
-) -> int:
-    """Solves a small problem to its end, where that is better than what the search found; its bound, in bytes."""
-    if not exact.is_small(loads):
-        return 0
-    if not exact.is_installed():
-        proof.remarks.append(exact.WHAT_TO_INSTALL)
-        return 0
-    found = [list(on.values()) for on in loads.on]
-    outside, moved = violation(loads.loads, wanted), loads.moved_bytes()
-    if not outside and moved - least_bytes(loads.former_loads, wanted) <= moved * GAP_THAT_SUFFICES:
-        return 0
-    solved = exact.solve(loads, wanted, count_bounds, inside=not outside)
-    if solved is None:
-        return 0
-    loads.place(solved.placed)
-    better = violation(loads.loads, wanted), loads.moved_bytes()
-    if better[0] > outside + 1 or (better[0] > outside - 1 and better[1] >= moved):
-        loads.place(found)
-    return min(int(solved.bytes_least), loads.moved_bytes())

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog.placement.plan.copies import Copy, Disk, Work, used_bytes
+from tidelog.placement.plan.deaths import Deaths
 from tidelog.placement.plan.state import ClusterState
 
 WAVE_OVERHEAD_S: Final = 1.0
@@ -82,7 +83,7 @@ def simulate(waves: Sequence[Sequence[Work]], state: ClusterState, throttle: int
         "stalled": sorted(
             {str(work.move.key) for wave in waves for work in wave for copy in work.copies if copy.source is None}
         ),
-        "if_dies": [_death(broker, waves, state) for broker in state.brokers if state.brokers[broker].online],
+        "if_dies": Deaths(state).in_waves(waves),
     }
 
 
@@ -208,33 +209,3 @@ def _without_spare(state: ClusterState, waves: Sequence[Sequence[Work]]) -> int:
         for wave in waves
         for work in wave
     )
-
-
-def _death(broker: int, waves: Sequence[Sequence[Work]], state: ClusterState) -> dict[str, Any]:
-    """What if this broker dies in the worst wave: partitions without a leader, and without enough in sync.
-
-    Before a wave partitions are where the waves before have brought them; in it, in sync is what was before.
-    """
-    isr: dict[Any, tuple[int, ...]] = {key: each.isr for key, each in state.partitions.items()}
-    offline = sum(each == (broker,) for each in isr.values())
-    below = sum(_below(state, key.topic, each, broker) for key, each in isr.items())
-    worst: dict[str, Any] = {"wave": None, "offline": offline, "below_min_isr": below, "moves_stalled": 0}
-    for number, wave in enumerate(waves):
-        stalled = sum(any(copy.target == broker for copy in work.copies) for work in wave)
-        found = {"wave": number, "offline": offline, "below_min_isr": below, "moves_stalled": stalled}
-        if _severity(found) > _severity(worst):
-            worst = found
-        for work in wave:
-            before, after = isr[work.move.key], work.move.replicas_to
-            offline += (after == (broker,)) - (before == (broker,))
-            below += _below(state, work.move.topic, after, broker) - _below(state, work.move.topic, before, broker)
-            isr[work.move.key] = after
-    return {"broker": broker, **worst}
-
-
-def _severity(found: Mapping[str, Any]) -> tuple[int, int, int]:
-    return found["offline"], found["below_min_isr"], found["moves_stalled"]
-
-
-def _below(state: ClusterState, topic: str, isr: Sequence[int], broker: int) -> bool:
-    return broker in isr and len(isr) - 1 < (state.topics[topic].min_insync_replicas or 1)

@@ -1,0 +1,61 @@
+"""Traffic between two readings, by partition: what came in, and what a group has read."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from tidelog.client import admin
+from tidelog.client.blocking import BlockingCluster
+from tidelog.client.offsets import CommittedOffset
+from tidelog.client.operations import Pause
+from tidelog.model.identifiers import TopicPartition
+from tidelog.operator.traffic import read_with_traffic
+from tidelog.placement.plan.state import ClusterState
+from tidelog.records.batch import Record, build_batch
+from tidelog.testing import Cluster
+
+BUSY, IDLE = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def batch(records: int) -> bytes:
+    return bytes(build_batch([Record(index, 1, b"k", b"v" * 100) for index in range(records)]))
+
+
+def with_traffic(client: BlockingCluster, ticks: list[float]) -> Generator[Any, Any, ClusterState]:
+    """The operation, in whose pause twenty records come and ten are committed, and ten seconds pass."""
+    routing = client.routing
+    original = routing.now
+    routing.now = lambda: original() + ticks[0]
+    operation = read_with_traffic(routing, seconds=10, taken_at_ms=1)
+    step = next(operation)
+    while True:
+        if isinstance(step, Pause) and step.seconds == 10:
+            client.produce(BUSY, batch(20))
+            client.commit_offsets("g", {BUSY: CommittedOffset(30)})
+            ticks[0] += 10
+            outcomes: Any = ()
+        else:
+            outcomes = yield step
+        try:
+            step = operation.send(outcomes)
+        except StopIteration as stop:
+            routing.now = original
+            return stop.value  # type: ignore[no-any-return]
+
+
+def test_rates_follow_from_two_readings() -> None:
+    """Twenty of sixty records in ten seconds: a third of the partition's bytes; a group that read ten of them: half."""
+    with Cluster() as cluster, BlockingCluster(cluster.bootstrap) as client:
+        client.run(admin.create_topics(client.routing, [admin.NewTopic("t", 2, 1)]))
+        client.produce(BUSY, batch(40))
+        client.produce(IDLE, batch(5))
+        client.commit_offsets("g", {BUSY: CommittedOffset(20)})
+        state = client.run(with_traffic(client, [0.0]))
+    busy, idle = state.partitions[BUSY], state.partitions[IDLE]
+    assert busy.size is not None
+    assert busy.bytes_in_per_s == pytest.approx(busy.size / 3 / 10, rel=0.02)
+    assert busy.bytes_out_per_s == pytest.approx(busy.size / 6 / 10, rel=0.02)
+    assert (idle.bytes_in_per_s, idle.bytes_out_per_s) == (0.0, 0.0)
