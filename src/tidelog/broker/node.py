@@ -146,6 +146,7 @@ class Node:
         self.disk = disk
         self.shell = shell
         self.logs = logs
+        logs.cordoned = config.cordoned_log_dirs
         """Every partition's log on this broker."""
         self.controller = controller
         self.settings = settings
@@ -334,6 +335,7 @@ class Node:
         changed = self.config.set_dynamic(image.configs.get(CLUSTER_DEFAULT, {}), image.broker_config(self.broker_id))
         if changed:
             logger.info("settings changed: %s", ", ".join(sorted(changed)))
+            self.logs.cordoned = self.config.cordoned_log_dirs
             self.groups.settings_changed()
             self.cleaning.settings_changed(self.config)
             if self.throttles.broker_changed(self.config):

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tidelog.cli.errors import Refused
+from tidelog.cli.log_dir_moves import cordon, move, uncordon
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
 from tidelog.cli.output import ids, print_json, print_table, size
 from tidelog.cli.security import command_security
@@ -17,11 +18,15 @@ from tidelog.client.admin import LogDirectory
 from tidelog.client.blocking import BlockingCluster
 from tidelog.model.errors import ErrorCode, KafkaError
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, invoke_without_command=True)
+app.command("move")(move)
+app.command("cordon")(cordon)
+app.command("uncordon")(uncordon)
 
 
-@app.command()
+@app.callback()
 def log_dirs(
+    context: typer.Context,
     broker: Annotated[
         list[int] | None, typer.Option("--broker", metavar="ID", help="Only this broker; may be repeated.")
     ] = None,
@@ -33,6 +38,8 @@ def log_dirs(
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Show the log directories of brokers (all, if none is named) and the bytes of each replica in them."""
+    if context.invoked_subcommand is not None:
+        return
     with BlockingCluster(
         bootstrap,
         client_id="tidelog-log-dirs",

@@ -84,7 +84,7 @@ Patience: TypeAlias = Annotated[
 ]
 
 
-class _Session:
+class Session:
     """A cluster, the journal about it, and what to show; the surroundings of an `Execution`."""
 
     def __init__(self, cluster: BlockingCluster, files: JournalFiles, display: Display, patience_s: float) -> None:
@@ -177,12 +177,12 @@ def run_plan(
     A run that was interrupted goes on where it stands. What was, is kept in PLAN.inverse and in the journal:
     `tidelog reassign rollback` goes back.
     """
-    with _session(bootstrap, timeout, journal, patience, output) as session, _alone(session):
+    with open_session(bootstrap, timeout, journal, patience, output) as session, alone(session):
         chosen = _plan(session, plan, throttle=throttle)
         _keep_inverse(session, plan, chosen)
         if output is Form.KAFKA:
             print_started_as_kafka(chosen)
-        _finish(session, session.execution.run(chosen, throttle=throttle, plan_path=str(plan.absolute())), output)
+        finish(session, session.execution.run(chosen, throttle=throttle, plan_path=str(plan.absolute())), output)
 
 
 @app.command()
@@ -196,7 +196,7 @@ def rollback(
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Undo what is done of a plan, and wait until all is as it was."""
-    with _session(bootstrap, timeout, journal, patience, output) as session, _alone(session):
+    with open_session(bootstrap, timeout, journal, patience, output) as session, alone(session):
         path = None if plan is None else str(plan.absolute())
         if plan is not None:
             operation = session.execution.rollback(_plan(session, plan, back=True), throttle=throttle, plan_path=path)
@@ -210,7 +210,7 @@ def rollback(
                 operation = session.execution.run(last.plan, kind=last.kind, throttle=rate)
             else:
                 operation = session.execution.rollback(last.plan, throttle=throttle, plan_path=last.plan_path)
-        _finish(session, operation, output)
+        finish(session, operation, output)
 
 
 @app.command()
@@ -223,14 +223,14 @@ def resume(
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Go on with a run that was paused, or interrupted: then this process carries it out, and waits."""
-    with _session(bootstrap, timeout, journal, patience, output) as session:
+    with open_session(bootstrap, timeout, journal, patience, output) as session:
         with session.files.locked() as free:
             if free:
                 last = _last_run(session)
                 if not last.status.unfinished:
                     raise Refused(["the last run on this cluster has ended: there is nothing to go on with"])
                 rate = last.throttle if throttle is None else throttle
-                _finish(session, session.execution.run(last.plan, kind=last.kind, throttle=rate), output)
+                finish(session, session.execution.run(last.plan, kind=last.kind, throttle=rate), output)
                 return
         session.files.ask(Asked(Wish.RESUME, throttle))
         _await(session, lambda run: run.status is not RunStatus.PAUSED and not session.files.has_wish(), timeout)
@@ -244,7 +244,7 @@ def pause(
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Let moves under way end, and begin no other one until `resume`."""
-    with _session(bootstrap, timeout, journal, timeout, Form.TABLE) as session:
+    with open_session(bootstrap, timeout, journal, timeout, Form.TABLE) as session:
         with session.files.locked() as free:
             if free:
                 session.tidy()
@@ -267,7 +267,7 @@ def cancel(
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Take back the moves that are under way, and begin no other one. What is done stays; `rollback` undoes it."""
-    with _session(bootstrap, timeout, journal, patience, output) as session:
+    with open_session(bootstrap, timeout, journal, patience, output) as session:
         with session.files.locked() as free:
             if free:
                 last = _last_run(session)
@@ -289,7 +289,7 @@ def status(
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Show how far the last run is, which throttles of ours are set, and what others move."""
-    with _session(bootstrap, timeout, journal, timeout, output) as session:
+    with open_session(bootstrap, timeout, journal, timeout, output) as session:
         with session.files.locked() as free:
             if free:
                 session.tidy()
@@ -306,7 +306,7 @@ def verify(
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Tell whether each move of a plan is done; exit code 0 if all are."""
-    with _session(bootstrap, timeout, journal, timeout, output) as session:
+    with open_session(bootstrap, timeout, journal, timeout, output) as session:
         with session.files.locked() as free:
             if free:
                 session.tidy()
@@ -319,9 +319,9 @@ def verify(
 
 
 @contextlib.contextmanager
-def _session(
+def open_session(
     bootstrap: str, timeout_s: float, folder: Path | None, patience_s: float, output: Form
-) -> Iterator[_Session]:
+) -> Iterator[Session]:
     with BlockingCluster(
         bootstrap,
         client_id="tidelog-reassign",
@@ -334,7 +334,7 @@ def _session(
         files = JournalFiles(default_folder(os.environ) if folder is None else folder, view.cluster_id)
         display = Display(quiet=output is not Form.TABLE)
         try:
-            yield _Session(cluster, files, display, patience_s)
+            yield Session(cluster, files, display, patience_s)
         except DocumentError as error:
             raise Refused([str(error)]) from None
         finally:
@@ -342,7 +342,7 @@ def _session(
 
 
 @contextlib.contextmanager
-def _alone(session: _Session) -> Iterator[None]:
+def alone(session: Session) -> Iterator[None]:
     """For commands that carry plans out: one at a time on a cluster."""
     with session.files.locked() as free:
         if not free:
@@ -357,7 +357,7 @@ def _alone(session: _Session) -> Iterator[None]:
         yield
 
 
-def _finish(session: _Session, operation: Operation[Ended], output: Form) -> None:
+def finish(session: Session, operation: Operation[Ended], output: Form) -> None:
     ended = session.do(operation)
     run = session.journal().run
     assert run is not None
@@ -366,14 +366,14 @@ def _finish(session: _Session, operation: Operation[Ended], output: Form) -> Non
         raise Refused([f"{len(ended.left)} of {ended.moves} moves are not done: the run is {ended.status}"])
 
 
-def _last_run(session: _Session) -> Run:
+def _last_run(session: Session) -> Run:
     run = session.reload().run
     if run is None:
         raise Refused([f"nothing was run on this cluster from here: {session.files.path} does not exist"])
     return run
 
 
-def _await(session: _Session, obeyed: Callable[[Run], bool], timeout_s: float) -> None:
+def _await(session: Session, obeyed: Callable[[Run], bool], timeout_s: float) -> None:
     """Until the process that carries out a plan has done what it was asked, or has ended."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -388,7 +388,7 @@ def _await(session: _Session, obeyed: Callable[[Run], bool], timeout_s: float) -
         time.sleep(LOOK_S)
 
 
-def _plan(session: _Session, path: Path, *, back: bool = False, throttle: int | None = None) -> Plan:
+def _plan(session: Session, path: Path, *, back: bool = False, throttle: int | None = None) -> Plan:
     """The plan of a file; Kafka's list is one from the cluster's present state, or from that of its own last run."""
     text = path.read_bytes()
     try:
@@ -402,7 +402,7 @@ def _plan(session: _Session, path: Path, *, back: bool = False, throttle: int | 
         raise Refused(error.reasons) from None
 
 
-def _plan_of_list(session: _Session, text: bytes, state: ClusterState, *, back: bool, throttle: int | None) -> Plan:
+def _plan_of_list(session: Session, text: bytes, state: ClusterState, *, back: bool, throttle: int | None) -> Plan:
     wanted = load_kafka(text, state)
     last = session.reload().run
     if last is not None and last.kind is RunKind.RUN and (last.status.unfinished or back):
@@ -412,7 +412,7 @@ def _plan_of_list(session: _Session, text: bytes, state: ClusterState, *, back: 
     return wanted if back else try_out(wanted, state, throttle)
 
 
-def _keep_inverse(session: _Session, path: Path, plan: Plan) -> None:
+def _keep_inverse(session: Session, path: Path, plan: Plan) -> None:
     inverse = path.with_name(path.name + INVERSE_SUFFIX)
     try:
         write_plan_file(inverse, plan.inverse())

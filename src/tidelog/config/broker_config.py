@@ -70,6 +70,7 @@ class BrokerConfig:
     controlled_shutdown_max_retries = _Setting[int]("controlled.shutdown.max.retries")
     controlled_shutdown_retry_backoff_ms = _Setting[int]("controlled.shutdown.retry.backoff.ms")
     controller_socket_timeout_ms = _Setting[int]("controller.socket.timeout.ms")
+    cordoned_log_dirs = _Setting[tuple[str, ...]]("cordoned.log.dirs")
     default_replication_factor = _Setting[int]("default.replication.factor")
     delete_topic_enable = _Setting[bool]("delete.topic.enable")
     fetch_max_bytes = _Setting[int]("fetch.max.bytes")

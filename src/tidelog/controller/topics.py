@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tidelog.controller.configs import parse_topic_overrides
+from tidelog.controller.cordons import is_cordoned
 from tidelog.controller.elections import create_partitions
 from tidelog.controller.events import (
     CreatedTopic,
@@ -177,8 +178,8 @@ def _assignment_of(turn: Turn, topic: NewTopic) -> Assignment:
     wanted = topic.replication_factor
     replication_factor = turn.settings.default_replication_factor if wanted == -1 else wanted
     _check_count(partitions)
-    brokers = _live_brokers(turn)
-    with _unable_to_replicate(replication_factor, len(brokers)):
+    brokers = _brokers_to_place_on(turn)
+    with _unable_to_replicate(turn, replication_factor, len(brokers)):
         if turn.settings.placement is Placement.STRIPED:
             return dict(enumerate(place_evenly(brokers, partitions, replication_factor, random=turn.random)))
         return assign_replicas(brokers, partitions, replication_factor, random=turn.random)
@@ -296,8 +297,8 @@ def _growth(turn: Turn, topic: MorePartitions) -> tuple[TopicImage, Assignment]:
         for replicas in topic.assignments:
             _check_replicas(turn, replicas, replication_factor)
         return image, {len(existing) + index: list(replicas) for index, replicas in enumerate(topic.assignments)}
-    brokers = _live_brokers(turn)
-    with _unable_to_replicate(replication_factor, len(brokers)):
+    brokers = _brokers_to_place_on(turn)
+    with _unable_to_replicate(turn, replication_factor, len(brokers)):
         if turn.settings.placement is Placement.STRIPED:
             placed = place_evenly(brokers, additional, replication_factor, random=turn.random, existing=existing)
             return image, dict(enumerate(placed, start=len(existing)))
@@ -412,8 +413,12 @@ def _standing(turn: Turn, names: Sequence[str]) -> list[TopicImage]:
     return [topic for topic in topics if topic.name not in turn.state.deleting]
 
 
-def _live_brokers(turn: Turn) -> list[BrokerRack]:
-    return in_creation_order(BrokerRack(broker.id, broker.rack) for broker in turn.state.image.brokers.values())
+def _brokers_to_place_on(turn: Turn) -> list[BrokerRack]:
+    """The live brokers that are not cordoned."""
+    image = turn.state.image
+    return in_creation_order(
+        BrokerRack(broker.id, broker.rack) for broker in image.brokers.values() if not is_cordoned(image, broker.id)
+    )
 
 
 def _id_of(turn: Turn, topic: TopicImage) -> TopicId:
@@ -440,7 +445,8 @@ def _new_topic_id(turn: Turn) -> TopicId:
 class _unable_to_replicate:  # noqa: N801 - reads as a statement: with ...
     """Turns a placement's refusal into the sentence of Kafka's controller."""
 
-    def __init__(self, replication_factor: int, brokers: int) -> None:
+    def __init__(self, turn: Turn, replication_factor: int, brokers: int) -> None:
+        self._live = len(turn.state.image.brokers)
         self._replication_factor = replication_factor
         self._brokers = brokers
 
@@ -450,7 +456,9 @@ class _unable_to_replicate:  # noqa: N801 - reads as a statement: with ...
         if isinstance(error, PlacementRefused) and not isinstance(error, IncompleteRacks):
             reason = error.message or ""
             if isinstance(error, InvalidReplicationFactor) and self._replication_factor > self._brokers:
-                reason = too_few_brokers(self._replication_factor, self._brokers)
+                reason = too_few_brokers(self._replication_factor, self._live)
+                if self._brokers < self._live:
+                    reason = reason.removesuffix(".") + f", and {self._live - self._brokers} of them cordoned."
             raise KafkaError(
                 error.code, f"Unable to replicate the partition {self._replication_factor} time(s): {reason}"
             ) from error

@@ -41,6 +41,7 @@ BROKER_THROTTLES: Final = (
 )
 TOPIC_THROTTLES: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 CORDONED: Final = "cordoned.log.dirs"
+BROKER_CORDONED: Final = "broker.cordoned"
 MIN_INSYNC: Final = "min.insync.replicas"
 ALL_DIRECTORIES: Final = "*"
 
@@ -60,7 +61,7 @@ def read_state(routing: Routing, *, taken_at_ms: int, timeout_s: float | None = 
     broker_settings = yield from _settings(
         routing,
         [ConfigResource(ResourceType.BROKER, str(broker_id)) for broker_id in live],
-        (*BROKER_THROTTLES, CORDONED),
+        (*BROKER_THROTTLES, CORDONED, BROKER_CORDONED),
         missing,
         timeout_s,
     )
@@ -201,7 +202,7 @@ def _broker(
     return BrokerState(
         id=broker_id,
         rack=rack,
-        cordoned=ALL_DIRECTORIES in cordoned,
+        cordoned=ALL_DIRECTORIES in cordoned or settings.in_force.get(BROKER_CORDONED) == "true",
         directories=tuple(
             DirectoryState(
                 path=directory.path,

@@ -45,7 +45,7 @@ from tidelog.storage.segment import Segment
 from tidelog.storage.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Sequence
+    from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
     from tidelog.ports.clock import Clock
     from tidelog.ports.disk import Disk
@@ -129,6 +129,8 @@ class LogManager:
             disk, self.pool, clock, random, self.settings.producer_expiration_ms, self.producer_limit
         )
         self.directories = [LogDirectory(disk, path, on_failure=self._directory_failed) for path in log_dirs]
+        self.cordoned: Collection[str] = ()
+        """`cordoned.log.dirs`: directories that get no new logs unless asked for; `*` stands for all."""
         self._logs: dict[TopicPartition, Log] = {}
         self._owners: dict[TopicPartition, LogDirectory] = {}
         self.producer_upkeep = ProducerUpkeep(self.environment, self._logs)
@@ -440,7 +442,8 @@ class LogManager:
         for directory in self.directories:
             if directory.path == wanted and directory.failure is not None:
                 raise DirectoryOffline(directory.path, directory.failure)
-        return online[placement.choose({path: len(directory.logs) for path, directory in online.items()}, wanted)]
+        counts = {path: len(directory.logs) for path, directory in online.items()}
+        return online[placement.choose(counts, wanted, self.cordoned)]
 
     def delete(self, topic_partition: TopicPartition) -> bool:
         """Deletes a log: its folder is renamed now and removed after `file.delete.delay.ms`; false if there is none.

@@ -19,6 +19,7 @@ from tidelog.controller.events import (
     TopicsChanged,
 )
 from tidelog.controller.settings import ControllerSettings, Placement
+from tidelog.metadata.image import ConfigChanged, ConfigResource, ConfigResourceType
 from tidelog.metadata.operations import Create, Delete, SetData
 from tidelog.metadata.znodes import TopicAssignment, encode_topic
 from tidelog.model.errors import ErrorCode
@@ -381,3 +382,32 @@ def test_a_topic_that_the_store_could_not_keep_is_refused(monkeypatch: pytest.Mo
     [refused] = cluster.ask(CreatePartitions([MorePartitions("small", 30)]))
     assert refused.error is ErrorCode.INVALID_PARTITIONS
     assert cluster.told() == []
+
+
+def test_cordoned_brokers_get_no_replica_by_placement() -> None:
+    """Neither of new topics nor of new partitions, by our setting or by Kafka's; those chosen by hand may be there."""
+    cluster = Cluster(broker(0), broker(1), broker(2), broker(3))
+    for name, settings in (("1", {"broker.cordoned": "true"}), ("2", {"cordoned.log.dirs": "*"})):
+        resource = ConfigResource(ConfigResourceType.BROKER, name)
+        cluster.controller.state.image.apply(ConfigChanged(resource, settings))
+    assert create(cluster, NewTopic("t", 6, 2)).error is ErrorCode.NONE
+    cluster.ask(CreatePartitions([MorePartitions("t", 9)]))
+    image = cluster.controller.state.image.topics["t"]
+    assert len(image.partitions) == 9
+    assert {id for each in image.partitions.values() for id in each.replicas} == {0, 3}
+    refused = create(cluster, NewTopic("u", 1, 3))
+    assert refused.error is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert refused.message is not None
+    assert refused.message.endswith("because only 4 broker(s) are registered, and 2 of them cordoned.")
+    assert create(cluster, NewTopic("v", assignment=[(0, [1, 2])])).error is ErrorCode.NONE
+
+
+def test_a_broker_that_is_cordoned_no_more_gets_replicas_again() -> None:
+    """Its own setting wins over that of all brokers; a directory alone cordons no broker."""
+    cluster = Cluster(broker(0), broker(1))
+    image = cluster.controller.state.image
+    image.apply(ConfigChanged(ConfigResource(ConfigResourceType.BROKER, ""), {"broker.cordoned": "true"}))
+    image.apply(ConfigChanged(ConfigResource(ConfigResourceType.BROKER, "1"), {"broker.cordoned": "false"}))
+    image.apply(ConfigChanged(ConfigResource(ConfigResourceType.BROKER, "0"), {"cordoned.log.dirs": "/a"}))
+    assert create(cluster, NewTopic("t", 2, 1)).error is ErrorCode.NONE
+    assert {each.replicas for each in image.topics["t"].partitions.values()} == {(1,)}

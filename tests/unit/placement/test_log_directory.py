@@ -29,3 +29,11 @@ def test_what_is_not_online_is_refused() -> None:
     with pytest.raises(KafkaError) as refusal:
         choose({})
     assert refusal.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_cordoned_directory_gets_no_new_replica() -> None:
+    """However few logs it has; unless it is asked for, or all are cordoned."""
+    counts = {"/a": 0, "/b": 5, "/c": 7}
+    assert choose(counts, cordoned=["/a"]) == "/b"
+    assert choose(counts, "/a", ["/a"]) == "/a"
+    assert choose(counts, cordoned=["*"]) == "/a"

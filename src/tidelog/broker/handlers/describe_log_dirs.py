@@ -1,7 +1,7 @@
 """DescribeLogDirs: where this broker's replicas lie, and how large they are.
 
 Versions 1-5. v3: an error of the whole answer. v4: size and free space of the file system (KIP-827). v5: cordoned
-directories (there are none). A replica on its way between directories is in both, its copy with `is_future_key`. A
+directories. A replica on its way between directories is in both, its copy with `is_future_key`. A
 directory that is offline is listed with KAFKA_STORAGE_ERROR.
 """
 
@@ -15,6 +15,7 @@ from tidelog.broker.context import authorize
 from tidelog.broker.handlers import Versions
 from tidelog.broker.shell import InDirectories
 from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.placement.log_directory import is_cordoned
 from tidelog.ports.disk import Disk, Space
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -80,6 +81,7 @@ def _response(
             ],
             total_bytes=spaces[directory].total,
             usable_bytes=spaces[directory].usable,
+            is_cordoned=is_cordoned(directory, node.logs.cordoned),
         )
         for directory, topics in by_directory.items()
     ]

@@ -39,9 +39,9 @@ SETTINGS: Final = (
         "cordoned.log.dirs",
         LIST,
         (),
-        "Directories that get no new replicas; `*` stands for all.",
+        "Directories that get no new replicas; `*` stands for all. While all of a broker's are named, new topics and "
+        "partitions are placed on other brokers, if it is set while the broker runs (KIP-1066).",
         mode=PER_BROKER,
-        effect=ACCEPTED,
     ),
     Setting(
         "log.dir.failure.timeout.ms",

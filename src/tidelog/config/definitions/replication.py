@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tidelog.config.definitions.vocabulary import ACCEPTED, BOOLEAN, CLUSTER_WIDE, HIGH, INT, LONG, STRING
+from tidelog.config.definitions.vocabulary import ACCEPTED, BOOLEAN, CLUSTER_WIDE, HIGH, INT, LONG, PER_BROKER, STRING
 from tidelog.config.setting import OneOf, Range, Setting
 
 SETTINGS: Final = (
@@ -38,6 +38,14 @@ SETTINGS: Final = (
         "Kafka 4: replicas outside the ISR that are known to be complete (KIP-966).",
         importance=HIGH,
         effect=ACCEPTED,
+    ),
+    Setting(
+        "broker.cordoned",
+        BOOLEAN,
+        False,
+        "tidelog's own: whether the broker gets no replica by placement: of new topics, of new partitions, by plans. "
+        "Set it while the broker runs (`tidelog brokers cordon`); what it has stays.",
+        mode=PER_BROKER,
     ),
     Setting(
         "auto.leader.rebalance.enable",
