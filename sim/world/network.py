@@ -24,6 +24,8 @@ from sim.world.loop import PROCESS, VirtualLoop
 from sim.world.randomness import SeededRandom
 
 if TYPE_CHECKING:
+    import ssl
+
     from sim.world.process import Process
     from sim.world.trace import Trace
 
@@ -181,14 +183,18 @@ class Host:
         self._network = network
         self.name = name
 
-    async def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> SimulatedListener:
+    async def listen(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, tls: ssl.SSLContext | None = None
+    ) -> SimulatedListener:
+        assert tls is None, "the simulated network has no TLS"
         listener = SimulatedListener(self._network, factory, (host or self.name, port or self._network.port()))
         self._network.bind(listener)
         return listener
 
     async def connect(
-        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, tls: ssl.SSLContext | None = None
     ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+        assert tls is None, "the simulated network has no TLS"
         network = self._network
         there, back = network.link(self.name, host), network.link(host, self.name)
         deadline = network.loop.time() + network.random.between(*GIVE_UP_S)

@@ -27,6 +27,8 @@ from tidelog.broker.connections.authentication import Authentication, broker_log
 from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher, Peer
 from tidelog.broker.connections.peers import Peers
 from tidelog.broker.connections.server import Server
+from tidelog.broker.connections.tls import LOOK_MS as TLS_LOOK_MS
+from tidelog.broker.connections.tls import listeners_tls
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.descriptors import allot, raise_file_limit
 from tidelog.broker.failure import BrokerFailed, disk_refused
@@ -107,11 +109,13 @@ class Runtime:
         self._idle = asyncio.Event()
         self._idle.set()
         self._loop = asyncio.get_running_loop()
+        self._tls = listeners_tls(config)
         self._listeners: list[tuple[ConfiguredListener, Listener]] = []
         self._failed: asyncio.Future[str] = self._loop.create_future()
         self._descriptors = allot(raise_file_limit(), brokers_here)
         self._server = Server(config, clock, self, self._descriptors)
         self._server.authorizer = make_authorizer(config)
+        self._server.tls = self._tls
         self._inter_broker_listener = config.inter_broker_listener_name
         self._peers = Peers(
             network,
@@ -119,6 +123,7 @@ class Runtime:
             self._address_of,
             client_id=f"broker-{config.broker_id}",
             log_in=broker_login(config, random),
+            tls=self._tls[self._inter_broker_listener].client if self._inter_broker_listener in self._tls else None,
             on_reached=self._peer_reached,
             on_broke=self._peer_broke,
         )
@@ -131,6 +136,7 @@ class Runtime:
         self._controller_peer = Peer(self._inter_broker_listener, 0)
         """Whom requests of the controller in this process come from."""
         self._handed_over = False
+        self._tls_timer: asyncio.TimerHandle | None = None
         self._stored: dict[ConfigResource, Mapping[str, str]] = {}
         """Settings read from the store before there was a node."""
 
@@ -206,6 +212,8 @@ class Runtime:
 
     async def _start(self) -> None:
         await self._bind()
+        if self._tls:
+            self._look_at_certificates()
         session = await self._connect_store()
         broker_id = BrokerId(self.config.broker_id)
         if broker_id < 0:
@@ -308,11 +316,20 @@ class Runtime:
             await self._read_store(broker_id, settings)
         return await driver.register()
 
+    def _look_at_certificates(self) -> None:
+        for tls in self._tls.values():
+            tls.look()
+        self._tls_timer = self.after(TLS_LOOK_MS, self._look_at_certificates)
+
     async def _bind(self) -> None:
         for configured in self.config.listeners:
             try:
+                tls = self._tls.get(configured.name)
                 bound = await self._network.listen(
-                    functools.partial(self._server.connection, configured.name), configured.host, configured.port
+                    functools.partial(self._server.connection, configured.name),
+                    configured.host,
+                    configured.port,
+                    None if tls is None else tls.server,
                 )
             except OSError as error:
                 place = f"{configured.host or 'all addresses'}:{configured.port}"
@@ -551,6 +568,8 @@ class Runtime:
             return None
 
     async def _stop_parts(self, *, clean: bool) -> None:
+        if self._tls_timer is not None:
+            self._tls_timer.cancel()
         self._server.stop()
         for _, listener in self._listeners:
             listener.close()

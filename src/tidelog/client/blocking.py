@@ -18,6 +18,7 @@ import dataclasses
 import random
 import re
 import socket
+import ssl
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -46,7 +47,7 @@ from tidelog.client.offsets import CommittedOffset, OffsetFound
 from tidelog.client.operations import Call, Deadline, Operation, Outcomes, Pause, Step
 from tidelog.client.producing import ProducedBatch, produce_batches
 from tidelog.client.routing import Routing
-from tidelog.client.security import ClientSecurity
+from tidelog.client.security import ClientSecurity, tls_error
 from tidelog.client.throttles import Throttles
 from tidelog.client.views import TopicView, partition_error
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -94,6 +95,8 @@ class BlockingConnection:
                 broker=str(address)
             ) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if security is not None and security.tls is not None:
+            self._socket = _encrypted(self._socket, address, security.tls)
         self.closed = False
         with self._closing_on_error():
             hello: bytes | None = self._exchange.hello()
@@ -177,6 +180,21 @@ class BlockingConnection:
             if not received:
                 raise ConnectionFailed(f"{self.address} closed the connection").about(broker=str(self.address))
             position += received
+
+
+def _encrypted(plain: socket.socket, address: Address, tls: ssl.SSLContext) -> ssl.SSLSocket:
+    """The socket after its TLS handshake."""
+    try:
+        return tls.wrap_socket(plain, server_hostname=address.host)
+    except TimeoutError as error:
+        plain.close()
+        raise RequestTimedOut(f"{address} did not finish the TLS handshake in time") from error
+    except ssl.SSLError as error:
+        plain.close()
+        raise tls_error(address, error) from error
+    except OSError as error:
+        plain.close()
+        raise ConnectionFailed(f"the connection to {address} broke in the TLS handshake: {error}") from error
 
 
 def _left(deadline: float) -> float:

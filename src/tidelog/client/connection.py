@@ -8,13 +8,14 @@ high-water mark unsent, and at most `IN_FLIGHT_MAX` requests await their answers
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from typing import Any, Final, cast
 
 from tidelog.client.addresses import Address
 from tidelog.client.errors import AuthenticationError, ClientError, ConnectionFailed, InvalidResponse, RequestTimedOut
 from tidelog.client.exchange import SESSION_SHARE, SIZE_PREFIX, Exchange
-from tidelog.client.security import ClientSecurity
+from tidelog.client.security import ClientSecurity, tls_error
 from tidelog.client.throttles import Throttles
 
 IN_FLIGHT_MAX: Final = 128
@@ -63,10 +64,13 @@ class Connection(asyncio.BufferedProtocol):
         connection = cls(address, client_id, throttles or Throttles(time.monotonic), security)
         try:
             async with asyncio.timeout(timeout_s):
-                await loop.create_connection(lambda: connection, address.host, address.port)
+                tls = None if security is None else security.tls
+                await loop.create_connection(lambda: connection, address.host, address.port, ssl=tls)
                 await connection._hello
         except TimeoutError as error:
             raise connection._fail(RequestTimedOut(f"{address} did not answer within {timeout_s:g} s")) from error
+        except ssl.SSLError as error:
+            raise connection._fail(tls_error(address, error)) from error
         except OSError as error:
             reason = error.strerror or str(error)
             raise connection._fail(ConnectionFailed(f"cannot connect to {address}: {reason}")) from error

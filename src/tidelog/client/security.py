@@ -1,10 +1,13 @@
 """How a client secures its connections, by the names of Kafka's client properties.
 
-    security.protocol      PLAINTEXT or SASL_PLAINTEXT
+    security.protocol      PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
     sasl.mechanism         PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 (librdkafka's sasl.mechanisms is the same)
     sasl.jaas.config       Java's way to name user and password
     sasl.username          librdkafka's way
     sasl.password
+    ssl.truststore.*, ssl.keystore.*       PEM, by location or as text (type must be PEM)
+    ssl.ca.location, ssl.ca.pem, ssl.certificate.location, ssl.key.location, ssl.key.password    librdkafka's way
+    ssl.endpoint.identification.algorithm  empty (librdkafka: none): host names are not checked
 
 Settings of other matters are let pass, so that a client's whole file can be given; what asks for security that is not
 there is an error.
@@ -13,30 +16,39 @@ there is an error.
 from __future__ import annotations
 
 import secrets
+import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from tidelog.client.errors import UnsupportedSecurity
+from tidelog.client.errors import AuthenticationError, UnsupportedSecurity
 from tidelog.config import jaas
 from tidelog.config.properties import ConfigError, parse
+from tidelog.ports.tls import InvalidTls, TlsMaterial, client_context
 from tidelog.security.sasl_client import SUPPORTED, Credentials, SaslClient
 
 PLAINTEXT: Final = "PLAINTEXT"
-PROTOCOLS: Final = (PLAINTEXT, "SASL_PLAINTEXT")
+PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _NONCE_BYTES: Final = 18
 
 
 class ClientSecurity:
     """The protocol of a client's connections, and what it logs in with."""
 
-    def __init__(self, protocol: str = PLAINTEXT, credentials: Credentials | None = None) -> None:
-        """UnsupportedSecurity where the protocol is not spoken yet, or credentials are missing."""
+    def __init__(
+        self,
+        protocol: str = PLAINTEXT,
+        credentials: Credentials | None = None,
+        tls: TlsMaterial | None = None,
+        *,
+        check_host: bool = True,
+    ) -> None:
+        """`tls` is what is trusted and shown; None: the system's CAs are trusted. UnsupportedSecurity where the
+        protocol is not known, or what it needs is missing or cannot be used."""
         self.protocol = protocol.upper()
         if self.protocol not in PROTOCOLS:
             raise UnsupportedSecurity(
-                f"security.protocol {protocol} is not supported by this client yet; use a listener of "
-                f"{' or '.join(PROTOCOLS)}"
+                f"security.protocol {protocol} is not supported: use one of {', '.join(PROTOCOLS)}"
             )
         if self.protocol.startswith("SASL") and credentials is None:
             raise UnsupportedSecurity(
@@ -44,6 +56,13 @@ class ClientSecurity:
                 "sasl.jaas.config"
             )
         self._credentials = credentials if self.protocol.startswith("SASL") else None
+        self.tls: ssl.SSLContext | None = None
+        """What connections are encrypted with; None: they are not."""
+        if self.protocol.endswith("SSL"):
+            try:
+                self.tls = client_context(tls or TlsMaterial(), check_host=check_host)
+            except InvalidTls as error:
+                raise UnsupportedSecurity(f"TLS: {error}") from error
 
     def __repr__(self) -> str:
         return f"ClientSecurity({self.protocol!r}, {self._credentials!r})"
@@ -52,7 +71,11 @@ class ClientSecurity:
     def from_properties(cls, properties: Mapping[str, str]) -> ClientSecurity:
         """From a client's settings; UnsupportedSecurity says what cannot be done. No error shows a password."""
         protocol = properties.get("security.protocol", PLAINTEXT).strip()
-        return cls(protocol, _credentials(properties) if protocol.upper().startswith("SASL") else None)
+        credentials = _credentials(properties) if protocol.upper().startswith("SASL") else None
+        if not protocol.upper().endswith("SSL"):
+            return cls(protocol, credentials)
+        check = properties.get("ssl.endpoint.identification.algorithm", "https").strip().lower()
+        return cls(protocol, credentials, _material(properties), check_host=check not in ("", "none"))
 
     @classmethod
     def from_file(cls, path: str) -> ClientSecurity:
@@ -68,6 +91,36 @@ class ClientSecurity:
     def log_in(self) -> SaslClient | None:
         """Begins the authentication of one connection; None where there is none."""
         return None if self._credentials is None else self._credentials.begin(secrets.token_urlsafe(_NONCE_BYTES))
+
+
+def _material(properties: Mapping[str, str]) -> TlsMaterial:
+    for kind in ("truststore", "keystore"):
+        is_there = f"ssl.{kind}.location" in properties
+        if is_there and properties.get(f"ssl.{kind}.type", "JKS") != "PEM":
+            raise UnsupportedSecurity(
+                f"ssl.{kind}.location needs ssl.{kind}.type=PEM: other key stores are not read; convert it with "
+                "keytool and openssl"
+            )
+
+    def text(*names: str) -> str | None:
+        """The first that is set; of a location its file's content."""
+        for name in names:
+            value = properties.get(name)
+            if value and name.endswith(".location"):
+                try:
+                    return Path(value).read_text()
+                except (OSError, UnicodeDecodeError) as error:
+                    raise UnsupportedSecurity(f"{name}: {value} cannot be read: {error}") from error
+            if value:
+                return value
+        return None
+
+    return TlsMaterial(
+        chain=text("ssl.keystore.location", "ssl.keystore.certificate.chain", "ssl.certificate.location"),
+        key=text("ssl.keystore.location", "ssl.keystore.key", "ssl.key.location"),
+        password=properties.get("ssl.key.password"),
+        trusted=text("ssl.truststore.location", "ssl.truststore.certificates", "ssl.ca.location", "ssl.ca.pem"),
+    )
 
 
 def _credentials(properties: Mapping[str, str]) -> Credentials:
@@ -88,3 +141,9 @@ def _credentials(properties: Mapping[str, str]) -> Credentials:
             "user and password are missing: set sasl.username and sasl.password, or sasl.jaas.config"
         )
     return Credentials(mechanism, user, password)
+
+
+def tls_error(address: object, error: ssl.SSLError) -> AuthenticationError:
+    """What a handshake that failed comes to: asking again is of no use."""
+    reason = getattr(error, "verify_message", None) or error.reason or str(error)
+    return AuthenticationError(f"the TLS handshake with {address} failed: {reason}")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, cast
 
 from tidelog.config.listener_security import check_listeners, parse_super_users
-from tidelog.config.listeners import SERVED_PROTOCOLS, Listener, parse_listeners, parse_protocol_map
+from tidelog.config.listeners import Listener, parse_listeners, parse_protocol_map
 from tidelog.config.setting import Value
 
 _STORE_HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]/\s]+)(:[0-9]{1,5})?")
@@ -96,13 +96,6 @@ def _check_listeners(values: Mapping[str, Value], written: Mapping[str, str]) ->
         return
     if not listeners:
         yield "listeners", "no listener is left for clients: add one to listeners, such as PLAINTEXT://:9092"
-    for listener in listeners:
-        if listener.security_protocol not in SERVED_PROTOCOLS:
-            yield (
-                "listeners",
-                f"listener {listener.name} speaks {listener.security_protocol}, but this release serves PLAINTEXT "
-                "and SASL_PLAINTEXT only: remove it, or bind a PLAINTEXT one to 127.0.0.1",
-            )
     bound = [(listener.host, listener.port) for listener in listeners if listener.port]
     if len(set(bound)) != len(bound):
         yield "listeners", "each listener must have a different port: two of them share one"

@@ -14,13 +14,16 @@ from tidelog.config.listeners import Listener
 from tidelog.config.setting import Value
 
 SASL_PROTOCOLS: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
+TLS_PROTOCOLS: Final = frozenset({"SSL", "SASL_SSL"})
+PEM: Final = "PEM"
 PLAIN: Final = "PLAIN"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS: Final = (PLAIN, *SCRAM)
 """That listeners can offer."""
 
 _MODULES: Final[Mapping[str, str]] = {PLAIN: jaas.PLAIN_MODULE} | dict.fromkeys(SCRAM, jaas.SCRAM_MODULE)
-_JAVA_CLASSES: Final = (
+_TLS_CLASSES: Final = ("ssl.engine.factory.class",)
+_SASL_CLASSES: Final = (
     "sasl.server.callback.handler.class",
     "sasl.login.callback.handler.class",
     "sasl.client.callback.handler.class",
@@ -69,10 +72,12 @@ def check_listeners(
     secured = [listener for listener in listeners if listener.security_protocol in SASL_PROTOCOLS]
     for listener in secured:
         yield from _check_sasl(values, written, listener.name, is_inter_broker=listener.name == inter_broker)
-    if secured:
-        for name in _JAVA_CLASSES:
-            for found in _set_for(written, name):
-                yield found, f"{found} names a Java class, which a broker without a JVM cannot load: remove it"
+    encrypted = [listener for listener in listeners if listener.security_protocol in TLS_PROTOCOLS]
+    for listener in encrypted:
+        yield from _check_tls(values, written, listener)
+    for name in (*(_SASL_CLASSES if secured else ()), *(_TLS_CLASSES if encrypted else ())):
+        for found in _set_for(written, name):
+            yield found, f"{found} names a Java class, which a broker without a JVM cannot load: remove it"
 
 
 def _set_for(written: Mapping[str, str], name: str) -> list[str]:
@@ -100,6 +105,37 @@ def _check_sasl(
         yield from _check_module(written, listener, mechanism, needed=needed)
     if is_inter_broker:
         yield from _check_between_brokers(values, written, listener, enabled)
+
+
+def _check_tls(
+    values: Mapping[str, Value], written: Mapping[str, str], listener: Listener
+) -> Iterator[tuple[str, str]]:
+    layers = (written,)
+
+    def setting(name: str) -> Value:
+        return resolve(layers, values, listener.name, name)
+
+    def store(kind: str, needed: bool, *texts: str) -> Iterator[tuple[str, str]]:
+        """A key store or trust store."""
+        type_name = _blamed(written, listener.name, f"ssl.{kind}.type")
+        is_there = bool(setting(f"ssl.{kind}.location")) or all(setting(text) for text in texts)
+        if is_there and setting(f"ssl.{kind}.type") != PEM:
+            yield (
+                type_name if type_name in written else _blamed(written, listener.name, f"ssl.{kind}.location"),
+                f"listener {listener.name}: ssl.{kind}.type is {setting(f'ssl.{kind}.type')}, and only PEM is read: "
+                "convert it (keytool -importkeystore -srckeystore STORE -destkeystore STORE.p12 -deststoretype PKCS12; "
+                f"openssl pkcs12 -in STORE.p12 -out STORE.pem -nodes) and set ssl.{kind}.type=PEM",
+            )
+        elif needed and not is_there:
+            yield (
+                "listeners",
+                f"listener {listener.name} speaks {listener.security_protocol} and needs ssl.{kind}.type=PEM and "
+                f"ssl.{kind}.location, or {' and '.join(texts)}",
+            )
+
+    yield from store("keystore", True, "ssl.keystore.certificate.chain", "ssl.keystore.key")
+    wants_certificates = listener.security_protocol == "SSL" and setting("ssl.client.auth") != "none"
+    yield from store("truststore", wants_certificates, "ssl.truststore.certificates")
 
 
 def _check_module(

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SERVED_PROTOCOLS: Final = frozenset({"PLAINTEXT", "SASL_PLAINTEXT"})
-"""What this release can speak; a listener of another protocol is refused, never opened without its protection."""
 
 _ADDRESS: Final = re.compile(r"([A-Za-z0-9_.-]+)://(\[[0-9a-fA-F:.%]+\]|[^:\[\]/]*):(-?[0-9]{1,6})")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import asyncio
+    import ssl
 
 
 class Listener(Protocol):
@@ -23,12 +24,15 @@ class Listener(Protocol):
 
 
 class Network(Protocol):
-    async def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Listener:
-        """Listens on an address; OSError (EADDRINUSE) when it is taken."""
+    async def listen(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, tls: ssl.SSLContext | None = None
+    ) -> Listener:
+        """Listens on an address; OSError (EADDRINUSE) when it is taken. With `tls`, protocols hear of a connection when
+        its handshake is done."""
         ...
 
     async def connect(
-        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, tls: ssl.SSLContext | None = None
     ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
-        """Connects; OSError when refused or unreachable."""
+        """Connects; OSError when refused or unreachable, or with `tls` where the handshake fails."""
         ...

@@ -9,6 +9,7 @@ import errno
 import fcntl
 import os
 import secrets
+import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
@@ -205,6 +206,10 @@ class SystemDisk:
             os.close(descriptor)
 
 
+HANDSHAKE_S_MAX: Final = 20.0
+"""How long a TLS handshake may take; then the connection is closed."""
+
+
 class _SystemListener:
     def __init__(self, server: asyncio.Server) -> None:
         self._server = server
@@ -221,11 +226,17 @@ class _SystemListener:
 class SystemNetwork:
     """`tidelog.ports.network.Network` on the running event loop's sockets."""
 
-    async def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Listener:
-        server = await asyncio.get_running_loop().create_server(factory, host or None, port, backlog=1024)
+    async def listen(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, tls: ssl.SSLContext | None = None
+    ) -> Listener:
+        loop = asyncio.get_running_loop()
+        timeout_s = None if tls is None else HANDSHAKE_S_MAX
+        server = await loop.create_server(
+            factory, host or None, port, backlog=1024, ssl=tls, ssl_handshake_timeout=timeout_s
+        )
         return _SystemListener(server)
 
     async def connect(
-        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, tls: ssl.SSLContext | None = None
     ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
-        return await asyncio.get_running_loop().create_connection(factory, host, port)
+        return await asyncio.get_running_loop().create_connection(factory, host, port, ssl=tls)

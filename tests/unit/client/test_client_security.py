@@ -82,7 +82,13 @@ def test_wrong_credentials_end_an_operation_at_once(address: str, mechanism: str
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"security.protocol": "SASL_SSL"}, "security.protocol SASL_SSL is not supported"),
+        ({"security.protocol": "KERBEROS"}, "security.protocol KERBEROS is not supported"),
+        ({"security.protocol": "SSL", "ssl.truststore.location": "x.jks"}, "needs ssl.truststore.type=PEM"),
+        (
+            {"security.protocol": "SSL", "ssl.ca.location": "/nowhere.pem"},
+            "ssl.ca.location: /nowhere.pem cannot be read",
+        ),
+        ({"security.protocol": "SSL", "ssl.ca.pem": "nonsense"}, "the trusted certificates cannot be used"),
         ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism GSSAPI is not supported"),
         ({"sasl.password": ""}, "user and password are missing"),
         ({"sasl.jaas.config": 'X required password="hunter3'}, "sasl.jaas.config cannot be read"),

@@ -87,8 +87,8 @@ def test_the_stores_connection_timeout_follows_its_session_timeout() -> None:
         ),
         (
             "listeners=SSL://:9093",
-            "listener SSL speaks SSL, but this release serves PLAINTEXT and SASL_PLAINTEXT only: remove it, or bind a "
-            "PLAINTEXT one to 127.0.0.1",
+            "listener SSL speaks SSL and needs ssl.keystore.type=PEM and ssl.keystore.location, or "
+            "ssl.keystore.certificate.chain and ssl.keystore.key",
         ),
         (
             "listeners=PLAINTEXT:9092",

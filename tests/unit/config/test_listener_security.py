@@ -51,6 +51,34 @@ def test_what_is_not_there_stops_the_start(line: str, reason: str) -> None:
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (
+            "ssl.keystore.location=s.jks",
+            "line 2: listener SSL: ssl.keystore.type is JKS, and only PEM is read: convert",
+        ),
+        (
+            "ssl.keystore.location=s.pem\nssl.keystore.type=PEM\nssl.client.auth=required",
+            "needs ssl.truststore.type=PEM",
+        ),
+        (
+            "ssl.keystore.location=s.pem\nssl.keystore.type=PEM\nssl.truststore.location=t.p12\nssl.truststore.type=PKCS12",
+            "line 5: listener SSL: ssl.truststore.type is PKCS12, and only PEM is read",
+        ),
+        (
+            "ssl.keystore.location=s.pem\nssl.keystore.type=PEM\nssl.engine.factory.class=org.example.Own",
+            "line 4: ssl.engine.factory.class names a Java class",
+        ),
+    ],
+)
+def test_key_stores_that_are_not_read_stop_the_start(lines: str, reason: str) -> None:
+    """With the command that converts them."""
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.from_text(f"listeners=SSL://:9093\n{lines}\n")
+    assert reason in str(caught.value)
+
+
 def test_a_listener_without_users_is_refused() -> None:
     """PLAIN has no users but those of its setting; SCRAM's are in the store."""
     with pytest.raises(ConfigError, match="offers PLAIN, and nothing says who its users are"):

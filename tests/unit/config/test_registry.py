@@ -56,7 +56,15 @@ def test_refused_settings_say_what_to_do() -> None:
         assert setting.documentation.endswith((".", ")")), setting.name
 
 
-CHECKED = frozenset({"process.roles", "controller.quorum.voters", "broker.id.generation.enable"})
+CHECKED = frozenset(
+    {
+        "process.roles",
+        "controller.quorum.voters",
+        "broker.id.generation.enable",
+        "ssl.keystore.type",
+        "ssl.truststore.type",
+    }
+)
 """Whose whole effect is to be checked at the start."""
 
 

@@ -200,6 +200,9 @@ class Outbox:
     def _can_sendfile(self, chunk: FileRange) -> bool:
         if self._lacks_descriptor or chunk.file.fileno() is None or self._transport.get_extra_info("socket") is None:
             return False
+        if self._transport.get_extra_info("ssl_object") is not None:
+            # What goes past the transport would go out in clear text.
+            return False
         if not self._may_duplicate:
             self._may_duplicate = self._admission is None or self._admission.take_duplicate()
         return self._may_duplicate

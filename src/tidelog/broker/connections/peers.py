@@ -28,6 +28,7 @@ from tidelog.protocol.errors import ProtocolError
 from tidelog.security.mechanisms import SaslError
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Iterable
 
     from tidelog.ports.clock import Clock
@@ -83,18 +84,21 @@ class Peers:
         *,
         client_id: str = "broker",
         log_in: Callable[[], SaslClient] | None = None,
+        tls: ssl.SSLContext | None = None,
         on_reached: Callable[[int], object] = _ignore,
         on_broke: Callable[[int], object] = _ignore,
     ) -> None:
         """`address_of(broker_id)` is where the other brokers reach one, host and port; None while it is not known.
 
         `log_in` begins the authentication that each connection has to pass; None where their listener has none.
+        `tls` is what they are encrypted with.
         `on_reached` hears of each connection that stands, `on_broke` of each that its other end has ended.
         """
         self.network = network
         self.clock = clock
         self.client_id = client_id
         self.log_in = log_in
+        self.tls = tls
         self.view = memoryview(bytearray(RECEIVE_BUFFER_SIZE))
         """What all connections read into: a read and what follows from it are never interleaved with another's."""
         self.on_reached = on_reached
@@ -198,7 +202,7 @@ class _Link:
         host, port = self.address
         try:
             async with asyncio.timeout(CONNECT_MS_MAX / 1000):
-                await self.peers.network.connect(lambda: connection, host, port)
+                await self.peers.network.connect(lambda: connection, host, port, self.peers.tls)
                 lifetime_ms = await self._authenticate(connection)
         except asyncio.CancelledError:
             connection.abort()

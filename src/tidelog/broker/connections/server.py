@@ -31,13 +31,17 @@ from tidelog.broker.connections.authentication import AUTHENTICATION_MS_MAX, Gat
 from tidelog.broker.connections.budget import ByteBudget, Reservation
 from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher, Peer
 from tidelog.broker.connections.outbox import Outbox
+from tidelog.broker.connections.tls import UnknownPrincipal
 from tidelog.broker.deferred import Deferred
 from tidelog.config.listener_security import SASL_PROTOCOLS
 from tidelog.ports.disk import FileRange
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tidelog.broker.connections.authentication import Authentication
     from tidelog.broker.connections.dispatch import Answer
+    from tidelog.broker.connections.tls import ListenerTls
     from tidelog.broker.descriptors import Descriptors
     from tidelog.broker.shell import Shell, Timer
     from tidelog.config.broker_config import BrokerConfig
@@ -107,6 +111,8 @@ class Server:
             listener.name for listener in config.listeners if listener.security_protocol in SASL_PROTOCOLS
         )
         self.authorizer: Authorizer | None = None
+        self.tls: Mapping[str, ListenerTls] = {}
+        """[listener] -> its TLS, of those that have it."""
         self._sweep: Timer | None = None
         self._strict: Timer | None = None
         self.serving = False
@@ -313,8 +319,8 @@ class Connection(asyncio.BufferedProtocol):
         self.peer.port = int(peer[1]) if peer else 0
         self._gate = self._server.gate(self)
         self.peer.authorizer = self._server.authorizer
-        if self._gate is None and self.peer.authorizer is not None:
-            self.peer.authenticated(self.peer.principal)
+        if self._gate is None and not self._identify(transport):
+            return
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
         refusal = self._server.admit(self, self.peer.address)
         if refusal is not None:
@@ -323,6 +329,20 @@ class Connection(asyncio.BufferedProtocol):
         self._admitted = True
         if not self._server.serving:
             self._pause_reading()
+
+    def _identify(self, transport: asyncio.Transport) -> bool:
+        """Takes the principal of the client's certificate, if there is one; closes where it names nobody."""
+        tls = self._server.tls.get(self.peer.listener)
+        principal = self.peer.principal
+        if tls is not None:
+            try:
+                principal = tls.principal(transport)
+            except UnknownPrincipal as error:
+                self.close(f"authentication failed: {error}", abort=True)
+                return False
+        if tls is not None or self.peer.authorizer is not None:
+            self.peer.authenticated(principal)
+        return True
 
     def begin(self) -> None:
         """The broker is ready."""
@@ -705,8 +725,14 @@ class Connection(asyncio.BufferedProtocol):
 
 def _frame_complaint(size: int, size_max: int) -> str:
     if size > size_max:
+        if _looks_like_tls(size):
+            return "it speaks TLS, and this listener does not"
         return f"a frame of {size} bytes is larger than socket.request.max.bytes={size_max}, or it is no Kafka request"
     return f"a frame of {size} bytes is no Kafka request"
+
+
+def _looks_like_tls(size: int) -> bool:
+    return size >> 8 in (0x160301, 0x160302, 0x160303)
 
 
 def _append(outgoing: list[Any], answer: Answer) -> None:

@@ -156,9 +156,7 @@ SETTINGS: Final = (
         importance=LOW,
         effect=ACCEPTED,
     ),
-    Setting(
-        "ssl.cipher.suites", LIST, (), "TLS: cipher suites; empty: the library's.", mode=PER_BROKER, effect=ACCEPTED
-    ),
+    Setting("ssl.cipher.suites", LIST, (), "TLS: cipher suites; empty: the library's.", mode=PER_BROKER),
     Setting(
         "ssl.client.auth",
         STRING,
@@ -166,7 +164,6 @@ SETTINGS: Final = (
         "TLS: whether clients must, may or need not show a certificate.",
         valid=OneOf(("required", "requested", "none")),
         mode=PER_BROKER,
-        effect=ACCEPTED,
     ),
     Setting(
         "ssl.enabled.protocols",
@@ -174,7 +171,6 @@ SETTINGS: Final = (
         ("TLSv1.2", "TLSv1.3"),
         "TLS: protocol versions.",
         mode=PER_BROKER,
-        effect=ACCEPTED,
     ),
     Setting(
         "ssl.endpoint.identification.algorithm",
@@ -183,7 +179,6 @@ SETTINGS: Final = (
         "TLS: whether a server's name is checked against its certificate.",
         importance=LOW,
         mode=PER_BROKER,
-        effect=ACCEPTED,
     ),
     Setting(
         "ssl.engine.factory.class",
@@ -194,7 +189,7 @@ SETTINGS: Final = (
         mode=PER_BROKER,
         effect=ACCEPTED,
     ),
-    Setting("ssl.key.password", PASSWORD, None, "TLS: the private key's password.", mode=PER_BROKER, effect=ACCEPTED),
+    Setting("ssl.key.password", PASSWORD, None, "TLS: the private key's password.", mode=PER_BROKER),
     Setting(
         "ssl.keymanager.algorithm", STRING, "SunX509", "TLS: Java's key manager.", mode=PER_BROKER, effect=ACCEPTED
     ),
@@ -204,21 +199,19 @@ SETTINGS: Final = (
         None,
         "TLS: the certificate chain, PEM.",
         mode=PER_BROKER,
-        effect=ACCEPTED,
     ),
-    Setting("ssl.keystore.key", PASSWORD, None, "TLS: the private key, PEM.", mode=PER_BROKER, effect=ACCEPTED),
-    Setting("ssl.keystore.location", STRING, None, "TLS: the key store's file.", mode=PER_BROKER, effect=ACCEPTED),
+    Setting("ssl.keystore.key", PASSWORD, None, "TLS: the private key, PEM.", mode=PER_BROKER),
+    Setting("ssl.keystore.location", STRING, None, "TLS: the key store's file.", mode=PER_BROKER),
     Setting(
         "ssl.keystore.password", PASSWORD, None, "TLS: the key store's password.", mode=PER_BROKER, effect=ACCEPTED
     ),
-    Setting("ssl.keystore.type", STRING, "JKS", "TLS: the key store's format.", mode=PER_BROKER, effect=ACCEPTED),
+    Setting("ssl.keystore.type", STRING, "JKS", "TLS: the key store's format.", mode=PER_BROKER),
     Setting(
         "ssl.principal.mapping.rules",
         STRING,
         "DEFAULT",
         "TLS: how a certificate's name becomes a principal.",
         importance=LOW,
-        effect=ACCEPTED,
     ),
     Setting(
         "ssl.protocol", STRING, "TLSv1.3", "TLS: the protocol of new connections.", mode=PER_BROKER, effect=ACCEPTED
@@ -242,13 +235,12 @@ SETTINGS: Final = (
         None,
         "TLS: trusted certificates, PEM.",
         mode=PER_BROKER,
-        effect=ACCEPTED,
     ),
-    Setting("ssl.truststore.location", STRING, None, "TLS: the trust store's file.", mode=PER_BROKER, effect=ACCEPTED),
+    Setting("ssl.truststore.location", STRING, None, "TLS: the trust store's file.", mode=PER_BROKER),
     Setting(
         "ssl.truststore.password", PASSWORD, None, "TLS: the trust store's password.", mode=PER_BROKER, effect=ACCEPTED
     ),
-    Setting("ssl.truststore.type", STRING, "JKS", "TLS: the trust store's format.", mode=PER_BROKER, effect=ACCEPTED),
+    Setting("ssl.truststore.type", STRING, "JKS", "TLS: the trust store's format.", mode=PER_BROKER),
     Setting(
         "sasl.client.callback.handler.class",
         CLASS,

@@ -1,0 +1,124 @@
+"""TLS of a broker's listeners: certificates from settings and PEM files, loaded again when they change.
+
+New connections have what was loaded last; those that stand are left alone. Material that cannot be used stops the
+start; later it is logged, and what was loaded before stays in use.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+
+from tidelog.broker.failure import BrokerFailed
+from tidelog.config.listener_security import TLS_PROTOCOLS, setting_names
+from tidelog.ports.tls import InvalidTls, TlsMaterial, client_context, load, peer_certificate, server_context
+from tidelog.security.access import ANONYMOUS, Principal
+from tidelog.security.distinguished_names import MalformedCertificate, subject
+from tidelog.security.principals import InvalidRule, NoMatchingRule, PrincipalMapper
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from tidelog.config.broker_config import BrokerConfig
+
+logger: Final = logging.getLogger(__name__)
+
+LOOK_MS: Final = 5_000
+"""Between two looks whether certificates have changed."""
+
+
+class UnknownPrincipal(Exception):
+    """A certificate that names nobody here: the text is for the log."""
+
+
+class ListenerTls:
+    """One listener's TLS."""
+
+    def __init__(self, config: BrokerConfig, listener: str, protocol: str) -> None:
+        """BrokerFailed where the settings or their files cannot be used."""
+        self._config = config
+        self._listener = listener
+        try:
+            self._material = self._read()
+            self.server = server_context(
+                self._material,
+                client_auth=self._client_auth(protocol),
+                versions=cast("tuple[str, ...]", config.of_listener(listener, "ssl.enabled.protocols")),
+                ciphers=cast("tuple[str, ...]", config.of_listener(listener, "ssl.cipher.suites")),
+                on_failure=self._failed,
+            )
+            self.client = client_context(
+                self._material,
+                check_host=bool(config.of_listener(listener, "ssl.endpoint.identification.algorithm")),
+            )
+            """What this broker connects to another one's listener of that name with."""
+            self._mapper = PrincipalMapper(cast(str, config.of_listener(listener, "ssl.principal.mapping.rules")))
+        except (InvalidTls, InvalidRule, OSError) as error:
+            raise BrokerFailed(f"TLS of listener {listener}: {error}") from error
+
+    def _client_auth(self, protocol: str) -> str:
+        name = "ssl.client.auth"
+        if protocol == "SASL_SSL" and not self._config.is_set(setting_names(self._listener, name)[0]):
+            # As in Kafka: SASL says who comes, unless the listener's own setting wants certificates too.
+            return "none"
+        return cast(str, self._config.of_listener(self._listener, name))
+
+    def _text(self, name: str) -> str | None:
+        return cast("str | None", self._config.of_listener(self._listener, name)) or None
+
+    def _read(self) -> TlsMaterial:
+        chain, key = self._text("ssl.keystore.certificate.chain"), self._text("ssl.keystore.key")
+        location = self._text("ssl.keystore.location")
+        if location is not None:
+            # One file has both.
+            chain = key = Path(location).read_text()
+        trusted = self._text("ssl.truststore.certificates")
+        location = self._text("ssl.truststore.location")
+        if location is not None:
+            trusted = Path(location).read_text()
+        return TlsMaterial(chain, key, self._text("ssl.key.password"), trusted)
+
+    def look(self) -> None:
+        """Loads certificates again where settings or files have changed."""
+        try:
+            material = self._read()
+            if material == self._material:
+                return
+            # First into contexts of their own: what is wrong must not replace half of what is in use.
+            server_context(material, client_auth="none", versions=("TLSv1.2", "TLSv1.3"))
+            for context in (self.server, self.client):
+                load(context, material)
+        except (InvalidTls, OSError) as error:
+            logger.error("tls_not_reloaded: listener=%s reason=%s", self._listener, error)
+            return
+        self._material = material
+        logger.info("tls_reloaded: listener=%s", self._listener)
+
+    def principal(self, transport: asyncio.BaseTransport) -> Principal:
+        """Whom a connection's certificate names; ANONYMOUS without one. UnknownPrincipal."""
+        certificate = peer_certificate(transport.get_extra_info("ssl_object"))
+        if certificate is None:
+            return ANONYMOUS
+        try:
+            return Principal(self._mapper.name(subject(certificate)))
+        except (MalformedCertificate, NoMatchingRule) as error:
+            raise UnknownPrincipal(str(error)) from error
+
+    def _failed(self, reason: str) -> None:
+        logger.warning("tls_handshake_failed: listener=%s reason=%s%s", self._listener, reason, _guess(reason))
+
+
+def _guess(reason: str) -> str:
+    if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"):
+        return " (it does not speak TLS: a client of a plaintext protocol?)"
+    return ""
+
+
+def listeners_tls(config: BrokerConfig) -> dict[str, ListenerTls]:
+    """[listener] -> its TLS, of those that have it. BrokerFailed."""
+    return {
+        listener.name: ListenerTls(config, listener.name, listener.security_protocol)
+        for listener in config.listeners
+        if listener.security_protocol in TLS_PROTOCOLS
+    }
