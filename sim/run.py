@@ -335,12 +335,6 @@ class Simulation:
             [*always, *clients],
             number=18,
         )
-        users = self._users
-        await self._until(lambda: not users.ailments, lambda: "; ".join(users.ailments), [*always, *clients])
-        await self._within(users.play(), 10 * SETTLE_S_MAX, "the client's last acts have no end", [*always, *clients])
-        users.stop()
-        await self._until(lambda: users.has_ended, lambda: "users of the client stay", [*always, *clients])
-        users.check_final()
         applications = self._applications
         await self._until(lambda: not applications.ailments, lambda: "; ".join(applications.ailments), clients)
         applications.stop()
@@ -357,6 +351,7 @@ class Simulation:
             lambda: f"not read: {[text for consumer in self._consumers for text in consumer.behind]}",
             [*always, *clients],
         )
+        await self._end_of_users([*always, *clients])
         await self._final_reads(always)
         await self._within(self._check_waiters(), 3 * SETTLE_S_MAX, "waiters have no end", always)
         await self._until(self._replicas_agree, lambda: "the replicas' logs don't end alike", always)
@@ -372,6 +367,15 @@ class Simulation:
         if self.cluster.store is not None:
             await self.cluster.store.stop()
         self._check_disks()
+
+    async def _end_of_users(self, others: Sequence[asyncio.Task[None]]) -> None:
+        """Our own client's users come to rest, play their last acts, and leave."""
+        users = self._users
+        await self._until(lambda: not users.ailments, lambda: "; ".join(users.ailments), others)
+        await self._within(users.play(), 10 * SETTLE_S_MAX, "the client's last acts have no end", others)
+        users.stop()
+        await self._until(lambda: users.has_ended, lambda: "users of the client stay", others)
+        users.check_final()
 
     def _ailments(self) -> list[str]:
         movers = [mover for mover in (self._reassigner, self._directory_mover) if mover is not None]

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PREVIEW = "group.coordinator.rebalance.protocols=classic,consumer"
+"""What brokers of 3.9 must be told to serve the newer protocol of groups."""
 
 
 @pytest.mark.parametrize(
     ("jars", "more"),
-    # Of 3.9 the newer protocol is a preview, which its brokers do not serve unasked.
-    [("TIDELOG_KAFKA_JARS", ()), ("TIDELOG_KAFKA_ZOOKEEPER_JARS", ("--protocol", "classic"))],
+    [("TIDELOG_KAFKA_JARS", ()), ("TIDELOG_KAFKA_ZOOKEEPER_JARS", ("--setting", PREVIEW))],
     ids=["4.3", "3.9"],
 )
 def test_nothing_is_lost_on_apache_kafka(jars: str, more: tuple[str, ...]) -> None:

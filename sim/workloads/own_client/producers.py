@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 BURST_MAX: Final = 3
 PAUSE_S: Final = 0.4
+CALM_PAUSE_S: Final = 1.5
 SILENT_S_MAX: Final = 10.0
 """How long a flush may take when all is well."""
 
@@ -70,6 +71,8 @@ class ClientProducer:
         self._pending: deque[Sent] = deque()
         self._sending: str | None = None
         self._producer: Producer | None = None
+        self.calm = False
+        """Set it, and little more comes."""
         self.stopping = False
 
     def start(self) -> asyncio.Task[None]:
@@ -105,13 +108,13 @@ class ClientProducer:
 
     async def _produce(self, producer: Producer) -> None:
         while not self.stopping:
-            for _ in range(1 + self._random.below(BURST_MAX)):
+            for _ in range(1 if self.calm else 1 + self._random.below(BURST_MAX)):
                 partitions = self._topics.partitions
                 if partitions:
                     chosen = partitions[self._random.below(len(partitions))]
                     await self._send(producer, chosen, by_partitioner=self._random.chance(0.4))
             self._look()
-            await asyncio.sleep(self._random.between(0.0, PAUSE_S))
+            await asyncio.sleep(self._random.between(0.0, CALM_PAUSE_S if self.calm else PAUSE_S))
 
     async def _send(self, producer: Producer, partition: TopicPartition, *, by_partitioner: bool) -> Sent | None:
         topic, incarnation = partition.topic, self._topics.incarnations[partition.topic]

@@ -188,6 +188,8 @@ class ClientUsers:
         """The last fault is over: members stay, topics stay as they are."""
         if self._topics is not None:
             self._topics.stopping = True
+        for producer in self._producers:
+            producer.calm = True
         for members in self._members.values():
             for member in members:
                 member.calm = True
