@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tidelog.placement.plan.counts import Counted, settle_counts
-from tidelog.placement.plan.goals import Balance, Goals, check_goals
+from tidelog.placement.plan.goals import Balance, Goals, PlanRefused, check_goals
 from tidelog.placement.plan.layout import Layout
 from tidelog.placement.plan.leaders import settle_leaders
 from tidelog.placement.plan.loads import settle_loads
@@ -22,7 +22,7 @@ from tidelog.placement.plan.partial import best_part, least_bytes_to, least_move
 from tidelog.placement.plan.plan import Plan
 from tidelog.placement.plan.simulation import simulate
 from tidelog.placement.plan.state import ClusterState
-from tidelog.placement.plan.waves import DEFAULT_LIMITS, Limits, in_waves
+from tidelog.placement.plan.waves import DEFAULT_LIMITS, DisksFull, Limits, in_waves
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,32 @@ class Planned:
 def make_plan(
     state: ClusterState, goals: Goals, *, throttle: int | None = None, limits: Limits = DEFAULT_LIMITS
 ) -> Planned:
-    """The plan. PlanRefused where goals or rules contradict each other. `throttle`: bytes a second of each broker."""
+    """The plan. PlanRefused where goals or rules contradict each other. `throttle`: bytes a second of each broker.
+
+    A broker whose disks have no room for what a plan gives it, gets nothing by the next attempt.
+    """
     check_goals(state, goals)
+    full: frozenset[int] = frozenset()
+    first: DisksFull | None = None
+    while True:
+        try:
+            planned = _plan(state, replace(goals, exclude=goals.exclude | full), throttle, limits)
+            break
+        except DisksFull as error:
+            if error.brokers <= full or error.brokers & goals.fill:
+                raise (first or error) from None
+            first = first or error
+            full |= error.brokers
+        except PlanRefused as error:
+            raise (first or error) from None
+    told = [f"broker {broker} gets no replica: its disks have no room" for broker in sorted(full)]
+    left = sum(goals.in_scope(key.topic) for key in state.reassignments)
+    if left:
+        told.append(f"{left} partitions that are being reassigned are left alone")
+    return replace(planned, remarks=(*told, *planned.remarks))
+
+
+def _plan(state: ClusterState, goals: Goals, throttle: int | None, limits: Limits) -> Planned:
     layout = Layout.of(state, goals)
     remarks: list[str] = []
     counted = settle_counts(layout)

@@ -36,6 +36,14 @@ class Limits:
 DEFAULT_LIMITS: Final = Limits()
 
 
+class DisksFull(PlanRefused):
+    """Disks have no room for what a plan puts on them, in any order of its moves."""
+
+    def __init__(self, reasons: Sequence[str], brokers: frozenset[int]) -> None:
+        super().__init__(reasons)
+        self.brokers = brokers
+
+
 class _Wave:
     def __init__(self, limits: Limits, free: dict[Disk, int]) -> None:
         self.limits = limits
@@ -102,7 +110,7 @@ def free_bytes(state: ClusterState) -> dict[Disk, int]:
 
 
 def in_waves(moves: Iterable[Move], state: ClusterState, limits: Limits = DEFAULT_LIMITS) -> list[list[Work]]:
-    """The moves as waves, each move with its wave's number. PlanRefused where a disk has no room in any order."""
+    """The moves as waves, each move with its wave's number. DisksFull where one has no room in any order."""
     directories = Directories(state)
     waiting = [work_of(move, state, directories) for move in moves]
     waiting.sort(key=lambda work: (-_urgency(work.move, state), -(work.move.size or 0), work.move.key))
@@ -112,7 +120,7 @@ def in_waves(moves: Iterable[Move], state: ClusterState, limits: Limits = DEFAUL
         wave = _Wave(limits, free)
         waiting = [work for work in waiting if not wave.add(work)]
         if not wave.works:
-            raise PlanRefused(_full(waiting, free))
+            raise _full(waiting, free)
         for work in wave.works:
             for disk, size in work.frees.items():
                 if disk in free:
@@ -127,15 +135,18 @@ def _urgency(move: Move, state: ClusterState) -> int:
     return len(partition.replicas) - len(partition.isr)
 
 
-def _full(waiting: Sequence[Work], free: dict[Disk, int]) -> list[str]:
+def _full(waiting: Sequence[Work], free: dict[Disk, int]) -> DisksFull:
     needs: dict[Disk, int] = {}
     for work in waiting:
         for copy in work.copies:
             if copy.onto in free:
                 needs[copy.onto] = needs.get(copy.onto, 0) + copy.size
-    return [
-        f"broker {disk.broker} has no room in {disk.path}: the plan puts {size} bytes there, {max(0, free[disk])} are "
-        f"free above the {FREE_SHARE:.0%} that stay so"
-        for disk, size in needs.items()
-        if size > free[disk]
-    ]
+    full = {disk: size for disk, size in needs.items() if size > free[disk]}
+    return DisksFull(
+        [
+            f"broker {disk.broker} has no room in {disk.path}: the plan puts {size} bytes there, {max(0, free[disk])} "
+            f"are free above the {FREE_SHARE:.0%} that stay so"
+            for disk, size in full.items()
+        ],
+        frozenset(disk.broker for disk in full),
+    )

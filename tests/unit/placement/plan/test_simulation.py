@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -153,6 +154,21 @@ def test_a_broker_without_room_is_named_in_the_plan() -> None:
     state = cluster([(0,)] * 9, brokers=2, usable=150 * MB)
     with pytest.raises(PlanRefused, match="broker 1 has no room in /d"):
         make_plan(state, Goals(drain=frozenset({0})))
+
+
+def test_a_full_broker_gets_nothing_while_others_have_room() -> None:
+    """Broker 1 has room for one replica more, which is fewer than its share of what leaves broker 0."""
+    state = cluster([(0,)] * 4, brokers=3, usable=10_000 * MB)
+    brokers = [
+        dataclasses.replace(
+            each, directories=(DirectoryState("/d", 1000 * MB, 150 * MB if each.id == 1 else 10_000 * MB),)
+        )
+        for each in state.brokers.values()
+    ]
+    state = dataclasses.replace(state, brokers={each.id: each for each in brokers})
+    planned = make_plan(state, Goals(drain=frozenset({0})))
+    assert {move.replicas_to for move in planned.plan.moves} == {(2,)}
+    assert planned.remarks == ("broker 1 gets no replica: its disks have no room",)
 
 
 def test_disks_that_get_a_replica_are_those_kafka_would_choose() -> None:
