@@ -104,6 +104,7 @@ def test_a_live_cluster_is_read(tidelog: Tidelog, tmp_path: Path) -> None:
         (("--balance", "counts", "--topic", "u"), {}, "--topic u: there is no such topic"),
         (("--factor", "4", "--topic", "t"), {}, "Replication factor: 4 larger than available brokers: 3."),
         (("--drain", "0", "--drain", "1"), {}, "t-0 needs 2 replicas and can have 1, on [2]"),
+        (("--drain", "0", "--drain", "1", "--drain", "2"), {}, "no broker is left that may hold replicas"),
         (("--balance", "traffic"), {}, "the state has no traffic"),
         (
             ("--balance", "counts"),

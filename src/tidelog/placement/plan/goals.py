@@ -115,6 +115,8 @@ def check_goals(state: ClusterState, goals: Goals) -> None:
     if reasons:
         raise PlanRefused(reasons)
     live = [broker for broker in state.brokers.values() if may_hold(broker, goals)]
+    if not live:
+        reasons.append("no broker is left that may hold replicas: all are drained or offline")
     for broker_id in sorted(goals.fill):
         because = closed_because(state.brokers[broker_id], goals)
         if because is not None:
