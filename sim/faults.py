@@ -39,6 +39,8 @@ ALONE_S_MAX: Final = 12.0
 """How long a fault that is to come alone waits for others to end."""
 LAG_S: Final = 12.0
 """Three times replica.lag.time.max.ms, and time for the controller to write it down."""
+UNHEARD_S: Final = (5.0, 12.0)
+"""Brokers of the simulator wait 3 s for an answer (controller.socket.timeout.ms)."""
 NOTICE_S_MAX: Final = 30.0
 """How long the cluster may take to notice that a broker is gone."""
 
@@ -84,6 +86,7 @@ class Trouble:
             FaultKind.DEATH_AFTER_JOIN: self._death_after_join,
             FaultKind.CONTROLLER_MOVED: self._controller_moved,
             FaultKind.DEATH_IN_MOVE: self._death_in_move,
+            FaultKind.CONTROLLER_UNHEARD: self._controller_unheard,
             FaultKind.WRITE_UNANSWERED: self._write_unanswered,
             FaultKind.QUORUM_LOST: self._quorum_lost,
             FaultKind.SERVER_BEHIND: self._server_behind,
@@ -175,6 +178,19 @@ class Trouble:
     async def _cut_one_way(self) -> None:
         one, other = self._broker().name, self._name()
         await self._cut_links([(one, other) if self._random.chance(0.5) else (other, one)])
+
+    async def _controller_unheard(self) -> None:
+        """Requests arrive and are carried out; nobody hears of it, and they come again, or are given up."""
+        for controller in self._cluster.controller():
+            others = [machine.name for machine in self._cluster.brokers if machine is not controller]
+            if not others:
+                return
+            ends = controller.name, others[self._random.below(len(others))]
+            source, target = ends if self._random.chance(0.7) else ends[::-1]
+            self._network.cut(source, target)
+            self._cluster.trace.record("cut", f"{source}>{target}")
+            await self._rest(*UNHEARD_S)
+            self._network.heal(source, target)
 
     async def _isolate(self) -> None:
         name = self._broker().name

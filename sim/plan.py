@@ -48,6 +48,7 @@ class FaultKind(Enum):
     SHORTAGE = "descriptors or memory run out for a while"
     DISK_FULL = "there is no room on a disk for a while"
     DISK_HANGS = "an operation of a disk does not return for seconds"
+    CONTROLLER_UNHEARD = "what a broker and the controller answer each other is lost for longer than they wait"
     ROT = "a bit of what was synced long ago is another one now, on one replica of a partition"
     ANSWERS_LOST = "answers to users of our own client are lost, with their connections"
 
@@ -55,7 +56,12 @@ class FaultKind(Enum):
 GROUPS: Final[tuple[str, ...]] = ("classic", "consumer")
 TRANSACTIONS: Final[tuple[str, ...]] = ("before", "since")
 
-DRAWN_LATER: Final = (FaultKind.CONTROLLER_MOVED, FaultKind.DEATH_IN_MOVE, FaultKind.WRITE_UNANSWERED)
+DRAWN_LATER: Final = (
+    FaultKind.CONTROLLER_MOVED,
+    FaultKind.DEATH_IN_MOVE,
+    FaultKind.WRITE_UNANSWERED,
+    FaultKind.CONTROLLER_UNHEARD,
+)
 OF_DISKS: Final = (FaultKind.SHORTAGE, FaultKind.DISK_FULL, FaultKind.DISK_HANGS, FaultKind.ROT)
 OF_CLIENTS: Final = (FaultKind.ANSWERS_LOST,)
 ANSWERS_LOST_CHANCE: Final = 0.7
@@ -174,6 +180,8 @@ def draw(
         faults.append(FaultKind.CONTROLLER_MOVED)
     if not is_lone and random.stream("writes").chance(wanted):
         faults.append(FaultKind.WRITE_UNANSWERED)
+    if not is_lone and random.stream("answers").chance(wanted):
+        faults.append(FaultKind.CONTROLLER_UNHEARD)
     moves = random.stream("reassignments")
     reassigns = not is_lone and count > 1 and moves.chance(0.35)
     if reassigns and moves.chance(wanted):
