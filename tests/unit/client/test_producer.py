@@ -359,6 +359,11 @@ async def test_a_leader_that_has_forgotten_the_producer_gets_no_second_copy() ->
         ({"value": b"", "timestamp": 2**63}, "a timestamp is 0 to"),
         ({"value": b"", "headers": [(b"name", b"")]}, "a header's name is a str"),
         ({"value": b"", "headers": [("name", "text")]}, "a header's value is bytes or None"),
+        ({"value": b"", "headers": iter([("name", b"gone")])}, "headers are a list"),
+        ({"value": b"", "headers": {"ab": b""}}, "headers are a list"),
+        ({"value": b"", "headers": ["ab"]}, "a header is a .name, value."),
+        ({"value": b"", "partition": True}, "a partition is an int, not bool"),
+        ({"value": b"", "partition": "0"}, "a partition is an int, not str"),
     ],
 )
 async def test_a_bad_argument_fails_its_own_record_only(record: dict[str, Any], what: str) -> None:
@@ -370,6 +375,20 @@ async def test_a_bad_argument_fails_its_own_record_only(record: dict[str, Any], 
                 await producer.send("t", **record)
             good.append(await producer.send("t", b"two"))
             assert [(await each.place()).offset for each in good] == [0, 1]
+
+
+async def test_a_producer_that_was_not_started_says_so() -> None:
+    """A record that it took would wait for ever."""
+    with LogBroker(partitions=1) as broker:
+        async with Cluster(broker.bootstrap) as cluster:
+            producer = Producer(cluster)
+            with pytest.raises(RuntimeError, match="was not started"):
+                await producer.send("t", b"")
+            with pytest.raises(RuntimeError, match="was not started"):
+                await Producer(cluster, ProducerSettings(transactional_id="x")).begin()
+            async with producer:
+                with pytest.raises(TypeError, match="a topic's name is a str, not int"):
+                    await producer.send(5, b"")  # type: ignore[arg-type]  # What a caller got wrong.
 
 
 async def test_after_its_end_a_producer_takes_nothing_and_nothing_hangs() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.client.group_broker import GroupBroker
 
 from tidelog.client.cluster import Cluster
-from tidelog.client.errors import CommitRefused, ConnectionFailed, Fenced, TransactionFailed
+from tidelog.client.errors import CommitRefused, ConnectionFailed, Fenced, ProducerClosed, TransactionFailed
 from tidelog.client.offsets import GroupMember
 from tidelog.client.producer import Producer, ProducerSettings
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -257,6 +257,18 @@ async def test_nothing_is_sent_while_a_transaction_ends() -> None:
                 go_on.set()
             await ending
         assert [record.value for record in broker.records(0)] == [b"a"]
+
+
+async def test_after_its_end_a_producer_begins_no_transaction() -> None:
+    """Nor does it open connections again."""
+    with GroupBroker(partitions=1) as broker:
+        async with Cluster(broker.bootstrap) as cluster:
+            async with Producer(cluster, SETTINGS) as producer:
+                pass
+            with pytest.raises(ProducerClosed):
+                await producer.begin()
+            with pytest.raises(ProducerClosed):
+                await producer.send_offsets({T0: 7}, GroupMember("g"))
 
 
 async def test_the_first_error_of_a_transaction_is_told() -> None:

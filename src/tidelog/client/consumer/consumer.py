@@ -354,6 +354,7 @@ class Consumer:
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         """What the group committed for these; those without a commit are left out."""
+        self._require_open()
         if self._commits is None:
             raise ValueError("a consumer without a group commits nothing")
         return await self._commits.committed(partitions)

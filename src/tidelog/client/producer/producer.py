@@ -23,7 +23,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import ClientError, ProducerClosed, TransactionFailed
@@ -154,6 +154,8 @@ class Producer:
             target = self._target(view)
         if partition is None:
             partition = 0 if target.is_single else self._choose(target, key, value, size)
+        elif type(partition) is not int:
+            raise TypeError(f"a partition is an int, not {type(partition).__name__}")
         elif partition not in view.partitions:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -183,10 +185,15 @@ class Producer:
         self._check_open()
 
     def _check_open(self) -> None:
-        if self._sender.closed:
-            raise ProducerClosed("the producer is closed")
+        self._check_running()
         if self._transactions is not None:
             self._transactions.require(State.OPEN)
+
+    def _check_running(self) -> None:
+        if self._sender.closed:
+            raise ProducerClosed("the producer is closed")
+        if not self._sender.started:
+            raise RuntimeError("the producer was not started: `async with Producer(...) as producer`")
 
     async def flush(self) -> None:
         """Waits until all that was sent is acknowledged or has failed; raises the first failure since the last one.
@@ -210,7 +217,9 @@ class Producer:
 
     async def begin(self) -> None:
         """Opens a transaction: what is sent from now on is read together, once it is committed, or never."""
-        self._transactional().begin()
+        transactions = self._transactional()
+        self._check_running()
+        transactions.begin()
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, int | CommittedOffset], member: GroupMember) -> None:
         """Commits a consumer's offsets with the transaction: `member` is `Consumer.member`, or names a group alone.
@@ -218,7 +227,9 @@ class Producer:
         CommitRefused where the consumer has lost its partitions meanwhile: abort.
         """
         committed = {tp: CommittedOffset(each) if isinstance(each, int) else each for tp, each in offsets.items()}
-        await self._transactional().send_offsets(committed, member)
+        transactions = self._transactional()
+        self._check_running()
+        await transactions.send_offsets(committed, member)
 
     async def commit(self) -> None:
         """Delivers what was sent, and commits it. After an error `abort`, but not after Fenced, which is the end."""
@@ -260,12 +271,16 @@ class Producer:
         return self._transactions
 
     async def _end(self, *, committed: bool) -> None:
-        if await self._transactional().end(committed=committed):
+        transactions = self._transactional()
+        self._check_running()
+        if await transactions.end(committed=committed):
             self._sender.restart()
 
     # Partitions
 
     async def _find_topic(self, topic: str) -> TopicView:
+        if not isinstance(topic, str):
+            raise TypeError(f"a topic's name is a str, not {type(topic).__name__}")
         operation = self._routing.require_topics(
             (topic,), self._routing.deadline(), create=self._settings.create_topics
         )
@@ -311,9 +326,7 @@ class Producer:
                 )
 
 
-def _checked(
-    value: object, key: object, headers: Sequence[Header], timestamp: object
-) -> tuple[bytes | None, bytes | None, int]:
+def _checked(value: object, key: object, headers: object, timestamp: object) -> tuple[bytes | None, bytes | None, int]:
     """Value and key as bytes, and the bytes that the record takes at most; TypeError or ValueError otherwise."""
     if not isinstance(timestamp, int) or isinstance(timestamp, bool):
         raise TypeError(f"a timestamp is an int, milliseconds since 1970, not {type(timestamp).__name__}")
@@ -321,7 +334,14 @@ def _checked(
         raise ValueError(f"a timestamp is 0 to {TIMESTAMP_MAX} ms since 1970, not {timestamp}")
     checked_value, checked_key = _bytes("value", value), _bytes("key", key)
     size = len(checked_value or b"") + len(checked_key or b"") + RECORD_OVERHEAD_MAX
-    for name, content in headers:
+    if isinstance(headers, str) or not isinstance(headers, Sequence):
+        # One that can be gone through once would be gone when the record is made of it.
+        raise TypeError(f"headers are a list of (name, value), not {type(headers).__name__}")
+    header: Any
+    for header in headers:
+        if not isinstance(header, (tuple, list)) or len(header) != 2:
+            raise TypeError(f"a header is a (name, value), not {header!r:.40}")
+        name, content = header
         if not isinstance(name, str):
             raise TypeError(f"a header's name is a str, not {type(name).__name__}")
         if content is not None and not isinstance(content, bytes):

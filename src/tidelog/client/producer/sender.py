@@ -106,6 +106,7 @@ class Sender:
         self._aborting = False
         self.failure: Exception | None = None
         """The first since it was last taken."""
+        self.started = False
         self.closed = False
         self._task: asyncio.Task[None] | None = None
         self._requests: set[asyncio.Task[None]] = set()
@@ -116,6 +117,7 @@ class Sender:
         """Takes a producer id where one is needed; KafkaError or ClientError where none is to be had."""
         if self._transactions is None and self._settings.idempotent:
             await self._take_identity()
+        self.started = True
         self._task = asyncio.create_task(self._run())
         self._task.add_done_callback(self._ended)
 
