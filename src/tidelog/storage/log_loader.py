@@ -5,7 +5,8 @@
                     written anew, producers' state brought up from the last snapshot before
 
 What lies below the recovery point was durable before, and is trusted, but for an index that is missing or has an
-impossible size. An aborted transaction that lacks its index entry is found where a segment is scanned, nowhere else.
+impossible size, and a transaction index whose entries cannot be the segment's. An aborted transaction that lacks its
+index entry is found where a segment is scanned, nowhere else.
 
 Where recovery has to cut a log although valid batches follow, the records in between are lost here: the log is damaged
 (`damage`), which the controller is told before the broker registers, so that another replica leads.
@@ -241,7 +242,30 @@ def _open_segments(
                 index_size = disk.stat(segment.path(suffix)).size
                 if index_size % entry_size or (index_size and not size):
                     damaged.add(segment)
+    for index, segment in enumerate(segments):
+        end = segments[index + 1].base_offset if index + 1 < len(segments) else None
+        if TRANSACTION_INDEX in names[segment.base_offset] and not _may_be_true(segment, end):
+            damaged.add(segment)
     return segments, damaged
+
+
+def _may_be_true(segment: Segment, end: int | None) -> bool:
+    """Whether the entries of a transaction index can be those of its segment, which ends below `end` where that is
+    known: no checksum covers them, and readers go by them."""
+    try:
+        entries = segment.transaction_index.entries()
+    except CorruptFile as error:
+        logger.warning("transaction_index_damaged reason=%s", error)
+        return False
+    last = segment.base_offset - 1
+    for entry in entries:
+        is_in_order = last < entry.last_offset and 0 <= entry.first_offset <= entry.last_offset
+        is_stable = 0 <= entry.last_stable_offset <= entry.last_offset + 1
+        if not is_in_order or not is_stable or entry.producer_id < 0 or (end is not None and entry.last_offset >= end):
+            logger.warning("transaction_index_damaged path=%s entry=%s", segment.transaction_index.path, tuple(entry))
+            return False
+        last = entry.last_offset
+    return True
 
 
 def _recover(

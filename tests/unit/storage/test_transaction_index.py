@@ -7,12 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.unit.storage.support import NOW_MS, batch, marker, open_log
 
 from tidelog.ports.disk import File
 from tidelog.ports.real import SystemDisk
 from tidelog.storage.errors import CorruptFile
 from tidelog.storage.file_pool import FilePool
 from tidelog.storage.log_config import LogConfig
+from tidelog.storage.producer_state import AppendOrigin
 from tidelog.storage.segment import Segment
 from tidelog.storage.transaction_index import AbortedTransaction, TransactionIndex
 
@@ -88,3 +90,23 @@ def test_damage_is_named(tmp_path: Path) -> None:
     path.write_bytes(b"\7" * 34)
     with pytest.raises(CorruptFile, match=re.escape(str(path))):
         TransactionIndex(SystemDisk(), str(path)).collect(0, 1)
+
+
+@pytest.mark.parametrize("byte", [0, 1, 2, 10, 18, 26])
+def test_entries_that_cannot_be_the_segments_are_found_again(tmp_path: Path, byte: int) -> None:
+    """No checksum covers them. At the next start, a clean one too, the segment is scanned: they are written anew."""
+    manager, log = open_log(tmp_path)
+    for sequence in range(3):
+        data = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True)
+        log.append(data, leader_epoch=0, now_ms=NOW_MS)
+        log.append(marker(7, commit=False), leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    known = log.aborted_transactions(0, 6)
+    assert len(known) == 3
+    path = Path(log.active.transaction_index.path)
+    manager.close()
+    content = bytearray(path.read_bytes())
+    content[34 + byte] ^= 0x80
+    path.write_bytes(content)
+    _, again = open_log(tmp_path)
+    assert again.aborted_transactions(0, 6) == known
+    assert again.log_end_offset == 6
