@@ -216,11 +216,11 @@ class Access:
             self._told.add(question)
             logger.info(
                 "access_denied: principal=%s host=%s operation=%s resource=%s:LITERAL:%s",
-                self.principal,
+                one_line(self.principal),
                 self.host,
                 operation.name,
                 kind.name,
-                WILDCARD if name is None else name,
+                WILDCARD if name is None else one_line(name),
             )
         return decision
 
@@ -230,6 +230,11 @@ class Access:
 
     def _authorize_any(self, operation: Operation, kind: ResourceType, name: str | None) -> bool:
         return self._authorizer.authorize_any(self.principal, self.host, operation, kind)
+
+
+def one_line(text: str) -> str:
+    """What a client has named, for a line of the log: it cannot begin another line there."""
+    return text if text.isprintable() else ascii(text)
 
 
 def java_host(address: str) -> str:

@@ -55,6 +55,15 @@ def test_a_denial_is_logged_once_for_a_connection(caplog: pytest.LogCaptureFixtu
     ]
 
 
+def test_names_cannot_forge_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """A group may be called anything, and so may a user of SCRAM."""
+    access = Access(Authorizer(), Principal("a\nb"), "::1")
+    with caplog.at_level(logging.INFO):
+        assert not access.allows(Operation.READ, ResourceType.GROUP, "g\naccess_denied: principal=User:admin")
+    (line,) = caplog.messages
+    assert "\n" not in line
+
+
 def test_a_client_named_as_the_wildcard_is_denied() -> None:
     """Its name would match every ACL that is meant for all."""
     authorizer = Authorizer()

@@ -19,7 +19,7 @@ from tidelog.config.jaas import InvalidJaas
 from tidelog.config.listener_security import MECHANISMS, PLAIN, SASL_PROTOCOLS, parse_super_users
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.security.access import Principal
-from tidelog.security.authorizer import Authorizer
+from tidelog.security.authorizer import Authorizer, one_line
 from tidelog.security.mechanisms import ServerMechanism
 from tidelog.security.plain import PlainServer, StaticUsers
 from tidelog.security.sasl_client import Credentials, SaslClient
@@ -197,7 +197,7 @@ class Gate:
             self._peer.port,
             self._peer.listener,
             self._machine.mechanism or "none",
-            reason,
+            one_line(reason),
         )
         due: Deferred[Answer] = Deferred()
 
