@@ -46,7 +46,8 @@ def _about(planned: Planned) -> list[str]:
     least = "" if plan.moves_least is None else f" (no plan needs fewer than {plan.moves_least:,})"
     if plan.moves_least == plan.replica_moves:
         least = ", the proven least"
-    lines = [f"{plan.replica_moves:,} replicas to copy{least}; {len(plan.waves()):,} waves"]
+    waves = len(plan.waves())
+    lines = [f"{plan.replica_moves:,} replicas to copy{least}; {waves:,} {'wave' if waves == 1 else 'waves'}"]
     told = f"{size(plan.bytes)} to copy"
     if plan.bytes_least is not None:
         told += f" (no plan needs less than {size(plan.bytes_least)}: at most {plan.gap or 0:.1%} of it could be saved)"

@@ -61,7 +61,7 @@ def test_a_plan_for_people(tidelog: Tidelog, tmp_path: Path) -> None:
     outcome = tidelog("plan", "--from", state, "--drain", "0", "--throttle", "1000", "--out", str(tmp_path / "plan"))
     assert outcome.code == 0, outcome.err
     assert "broker 2 holds no replica" in outcome.out
-    assert "6 replicas to copy, the proven least; 1 waves" in outcome.out
+    assert "6 replicas to copy, the proven least; 1 wave" in outcome.out
     assert "6 -> 0" in outcome.out
     assert "at 1000 B/s for each broker: 7 s" in outcome.out
     assert "at least 2 replicas in sync" in outcome.out

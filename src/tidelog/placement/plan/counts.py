@@ -14,6 +14,8 @@ from tidelog.placement.plan.flow import Bounds, CountFlow, Stuck
 from tidelog.placement.plan.goals import Balance, PlanRefused
 from tidelog.placement.plan.layout import Layout
 
+SHARES_ABOVE: Final = (0.0, 0.1, 0.5)
+"""Of the average that brokers may get above it where the fewest moves need that; beyond, as it comes."""
 REASONS_MAX: Final = 5
 """Partitions that a refusal names."""
 
@@ -38,30 +40,49 @@ class Counted:
 
 def settle_counts(layout: Layout) -> Counted:
     """Moves as few replicas as drains, fills, factors, racks and even counts need. PlanRefused where that cannot be."""
-    even = Balance.COUNTS in layout.goals.balance
-    flow = _flow(layout)
-    together = frozenset(place for place, may in enumerate(layout.holds) if may)
-    groups = [Group(together, sum(flow.counts[place] for place in together) + sum(flow.missing.values()))]
-    raised = [0] * len(layout.brokers)
-    while True:
-        bounds = _even_bounds(flow, groups) if even else _loose_bounds(layout, flow, groups[0], raised)
-        stuck = flow.solve(bounds)
-        if stuck is None:
-            break
-        if not stuck.reached & together:
-            raise PlanRefused(_why(layout, flow, stuck))
-        if even:
-            split = _split(flow, groups, stuck)
-            if len(split) == len(groups):
-                raise PlanRefused(_why(layout, flow, stuck))
-            groups = split
-        else:
-            _raise(layout, flow, stuck, bounds, raised)
-        flow = _flow(layout)
+    flow, bounds, groups = _evenly(layout) if Balance.COUNTS in layout.goals.balance else _loosely(layout)
     for item, places in enumerate(flow.places):
         if places != set(layout.replicas[item]):
             layout.settle(item, places)
     return Counted(flow.cost, bounds, tuple(groups))
+
+
+def _evenly(layout: Layout) -> tuple[CountFlow, Bounds, list[Group]]:
+    """All brokers as even as rules let them be."""
+    flow = _flow(layout)
+    groups = [_together(layout, flow)]
+    while True:
+        bounds = _even_bounds(flow, groups)
+        stuck = flow.solve(bounds)
+        if stuck is None:
+            return flow, bounds, groups
+        split = _split(flow, groups, stuck)
+        if len(split) == len(groups):
+            raise PlanRefused(_why(layout, flow, stuck))
+        groups = split
+        flow = _flow(layout)
+
+
+def _loosely(layout: Layout) -> tuple[CountFlow, Bounds, list[Group]]:
+    """What has to move, to where there is least; never a move more than what has to. The counts are no goal."""
+    flow = _flow(layout)
+    group = _together(layout, flow)
+    stuck = flow.solve(_loose_bounds(layout, flow, group, sum(flow.needs)))
+    if stuck is not None:
+        raise PlanRefused(_why(layout, flow, stuck))
+    least = flow.cost
+    for share in SHARES_ABOVE:
+        closer = _flow(layout)
+        bounds = _loose_bounds(layout, closer, group, int(share * group.total / len(group.brokers)))
+        if closer.solve(bounds) is None and closer.cost == least:
+            return closer, bounds, [group]
+    return flow, Bounds(list(flow.counts), list(flow.counts)), [group]
+
+
+def _together(layout: Layout, flow: CountFlow) -> Group:
+    """All brokers that may hold replicas."""
+    brokers = frozenset(place for place, may in enumerate(layout.holds) if may)
+    return Group(brokers, sum(flow.counts[place] for place in brokers) + sum(flow.missing.values()))
 
 
 def _flow(layout: Layout) -> CountFlow:
@@ -88,25 +109,15 @@ def _even_bounds(flow: CountFlow, groups: list[Group]) -> Bounds:
     return bounds
 
 
-def _loose_bounds(layout: Layout, flow: CountFlow, group: Group, raised: list[int]) -> Bounds:
-    """Nobody gains above the average, those to fill reach it; who is above stays there. `raised` [broker] -> more."""
+def _loose_bounds(layout: Layout, flow: CountFlow, group: Group, above: int) -> Bounds:
+    """No broker gains beyond so many above the average, those to fill reach it; what is above stays there."""
     bounds = Bounds(list(flow.counts), list(flow.counts))
     floor, ceiling = group.total // len(group.brokers), -(-group.total // len(group.brokers))
     for place in group.brokers:
         fill = layout.brokers[place].id in layout.goals.fill
         bounds.low[place] = floor if fill else min(flow.counts[place], floor)
-        bounds.high[place] = max(flow.counts[place], ceiling) + raised[place]
+        bounds.high[place] = max(flow.counts[place], ceiling + above)
     return bounds
-
-
-def _raise(layout: Layout, flow: CountFlow, stuck: Stuck, bounds: Bounds, raised: list[int]) -> None:
-    """Lets the brokers that were reached hold more than the average, which the rules leave no other place for."""
-    able = [place for place in stuck.reached if layout.closed[place] is None]
-    if not able:
-        raise PlanRefused(_why(layout, flow, stuck))
-    excess = sum(flow.missing.values()) + sum(max(0, flow.counts[place] - bounds.high[place]) for place in stuck.bins)
-    for place in able:
-        raised[place] += -(-max(1, excess) // len(able))
 
 
 def _split(flow: CountFlow, groups: list[Group], stuck: Stuck) -> list[Group]:

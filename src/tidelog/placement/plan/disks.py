@@ -115,6 +115,12 @@ class DiskLoads:
         bisect.insort(self.held[disk], (self.weights[item], item))
 
     @property
+    def drops(self) -> bool:
+        """Whether some partitions are to have fewer replicas."""
+        needs = self.layout.needs
+        return any(len(former) > need for former, need in zip(self.former, needs, strict=True))
+
+    @property
     def is_bound(self) -> bool:
         """Whether brokers have bounds beside those of their disks' loads."""
         return self._count_bounds is not None or self.guard is not None

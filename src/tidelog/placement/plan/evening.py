@@ -25,15 +25,20 @@ CANDIDATES: Final = 40
 PASSES: Final = 3
 
 
-def least_bytes(loads: Sequence[int], bands: Sequence[Band]) -> int:
-    """The fewest bytes that any plan has to move from these loads into the bands."""
+def least_bytes(loads: Sequence[int], bands: Sequence[Band], *, drops: bool = False) -> int:
+    """The fewest bytes that any plan has to move from these loads into the bands.
+
+    With `drops`, where factors get lower, replicas may leave a disk without a move.
+    """
     above = sum(max(0.0, load - band.high) for load, band in zip(loads, bands, strict=True))
     below = sum(max(0.0, band.low - load) for load, band in zip(loads, bands, strict=True))
-    return int(max(above, below))
+    return int(below if drops else max(above, below))
 
 
 def least_moves(loads: DiskLoads, bands: Sequence[Band]) -> int:
     """The fewest replicas that have to leave the disks that were above their band, the largest first."""
+    if loads.drops:
+        return 0
     moves = 0
     held: list[list[int]] = [[] for _ in bands]
     for item, former in enumerate(loads.former):

@@ -26,6 +26,8 @@ class Proof:
 
     moves: int = 0
     bytes: int | None = None
+    counts_kept: bool = True
+    """Whether brokers still have the counts of the stage before, where they were asked for."""
     remarks: list[str] = field(default_factory=list)
 
 
@@ -43,6 +45,7 @@ def settle_loads(layout: Layout, counted: Counted) -> Proof:
         loads, wanted = _even(layout, weights, counts, None, proof, by_broker=True)
         if counts is not None and _comes_first(layout, Balance.TRAFFIC, Balance.COUNTS) and _is_outside(loads, wanted):
             loads, wanted = _even(layout, weights, None, None, proof, by_broker=True)
+            proof.counts_kept = False
         loads.settle()
         proof.remarks += _outside(layout, loads, wanted, "bytes a second")
         guard = BrokerGuard(loads.loads, wanted, weights)
@@ -60,11 +63,12 @@ def _settle_bytes(layout: Layout, counted: Counted, guard: BrokerGuard | None, p
         keeps_traffic = guard if not _comes_first(layout, Balance.BYTES, Balance.TRAFFIC) else None
         if keeps_counts is not counts or keeps_traffic is not guard:
             loads, wanted = _even(layout, weights, keeps_counts, keeps_traffic, proof)
+            proof.counts_kept = proof.counts_kept and keeps_counts is counts
             proof.remarks.append("what was asked for after bytes gives way to them")
     loads.settle()
     # What could not be brought into its band is no reason for more moves: the bound is for what was reached.
     reached = [Band(min(band.low, load), max(band.high, load)) for band, load in zip(wanted, loads.loads, strict=True)]
-    proof.bytes = max(least_bytes(loads.former_loads, reached), proof.bytes or 0)
+    proof.bytes = max(least_bytes(loads.former_loads, reached, drops=loads.drops), proof.bytes or 0)
     proof.moves = least_moves(loads, reached)
     proof.remarks += _outside(layout, loads, wanted, "bytes")
 
@@ -118,7 +122,7 @@ def _solve_small(loads: DiskLoads, wanted: list[Band], counts: CountBounds | Non
     if not exact.is_small(loads):
         return None
     outside, moved = violation(loads.loads, wanted), loads.moved_bytes()
-    if not outside and moved - least_bytes(loads.former_loads, wanted) <= moved * GAP_THAT_SUFFICES:
+    if not outside and moved - least_bytes(loads.former_loads, wanted, drops=loads.drops) <= moved * GAP_THAT_SUFFICES:
         return None
     if not exact.is_installed():
         if exact.WHAT_TO_INSTALL not in proof.remarks:

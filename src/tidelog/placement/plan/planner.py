@@ -72,7 +72,9 @@ def _plan(state: ClusterState, goals: Goals, throttle: int | None, limits: Limit
     remarks += _uneven(layout, counted)
     if {Balance.BYTES, Balance.TRAFFIC} & set(goals.balance):
         proof = settle_loads(layout, counted)
-        moves_least, bytes_least = max(moves_least, proof.moves), proof.bytes
+        # What has been given up on the way, proves nothing.
+        kept = proof.counts_kept if Balance.COUNTS in goals.balance else not goals.fill
+        moves_least, bytes_least = max(moves_least if kept else 0, proof.moves), proof.bytes
         remarks += proof.remarks
     leader_changes = settle_leaders(layout) if Balance.LEADERS in goals.balance else 0
     whole = layout.moves()
