@@ -109,6 +109,7 @@ def print_ended(ended: Ended, run: Run, output: Form, display: Display) -> None:
                 "bytes": ended.bytes,
                 "seconds": round(ended.measured_seconds, 3),
                 "predicted_seconds": ended.predicted_seconds,
+                "interrupted": run.interrupted,
                 "left": [
                     {"topic": move.topic, "partition": move.partition, "reason": reason} for move, reason in ended.left
                 ],
@@ -125,12 +126,14 @@ def print_ended(ended: Ended, run: Run, output: Form, display: Display) -> None:
         print(f"not done: {move.key}: {reason}")
     took = duration(ended.measured_seconds)
     words = "nothing to do" if not ended.moves else f"{ended.done} of {ended.moves} partitions, {size(ended.bytes)}"
-    print(f"{ended.status}: {words}, in {took}{_prediction(ended)}")
+    print(f"{ended.status}: {words}, in {took}{_prediction(ended, run)}")
 
 
-def _prediction(ended: Ended) -> str:
+def _prediction(ended: Ended, run: Run) -> str:
     if ended.predicted_seconds is None or ended.status is not RunStatus.DONE or not ended.moves:
         return ""
+    if run.interrupted:
+        return f" since it was interrupted (predicted for all: {duration(ended.predicted_seconds)})"
     error = (ended.measured_seconds - ended.predicted_seconds) / max(ended.predicted_seconds, 0.001)
     return f" (predicted: {duration(ended.predicted_seconds)}, {100 * error:+.0f} %)"
 

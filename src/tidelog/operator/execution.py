@@ -84,7 +84,8 @@ class Execution:
         state = yield from self._settled(plan, kind)
         known = self._around.journal().run
         if known is not None and known.status.unfinished and known.plan.moves == plan.moves:
-            run = replace(known, status=RunStatus.RUNNING, throttle=throttle, plan_path=plan_path or known.plan_path)
+            path = plan_path or known.plan_path
+            run = replace(known, status=RunStatus.RUNNING, throttle=throttle, plan_path=path, interrupted=True)
         else:
             yield from self._clear(known, state)
             run = Run(kind, plan, plan_path=plan_path, throttle=throttle, started_at_ms=self._around.wall_ms())

@@ -78,6 +78,8 @@ class Run:
     predicted_seconds: float | None = None
     undone: bool = False
     """Whether a rollback has taken it back."""
+    interrupted: bool = False
+    """Whether the process that carried it out ended before it: what was copied meanwhile is not in its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +210,7 @@ def run_document(run: Run) -> dict[str, Any]:
         "active_seconds": run.active_seconds,
         "predicted_seconds": run.predicted_seconds,
         "undone": run.undone,
+        "interrupted": run.interrupted,
         "plan": plan_document(run.plan),
     }
 
@@ -247,6 +250,7 @@ def _run(fields: Fields) -> Run:
         active_seconds=fields.optional_number("active_seconds") or 0.0,
         predicted_seconds=fields.optional_number("predicted_seconds"),
         undone=fields.flag("undone", False),
+        interrupted=fields.flag("interrupted", False),
     )
 
 

@@ -359,3 +359,22 @@ def test_followers_that_fall_out_of_the_isr_slow_it_down() -> None:
     assert rates[0] == 100
     assert min(rates) < 50
     assert cluster.throttles() == OTHERS
+
+
+def test_a_dead_broker_is_drained() -> None:
+    """What it had is copied from the replicas that live; no throttle is asked of it."""
+    cluster, _ = cluster_and_plan()
+    cluster.live.discard(7)
+    cluster.advance(1)
+    plan = Plan.of([move("u", 0, (7, 1), (2, 1))], cluster_id="fake")
+    assert run(cluster, plan).status is RunStatus.DONE
+    assert cluster.replicas("u") == [(2, 1)]
+    assert cluster.throttles() == OTHERS
+
+
+def test_a_run_without_a_limit_throttles_nothing() -> None:
+    """Until followers fall out of the ISR; then it is slowed down, and the throttle is gone at the end."""
+    cluster, plan = cluster_and_plan()
+    assert run(cluster, plan, throttle=None).status is RunStatus.DONE
+    assert cluster.throttled_most == set()
+    is_done(cluster)

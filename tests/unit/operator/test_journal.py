@@ -35,6 +35,7 @@ RUN = Run(
     1.5,
     2.5,
     True,
+    True,
 )
 
 
