@@ -140,10 +140,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return task
 
     async def create_connection(  # type: ignore[override]  # What the product's client uses of it.
-        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, *, ssl: object = None
     ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
-        """Connects over the simulated network, from the machine of the process that asks."""
+        """Connects over the simulated network, from the machine of the process that asks; without TLS."""
         process = PROCESS.get()
+        if ssl is not None:
+            raise RuntimeError("the simulated network knows no TLS")
         if process is None or process.outside is None:
             raise RuntimeError("this process has its network from elsewhere, or none")
         return await process.outside.network.connect(protocol_factory, host, port)
