@@ -79,7 +79,7 @@ def _number(content: bytes) -> str:
 
 def _value(data: bytes) -> bytes:
     """The content of the sequence that `data` begins with."""
-    tag, content, _ = next(_items(data))
+    tag, content, _ = next(_items(data), (0, b"", b""))
     if tag != _SEQUENCE:
         raise ValueError(f"tag {tag:#x}")
     return content

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from tidelog.config import jaas
@@ -162,3 +164,33 @@ def test_every_failure_of_a_mechanism_is_a_sasl_error() -> None:
     for token in (b"", b"\0", b"\0\0\0\0\0", b"\xff\0\xff\0\xff", b"bob\0alice\0pw"):
         with pytest.raises(SaslError):
             PlainServer(StaticUsers({"alice": "pw"})).evaluate(token)
+
+
+def test_mutated_frames_raise_nothing() -> None:
+    """What comes before authentication is anybody's: each frame leads to a step, and none opens the door by chance."""
+    draw = random.Random(5)
+    handshakes: list[messages.Message] = [
+        messages.SaslHandshakeRequest(mechanism=name) for name in ("PLAIN", "SCRAM-SHA-256")
+    ]
+    tokens = [b"\0alice\0no", b"n,,n=carol,r=abc", b"c=biws,r=abctheirs,p=AAAA"]
+    frames = [
+        framing.encode_request(ApiKey.SASL_HANDSHAKE, version, 1, "c", each)[4:]
+        for version in (0, 1)
+        for each in handshakes
+    ]
+    frames += [
+        framing.encode_request(
+            ApiKey.SASL_AUTHENTICATE, version, 1, "c", messages.SaslAuthenticateRequest(auth_bytes=token)
+        )[4:]
+        for version in (0, 1, 2)
+        for token in tokens
+    ]
+    for _ in range(3_000):
+        machine = server()
+        for _ in range(4):
+            frame = bytearray(draw.choice([*frames, *tokens]))
+            for _ in range(draw.randint(0, 3)):
+                frame[draw.randrange(len(frame))] = draw.randrange(256)
+            if machine.receive(memoryview(bytes(frame)), 0).ending is not Ending.NOT:
+                break
+        assert machine.user is None
