@@ -274,7 +274,7 @@ def cancel(
                 if not last.status.unfinished:
                     session.tidy()
                     raise Refused(["the last run on this cluster has ended: there is nothing to cancel"])
-                print_ended(session.do(session.execution.cancel(last)), last, output, session.display)
+                print_ended(session.do(session.execution.cancel(last)), output, session.display)
                 return
         session.files.ask(Asked(Wish.CANCEL))
         _await(session, lambda run: not run.status.unfinished, patience)
@@ -359,9 +359,7 @@ def alone(session: Session) -> Iterator[None]:
 
 def finish(session: Session, operation: Operation[Ended], output: Form) -> None:
     ended = session.do(operation)
-    run = session.journal().run
-    assert run is not None
-    print_ended(ended, run, output, session.display)
+    print_ended(ended, output, session.display)
     if ended.status is not RunStatus.DONE:
         raise Refused([f"{len(ended.left)} of {ended.moves} moves are not done: the run is {ended.status}"])
 

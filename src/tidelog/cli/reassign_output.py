@@ -96,8 +96,9 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def print_ended(ended: Ended, run: Run, output: Form, display: Display) -> None:
+def print_ended(ended: Ended, output: Form, display: Display) -> None:
     """How a run ended, and how good its prediction was."""
+    run = ended.run
     display.end()
     if output is Form.JSON:
         print_json(
@@ -126,13 +127,13 @@ def print_ended(ended: Ended, run: Run, output: Form, display: Display) -> None:
         print(f"not done: {move.key}: {reason}")
     took = duration(ended.measured_seconds)
     words = "nothing to do" if not ended.moves else f"{ended.done} of {ended.moves} partitions, {size(ended.bytes)}"
-    print(f"{ended.status}: {words}, in {took}{_prediction(ended, run)}")
+    print(f"{ended.status}: {words}, in {took}{_prediction(ended)}")
 
 
-def _prediction(ended: Ended, run: Run) -> str:
+def _prediction(ended: Ended) -> str:
     if ended.predicted_seconds is None or ended.status is not RunStatus.DONE or not ended.moves:
         return ""
-    if run.interrupted:
+    if ended.run.interrupted:
         return f" since it was interrupted (predicted for all: {duration(ended.predicted_seconds)})"
     error = (ended.measured_seconds - ended.predicted_seconds) / max(ended.predicted_seconds, 0.001)
     return f" (predicted: {duration(ended.predicted_seconds)}, {100 * error:+.0f} %)"

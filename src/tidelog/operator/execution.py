@@ -47,6 +47,7 @@ class Changed(Exception):
 class Ended:
     """How a run ended."""
 
+    run: Run
     status: RunStatus
     done: int
     moves: int
@@ -113,7 +114,12 @@ class Execution:
         else:
             yield from self._take_back(plan)
             back = undoing(plan, (yield from self._requests.placement()))
-            if known is not None and known.plan.moves == plan.moves and known.status.unfinished:
+            is_last = known is not None and known.plan.moves == plan.moves
+            if not back.moves and not is_last:
+                # Another plan was run last: that one is still to be undone by `rollback` alone.
+                nothing = Run(RunKind.ROLLBACK, back, RunStatus.DONE)
+                return Ended(nothing, RunStatus.DONE, 0, 0, 0, (), 0.0, None)
+            if known is not None and is_last and known.status.unfinished:
                 self._save_run(replace(known, status=RunStatus.CANCELLED, ended_at_ms=self._around.wall_ms()))
         return (yield from self.run(back, kind=RunKind.ROLLBACK, throttle=throttle, plan_path=plan_path))
 
@@ -132,8 +138,10 @@ class Execution:
             if Progress.of(journal.run.plan, state).of_standing(*standings):
                 return False
         yield from self._throttles.release()
+        if self._around.journal().has_throttles:
+            return False
         self._around.say("throttles that an interrupted run had left were removed")
-        return not self._around.journal().has_throttles
+        return True
 
     # The beginning
 
@@ -221,6 +229,7 @@ class Execution:
             run = replace(run, undone=True)
         self._around.save(replace(journal, run=run))
         return Ended(
+            run,
             status,
             len(plan.moves) - len(left),
             len(plan.moves),

@@ -378,3 +378,15 @@ def test_a_run_without_a_limit_throttles_nothing() -> None:
     assert run(cluster, plan, throttle=None).status is RunStatus.DONE
     assert cluster.throttled_most == set()
     is_done(cluster)
+
+
+def test_going_back_where_nothing_was_done_forgets_no_other_run() -> None:
+    """The last run can still be undone."""
+    cluster, plan = cluster_and_plan()
+    run(cluster, plan)
+    other = Plan.of([move("t", 1, (0, 1), (7, 1))], cluster_id="fake")
+    ended = cluster.run(Execution(cluster.routing, cluster.around).rollback(other))
+    assert (ended.status, ended.moves) == (RunStatus.DONE, 0)
+    last = cluster.around.journal().run
+    assert last is not None
+    assert last.plan.moves == plan.moves
