@@ -217,14 +217,13 @@ def bands(loads: DiskLoads, tolerance: float) -> list[Band]:
     layout = loads.layout
     usable = [number for number, disk in enumerate(loads.disks) if disk.open]
     fixed = sum(
-        loads.loads[number] for number, disk in enumerate(loads.disks) if not disk.open and layout.holds[disk.broker]
+        loads.loads[number]
+        for number, disk in enumerate(loads.disks)
+        if not disk.open and not layout.is_drained(disk.broker)
     )
     shares = _shares(loads, usable)
     total = float(sum(loads.loads) - fixed)
-    found = [
-        Band(0.0, float(loads.loads[number]) if layout.holds[disk.broker] else 0.0)
-        for number, disk in enumerate(loads.disks)
-    ]
+    found = [_closed_band(loads, number) for number in range(len(loads.disks))]
     while shares:
         whole = sum(shares.values())
         giants = {
@@ -243,6 +242,14 @@ def bands(loads: DiskLoads, tolerance: float) -> list[Band]:
         target = max(0.0, total) * share / sum(shares.values())
         found[number] = Band(target * (1 - tolerance), target * (1 + tolerance))
     return found
+
+
+def _closed_band(loads: DiskLoads, number: int) -> Band:
+    """Of a disk that gets nothing: it is emptied where its broker is drained, and left alone where that is offline."""
+    layout, broker, load = loads.layout, loads.disks[number].broker, float(loads.loads[number])
+    if layout.is_drained(broker):
+        return Band(0.0, 0.0)
+    return Band(0.0 if layout.holds[broker] else load, load)
 
 
 def _shares(loads: DiskLoads, usable: Sequence[int]) -> dict[int, float]:

@@ -53,6 +53,8 @@ def solve(
     `inside` says that a placement is known that has all loads in their bands.
     """
     program = _Program(loads, bands, count_bounds)
+    if not program.is_possible:
+        return None
     outside = (0.0, 0.0) if inside else program.minimize(program.outside)
     if outside is None:
         return None
@@ -82,6 +84,12 @@ class _Program:
         self.x: list[dict[int, Any]] = []
         for item in range(len(loads.on)):
             self.x.append({disk: self.solver.addBinary() for disk in self._allowed(item)})
+        self.is_possible = all(
+            len({loads.disks[disk].broker for disk in variables}) >= loads.layout.needs[item]
+            for item, variables in enumerate(self.x)
+        )
+        if not self.is_possible:
+            return
         self._place_items()
         self._spread()
         if count_bounds is not None:
@@ -104,7 +112,7 @@ class _Program:
         return [
             disk
             for disk, place in enumerate(loads.disks)
-            if (loads.former[item].get(place.broker) == disk and layout.holds[place.broker])
+            if (loads.former[item].get(place.broker) == disk and not layout.is_drained(place.broker))
             or (place.open and (layout.closed[place.broker] is None or place.broker in loads.former[item]))
         ]
 

@@ -80,6 +80,10 @@ class Layout:
             index=index,
         )
 
+    def is_drained(self, broker: int) -> bool:
+        """Whether a broker, by its index, loses all replicas. One that is offline, and no more, keeps them."""
+        return self.brokers[broker].id in self.goals.drain
+
     def former(self, item: int) -> list[int]:
         """The brokers that a partition is on before the plan."""
         return [self.index[broker_id] for broker_id in self.partitions[item].replicas]

@@ -186,3 +186,16 @@ def test_what_is_asked_for_after_bytes_gives_way() -> None:
 
     assert counts(Balance.COUNTS, Balance.BYTES) == [2, 2]
     assert counts(Balance.BYTES, Balance.COUNTS) == [1, 3]
+
+
+def test_an_offline_broker_keeps_what_it_has_unless_it_is_drained() -> None:
+    """Bytes are even over the live brokers; what the dead one holds moves only where it is drained."""
+    state = cluster(4, 1, 60, 2, seed=6)
+    brokers = [dataclasses.replace(each, online=each.id != 3, directories=()) for each in state.brokers.values()]
+    state = dataclasses.replace(state, brokers={each.id: each for each in brokers})
+    held = {key for key, each in state.partitions.items() if 3 in each.replicas}
+    kept = make_plan(state, Goals(balance=(Balance.BYTES,), tolerance=0.1)).plan
+    assert all(3 in move.replicas_to for move in kept.moves if move.key in held)
+    drained = make_plan(state, Goals(balance=(Balance.BYTES,), drain=frozenset({3}), tolerance=0.1)).plan
+    assert held <= {move.key for move in drained.moves}
+    assert all(3 not in move.replicas_to for move in drained.moves)
