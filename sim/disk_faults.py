@@ -154,11 +154,7 @@ class DiskTrouble:
         if states is None:
             return
         for _ in range(ROT_TRIES):
-            # Of a compacted log other replicas may have let go what has rotted here: nothing can mend it.
-            spared = self._rotten.union(
-                each for each in states.partitions() if each.topic in self._cluster.checker.compacted
-            )
-            partitions = [each for each in states.partitions() if each not in spared]
+            partitions = [each for each in states.partitions() if each not in self._rotten]
             if not partitions:
                 return
             partition = partitions[self._random.below(len(partitions))]
