@@ -178,11 +178,16 @@ class _Fetch:
             if reading.replica is not None
         ]
         keys = dict.fromkeys(replica for _, replica, _, _ in self._resolved)
-        entry = self._entry = self._node.purgatory.wait(self, keys, timeout_ms)
-        if entry is not None:
-            self.answer.on_abandoned = lambda: self._node.purgatory.cancel(entry)
+        self._entry = self._node.purgatory.wait(self, keys, timeout_ms)
+        if self._entry is not None:
+            self.answer.on_abandoned = self._wait_no_longer
 
     # The purgatory's side.
+
+    def _wait_no_longer(self) -> None:
+        if self._entry is not None:
+            self._node.purgatory.cancel(self._entry)
+            self._entry = None  # It points back at the request.
 
     def try_complete(self) -> bool:
         size = 0
@@ -306,7 +311,7 @@ class _Fetch:
         def late(found: list[_Reading]) -> None:
             _discard(found)
             if self._entry is not None and not self._entry.done:
-                self._node.purgatory.cancel(self._entry)
+                self._wait_no_longer()
                 self._complete_with_read()
 
         self.answer.on_abandoned = self._abandon
@@ -475,6 +480,7 @@ class _Fetch:
         return not readings or size >= self._bytes_min
 
     def _complete(self, readings: list[_Reading]) -> None:
+        self._entry = None
         self._node.repairs.look()
         plan = self._plan
         response = messages.FetchResponse(session_id=plan.session_id)
