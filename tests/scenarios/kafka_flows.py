@@ -52,6 +52,7 @@ CAPTURE: Final = Path(
 )
 """The capture itself, where it is at hand: then the copies are compared with it."""
 
+_NO_FENCE: Final = " (no fence)"
 _GIVEN: Final = re.compile(r"(\S+)-(\d+) \((.*)\) leader (-?\d+) epoch (\d+) isr (\S+) version (\d+)")
 _STATE: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
 _SEQUENCE: Final = re.compile(r"\d{10}$")
@@ -194,12 +195,19 @@ class Flow:
         return self._ours.pop(0)
 
     def writes(self, text: str, *, more: bool = False) -> None:
-        """What Kafka's controller wrote since the last call, and so must ours; `more`: ours may have written on."""
+        """What Kafka's controller wrote since the last call, and so must ours; `more`: ours may have written on.
+
+        Ours may fence what Kafka does not: what writes over the content of a node.
+        """
         groups = [[line for line in group if line != "--"] for group in _grouped(_lines(text))]
         before = len(self._copied)
         self._copied += [line for group in groups for line in group]
         count = len(self._copied) - before if more else len(self._ours)
         ours, self._ours = self._ours[:count], self._ours[count:]
+        fenced = set(ours)
+        groups = [
+            [bare if (bare := line.removesuffix(_NO_FENCE)) in fenced else line for line in group] for group in groups
+        ]
         expected = [line for group in groups for line in sorted(group)]
         found, at = [], 0
         for group in groups:
@@ -262,7 +270,7 @@ def line(operation: Operation, *, fenced: bool, epoch: int) -> str:
 
 
 def _line(kind: str, path: str, data: str | None, version: int, fenced: bool, epoch: int) -> str:
-    mark = "" if fenced else " (no fence)"
+    mark = "" if fenced else _NO_FENCE
     state = _STATE.fullmatch(path)
     if state and data is not None:
         content = json.loads(data)
