@@ -153,6 +153,8 @@ class Fetcher:
         """
         self._ready.forget(topic_partition)
         self._place(topic_partition, offset, epoch)
+        # From now on, not from the next `advance` on: the topic may be made again in between.
+        self._topic_ids.setdefault(topic_partition.topic, self._routing.topic_id(topic_partition.topic))
         self._wake()
 
     def _place(self, topic_partition: TopicPartition, offset: int, epoch: int = -1, checked_by: int = -1) -> None:
@@ -318,10 +320,12 @@ class Fetcher:
         for topic_partition in leaderless:
             self._failing_since.setdefault(topic_partition, now)
 
-    def is_replaced(self, topic: str) -> bool:
-        """Whether another topic has the name of the one that is read, which `advance` has not noticed yet."""
-        former, present = self._topic_ids.get(topic, ZERO_TOPIC_ID), self._routing.topic_id(topic)
-        return former != present and ZERO_TOPIC_ID not in (former, present)
+    def topic_read(self, topic: str) -> TopicId:
+        """The id of the topic that is read under a name, zero where none is or none is known.
+
+        Until `advance` has noticed that the topic was made again, it is that of the former one.
+        """
+        return self._topic_ids.get(topic, ZERO_TOPIC_ID)
 
     def _notice_replaced_topics(self) -> None:
         """An offset of a topic means nothing in another topic of its name."""

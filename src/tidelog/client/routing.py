@@ -104,6 +104,11 @@ class Routing:
         view = self.topics.get(topic)
         return view.topic_id if view else ZERO_TOPIC_ID
 
+    def is_replaced(self, topic: str, former: TopicId) -> bool:
+        """Whether another topic than `former` has the name now; False where one of the two ids is not known."""
+        present = self.topic_id(topic)
+        return former != present and ZERO_TOPIC_ID not in (former, present)
+
     def topic_name(self, topic_id: TopicId) -> str | None:
         """The name of a topic seen before under `topic_id`."""
         return self._names_by_id.get(topic_id)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,15 +18,21 @@ from tidelog.assignors.assignor import Assignment, Subscription
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumer import Consumer, ConsumerSettings, InvalidAssignment, RebalanceListener
 from tidelog.client.consumer.classic import ClassicMembership
+from tidelog.client.consumer.commits import Commits
+from tidelog.client.consumer.placement import Placement
+from tidelog.client.coordination import CoordinatorConnection
 from tidelog.client.errors import CommitRefused, Fenced, InvalidResponse, NoOffset, TopicChanged
 from tidelog.client.fetching import FetchSettings
 from tidelog.client.member_data import decode_subscription, encode_subscription
+from tidelog.client.offsets import CommittedOffset, GroupMember
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+NEXT_TOPIC_ID = bytes(range(1, 17))
+"""Of topic `t` when it was made again."""
 
 
 class Told(RebalanceListener):
@@ -564,6 +571,54 @@ async def test_offsets_of_a_topic_are_not_committed_for_the_next_one_of_its_name
                 await consumer.commit()
             assert failed.value.code is ErrorCode.UNKNOWN_TOPIC_ID
             assert broker.committed == {}
+
+
+async def test_a_commit_is_about_the_topic_that_was_read_when_it_began() -> None:
+    """A commit that asks for metadata waits: meanwhile the consumer begins to read the next topic of the name."""
+    with GroupBroker(partitions=1) as broker:
+        read_now = {"t": broker.topic_id}
+
+        def metadata(request: Any, version: int) -> Any:
+            broker.topic_id = read_now["t"] = NEXT_TOPIC_ID
+            return broker.metadata(request, version)
+
+        broker.handlers[ApiKey.METADATA] = metadata
+        async with Cluster(broker.bootstrap) as cluster:
+            connection = CoordinatorConnection(cluster, "g")
+            commits = Commits(cluster, connection, lambda: GroupMember("g"), lambda: False, lambda name: read_now[name])
+            refused = await commits.commit({T0: CommittedOffset(7)})
+            connection.close()
+        assert {tp: error.code for tp, error in refused.items()} == {T0: ErrorCode.UNKNOWN_TOPIC_ID}
+        assert broker.committed == {}
+
+
+async def test_a_position_of_the_former_topic_is_searched_for_again() -> None:
+    """The coordinator answers about one topic while its name goes to another."""
+    with GroupBroker(partitions=1) as broker:
+        broker.append(0, 9)
+        async with Cluster(broker.bootstrap) as cluster:
+            routing = cluster.routing
+            await cluster.run(routing.refresh(["t"], routing.deadline()))
+            answers: list[dict[TopicPartition, CommittedOffset]] = [{T0: CommittedOffset(7)}, {}]
+
+            async def committed_each(partitions: Any) -> Any:
+                broker.topic_id = NEXT_TOPIC_ID
+                await cluster.run(routing.refresh(["t"], routing.deadline()))
+                return answers.pop(0)
+
+            commits: Any = SimpleNamespace(committed_each=committed_each)
+            placed: list[tuple[TopicPartition, int, bool]] = []
+            settings = ConsumerSettings(auto_offset_reset="earliest")
+            woken = asyncio.Event()
+            placement = Placement(
+                cluster, settings, commits, lambda tp, found, known: placed.append((tp, found.offset, known)), woken.set
+            )
+            while not placed:
+                woken.clear()
+                placement.search([T0])
+                await asyncio.wait_for(woken.wait(), 10)
+            await placement.close()
+            assert placed == [(T0, 0, False)]
 
 
 async def test_offsets_of_an_open_transaction_are_waited_for() -> None:

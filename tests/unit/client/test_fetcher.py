@@ -216,3 +216,19 @@ async def test_a_topic_that_was_made_again_is_another_topic() -> None:
             with pytest.raises(TopicChanged, match=r"its id was 000102.*, and is 010203"):
                 await read_on()
             await fetcher.close()
+
+
+async def test_an_offset_is_one_of_the_topic_that_was_known_when_it_was_sought() -> None:
+    """Not of the one that has its name when the first fetch is sent."""
+    with LogBroker(partitions=1) as broker:
+        broker.append(0, 9)
+        async with Cluster(broker.bootstrap) as cluster:
+            routing = cluster.routing
+            await cluster.run(routing.refresh(["t"], routing.deadline()))
+            fetcher = Fetcher(cluster, {}, settings=FetchSettings(max_wait_ms=1))
+            fetcher.seek(TopicPartition("t", 0), 7)
+            broker.topic_id = bytes(range(1, 17))
+            await cluster.run(routing.refresh(["t"], routing.deadline()))
+            with pytest.raises(TopicChanged):
+                await fetcher.advance()
+            await fetcher.close()

@@ -19,7 +19,7 @@ from tidelog.client.offsets import (
 )
 from tidelog.client.operations import Deadline
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 
 _NOT_A_MEMBER = frozenset(
     {
@@ -42,18 +42,19 @@ class Commits:
         connection: CoordinatorConnection,
         member: Callable[[], GroupMember],
         joins: Callable[[], bool],
-        is_replaced: Callable[[str], bool] = lambda topic: False,
+        topic_read: Callable[[str], TopicId] = lambda topic: ZERO_TOPIC_ID,
     ) -> None:
         """`joins`: whether that is a member of the group; otherwise partitions are assigned by hand.
 
-        `is_replaced`: whether a topic was deleted and made again since it was read; its offsets mean nothing now.
+        `topic_read`: the id of the topic that is read under a name, zero where none is or none is known. Its offsets
+        mean nothing in another topic of that name.
         """
         self._cluster = cluster
         self._routing = cluster.routing
         self._connection = connection
         self._member = member
         self._joins = joins
-        self._is_replaced = is_replaced
+        self._topic_read = topic_read
 
     async def commit(
         self, offsets: Mapping[TopicPartition, CommittedOffset], *, timeout_s: float | None = None
@@ -63,6 +64,8 @@ class Commits:
         CommitRefused, raised, where the group has given this member up or changes hands: nothing was committed then.
         """
         deadline = self._routing.deadline(timeout_s)
+        # As of now: during each wait below the reader may begin to read the next topic of a name.
+        topics_read = {tp.topic: self._topic_read(tp.topic) for tp in offsets}
         refused = await self._refuse_unknown_topics(offsets, deadline)
         rest = {tp: offset for tp, offset in offsets.items() if tp not in refused}
         attempt = 0
@@ -72,7 +75,7 @@ class Commits:
                 # A coordinator takes the commits of nobody in particular while its group is empty: after whoever had
                 # our partitions meanwhile has left, ours would take theirs back.
                 raise _refused(KafkaError(ErrorCode.UNKNOWN_MEMBER_ID))
-            refused |= self._refuse_replaced_topics(rest)
+            refused |= self._refuse_replaced_topics(rest, topics_read)
             rest = {tp: offset for tp, offset in rest.items() if tp not in refused}
             if not rest:
                 break
@@ -103,11 +106,13 @@ class Commits:
             if tp.topic not in self._routing.topics
         }
 
-    def _refuse_replaced_topics(self, offsets: Collection[TopicPartition]) -> dict[TopicPartition, KafkaError]:
+    def _refuse_replaced_topics(
+        self, offsets: Collection[TopicPartition], topics_read: Mapping[str, TopicId]
+    ) -> dict[TopicPartition, KafkaError]:
         return {
             tp: KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"{tp}: the topic was deleted and made again since it was read")
             for tp in offsets
-            if self._is_replaced(tp.topic)
+            if self._routing.is_replaced(tp.topic, topics_read[tp.topic])
         }
 
     async def committed(

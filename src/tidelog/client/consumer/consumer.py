@@ -62,7 +62,7 @@ class Consumer:
                 self._connections[0],
                 self._member_now,
                 lambda: self._membership is not None,
-                lambda topic: self._fetcher.is_replaced(topic),
+                lambda topic: self._fetcher.topic_read(topic),
             )
         self._ownership = Ownership(cluster, self._settings, self._commits)
         self._fetcher = self._ownership.fetcher

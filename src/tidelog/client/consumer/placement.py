@@ -12,9 +12,10 @@ since.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import time
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, Final
 
 from tidelog.client.addresses import Address
@@ -24,7 +25,7 @@ from tidelog.client.consumer.settings import AutoOffsetReset, ConsumerSettings
 from tidelog.client.errors import ConnectionFailed, NoOffset, RequestTimedOut
 from tidelog.client.offsets import CommittedOffset, list_offsets
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicId, TopicPartition
 
 logger: Final = logging.getLogger(__name__)
 
@@ -33,6 +34,15 @@ LEADER_S_MAX: Final = 10.0
 
 Placed = Callable[[TopicPartition, CommittedOffset, bool], object]
 """Told a partition's position, with the leader epoch of the record before it, and whether the group committed it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Search:
+    """One search for the positions of some partitions."""
+
+    topic_ids: Mapping[str, TopicId]
+    """[topic] -> its id as the search began, zero where it was not known: what is found in it is no position in another
+    topic of its name."""
 
 
 class Placement:
@@ -54,8 +64,8 @@ class Placement:
         self._wake = wake
         self._questions: dict[TopicPartition, int] = {}
         """[partition] -> what its leader is asked, whatever the group committed: the caller seeks to an end."""
-        self._searches: dict[TopicPartition, object] = {}
-        """[partition] -> what stands for the search that is under way."""
+        self._searches: dict[TopicPartition, Search] = {}
+        """[partition] -> the search that is under way."""
         self._resume_at: dict[TopicPartition, float] = {}
         self._attempts: dict[TopicPartition, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -70,7 +80,7 @@ class Placement:
         due = [tp for tp in partitions if tp not in self._searches and self._resume_at.get(tp, 0.0) <= now]
         if not due:
             return
-        search = object()
+        search = Search({tp.topic: self._routing.topic_id(tp.topic) for tp in due})
         self._searches.update(dict.fromkeys(due, search))
         self._start(self._find(due, search))
 
@@ -105,7 +115,7 @@ class Placement:
             self._failure = self._failure or error
         self._wake()
 
-    async def _find(self, partitions: list[TopicPartition], search: object) -> None:
+    async def _find(self, partitions: list[TopicPartition], search: Search) -> None:
         try:
             asked = [tp for tp in partitions if tp in self._questions]
             others = [tp for tp in partitions if tp not in self._questions]
@@ -128,7 +138,7 @@ class Placement:
             self._drop(partitions, search)
             raise
 
-    async def _take_committed(self, partitions: list[TopicPartition], search: object) -> list[TopicPartition]:
+    async def _take_committed(self, partitions: list[TopicPartition], search: Search) -> list[TopicPartition]:
         """Places what the group committed; what has no commit is left."""
         if self._commits is None:
             return partitions
@@ -146,7 +156,7 @@ class Placement:
                 self._found(topic_partition, answer, search, is_committed=True)
         return [tp for tp in partitions if tp not in answers]
 
-    async def _ask_leaders(self, partitions: list[TopicPartition], search: object) -> None:
+    async def _ask_leaders(self, partitions: list[TopicPartition], search: Search) -> None:
         topics = {tp.topic for tp in partitions if self._routing.leader(tp) is None}
         if topics:
             await self._cluster.run(self._routing.refresh(topics, self._routing.deadline(LEADER_S_MAX)))
@@ -164,7 +174,7 @@ class Placement:
         for (_, question), group in groups.items():
             self._start(self._ask_leader(group, question, search))
 
-    async def _ask_leader(self, partitions: list[TopicPartition], question: int, search: object) -> None:
+    async def _ask_leader(self, partitions: list[TopicPartition], question: int, search: Search) -> None:
         try:
             found = await self._cluster.run(
                 list_offsets(
@@ -193,18 +203,24 @@ class Placement:
             raise refused
 
     def _found(
-        self, topic_partition: TopicPartition, position: CommittedOffset, search: object, *, is_committed: bool
+        self, topic_partition: TopicPartition, position: CommittedOffset, search: Search, *, is_committed: bool
     ) -> None:
-        if self._searches.get(topic_partition) is search:
-            self.forget([topic_partition])
-            self._placed(topic_partition, position, is_committed)
+        if self._searches.get(topic_partition) is not search:
+            return
+        topic = topic_partition.topic
+        if self._routing.is_replaced(topic, search.topic_ids[topic]):
+            text = f"topic '{topic}' was deleted and made again during the search"
+            self._later([topic_partition], search, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, text))
+            return
+        self.forget([topic_partition])
+        self._placed(topic_partition, position, is_committed)
 
-    def _drop(self, partitions: Collection[TopicPartition], search: object) -> None:
+    def _drop(self, partitions: Collection[TopicPartition], search: Search) -> None:
         for topic_partition in partitions:
             if self._searches.get(topic_partition) is search:
                 del self._searches[topic_partition]
 
-    def _later(self, partitions: Collection[TopicPartition], search: object, reason: Exception | None) -> None:
+    def _later(self, partitions: Collection[TopicPartition], search: Search, reason: Exception | None) -> None:
         """Searches again after a pause, but not for partitions that a newer search has taken over."""
         mine = [tp for tp in partitions if self._searches.get(tp) is search]
         self._drop(mine, search)
