@@ -127,14 +127,14 @@ def plan(
         raise Refused([str(error)]) from None
     except PlanRefused as error:
         raise Refused(error.reasons) from None
+    for line in state.missing:
+        warn(line)
     match output:
         case Form.KAFKA:
             print(dump_kafka(planned.plan.moves))
         case Form.JSON:
             print_json(_json(planned, seconds))
         case Form.TABLE:
-            for line in state.missing:
-                warn(line)
             print_plan(state, planned, throttle)
             if out is not None:
                 print(f"The plan is kept in {out}: tidelog reassign run {out}")

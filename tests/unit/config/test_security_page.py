@@ -12,12 +12,15 @@ PAGE = (Path(__file__).parents[3] / "docs/security.md").read_text()
 
 
 def test_the_pages_settings_are_taken() -> None:
-    """The broker's as they stand, without a warning; the client's but for the CA's file."""
-    broker, client = re.findall(r"```properties\n(.*?)```", PAGE, re.DOTALL)
+    """The broker's as they stand, without a warning; the clients' but for their files."""
+    broker, admin, client = re.findall(r"```properties\n(.*?)```", PAGE, re.DOTALL)
     config = BrokerConfig.from_text(broker)
     assert config.warnings() == []
     assert config.inter_broker_listener_name == "BROKERS"
     assert config.of_listener("BROKERS", "ssl.client.auth") == "required"
     assert config.of_listener("SASL_SSL", "ssl.client.auth") == "none"
-    lines = [line.partition("=") for line in client.splitlines() if not line.startswith("ssl.truststore")]
-    assert ClientSecurity.from_properties({name: value for name, _, value in lines}).protocol == "SASL_SSL"
+    for properties, protocol in ((admin, "SSL"), (client, "SASL_SSL")):
+        lines = [
+            line.partition("=") for line in properties.splitlines() if not line.startswith(("ssl.trust", "ssl.key"))
+        ]
+        assert ClientSecurity.from_properties({name: value for name, _, value in lines}).protocol == protocol
