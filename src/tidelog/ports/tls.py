@@ -1,6 +1,7 @@
 """TLS by the standard library: contexts of servers and clients from PEM texts, as Kafka's settings name them.
 
-A context is made once; what is loaded into it again counts for connections that come later (`load`).
+A listener is opened with a context once. Where certificates change, others are made, since what is trusted can only be
+added to in one that is there: `RenewableContext` hands each new connection to the newest.
 """
 
 from __future__ import annotations
@@ -34,6 +35,29 @@ class TlsMaterial:
     """CAs; None: a client trusts the system's, a server nobody."""
 
 
+class RenewableContext(ssl.SSLContext):
+    """What a listener, or a connection's attempts, are given once: each connection begins with `current`."""
+
+    current: ssl.SSLContext
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        return self.current.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+
+
+def renewable(current: ssl.SSLContext) -> RenewableContext:
+    """A context that begins with `current`. By itself it shows nothing and trusts nobody."""
+    made = RenewableContext(current.protocol)
+    made.current = current
+    return made
+
+
 def server_context(
     material: TlsMaterial,
     *,
@@ -48,7 +72,7 @@ def server_context(
     context.verify_mode = CLIENT_AUTH[client_auth]
     if not material.chain or not material.key:
         raise InvalidTls("there is no certificate or no private key")
-    load(context, material)
+    _load(context, material)
     context.sslobject_class = _reporting(on_failure)
     return context
 
@@ -62,12 +86,12 @@ def client_context(
     context.check_hostname = check_host
     if material.trusted is None:
         context.load_default_certs()
-    load(context, material)
+    _load(context, material)
     return context
 
 
-def load(context: ssl.SSLContext, material: TlsMaterial) -> None:
-    """Loads certificates and key into a context; later connections have them. InvalidTls, the context is as before."""
+def _load(context: ssl.SSLContext, material: TlsMaterial) -> None:
+    """Loads certificates and key into a new context. InvalidTls."""
     try:
         if material.chain and material.key:
             # The library reads files only: one in memory, which no other process sees.

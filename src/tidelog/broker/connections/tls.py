@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from tidelog.broker.failure import BrokerFailed
 from tidelog.config.listener_security import TLS_PROTOCOLS, setting_names
-from tidelog.ports.tls import InvalidTls, TlsMaterial, client_context, load, peer_certificate, server_context
+from tidelog.ports.tls import InvalidTls, TlsMaterial, client_context, peer_certificate, renewable, server_context
 from tidelog.security.access import ANONYMOUS, Principal
 from tidelog.security.distinguished_names import MalformedCertificate, subject
 from tidelog.security.principals import InvalidRule, NoMatchingRule, PrincipalMapper
 
 if TYPE_CHECKING:
     import asyncio
+    import ssl
 
     from tidelog.config.broker_config import BrokerConfig
 
@@ -32,6 +33,16 @@ class UnknownPrincipal(Exception):
     """A certificate that names nobody here: the text is for the log."""
 
 
+class _Wanted(NamedTuple):
+    """What settings and files say: other contexts are made when it changes."""
+
+    material: TlsMaterial
+    client_auth: str
+    versions: tuple[str, ...]
+    ciphers: tuple[str, ...]
+    check_host: bool
+
+
 class ListenerTls:
     """One listener's TLS."""
 
@@ -39,27 +50,20 @@ class ListenerTls:
         """BrokerFailed where the settings or their files cannot be used."""
         self._config = config
         self._listener = listener
+        self._protocol = protocol
         try:
-            self._material = self._read()
-            self.server = server_context(
-                self._material,
-                client_auth=self._client_auth(protocol),
-                versions=cast("tuple[str, ...]", config.of_listener(listener, "ssl.enabled.protocols")),
-                ciphers=cast("tuple[str, ...]", config.of_listener(listener, "ssl.cipher.suites")),
-                on_failure=self._failed,
-            )
-            self.client = client_context(
-                self._material,
-                check_host=bool(config.of_listener(listener, "ssl.endpoint.identification.algorithm")),
-            )
-            """What this broker connects to another one's listener of that name with."""
+            self._wanted = self._read()
+            server, client = self._contexts(self._wanted)
             self._mapper = PrincipalMapper(cast(str, config.of_listener(listener, "ssl.principal.mapping.rules")))
         except (InvalidTls, InvalidRule, OSError) as error:
             raise BrokerFailed(f"TLS of listener {listener}: {error}") from error
+        self.server = renewable(server)
+        self.client = renewable(client)
+        """What this broker connects to another one's listener of that name with."""
 
-    def _client_auth(self, protocol: str) -> str:
+    def _client_auth(self) -> str:
         name = "ssl.client.auth"
-        if protocol == "SASL_SSL" and not self._config.is_set(setting_names(self._listener, name)[0]):
+        if self._protocol == "SASL_SSL" and not self._config.is_set(setting_names(self._listener, name)[0]):
             # As in Kafka: SASL says who comes, unless the listener's own setting wants certificates too.
             return "none"
         return cast(str, self._config.of_listener(self._listener, name))
@@ -67,32 +71,49 @@ class ListenerTls:
     def _text(self, name: str) -> str | None:
         return cast("str | None", self._config.of_listener(self._listener, name)) or None
 
-    def _read(self) -> TlsMaterial:
+    def _read(self) -> _Wanted:
+        """InvalidTls, OSError."""
         chain, key = self._text("ssl.keystore.certificate.chain"), self._text("ssl.keystore.key")
         location = self._text("ssl.keystore.location")
         if location is not None:
             # One file has both.
-            chain = key = Path(location).read_text()
+            chain = key = _content(location)
         trusted = self._text("ssl.truststore.certificates")
         location = self._text("ssl.truststore.location")
         if location is not None:
-            trusted = Path(location).read_text()
-        return TlsMaterial(chain, key, self._text("ssl.key.password"), trusted)
+            trusted = _content(location)
+        of_listener = self._config.of_listener
+        return _Wanted(
+            TlsMaterial(chain, key, self._text("ssl.key.password"), trusted),
+            self._client_auth(),
+            cast("tuple[str, ...]", of_listener(self._listener, "ssl.enabled.protocols")),
+            cast("tuple[str, ...]", of_listener(self._listener, "ssl.cipher.suites")),
+            bool(of_listener(self._listener, "ssl.endpoint.identification.algorithm")),
+        )
+
+    def _contexts(self, wanted: _Wanted) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+        """For connections that come, and for those to other brokers. InvalidTls."""
+        server = server_context(
+            wanted.material,
+            client_auth=wanted.client_auth,
+            versions=wanted.versions,
+            ciphers=wanted.ciphers,
+            on_failure=self._failed,
+        )
+        return server, client_context(wanted.material, check_host=wanted.check_host)
 
     def look(self) -> None:
-        """Loads certificates again where settings or files have changed."""
+        """Takes over what settings and files say now: for new connections, and nothing but that."""
         try:
-            material = self._read()
-            if material == self._material:
+            wanted = self._read()
+            if wanted == self._wanted:
                 return
-            # First into contexts of their own: what is wrong must not replace half of what is in use.
-            server_context(material, client_auth="none", versions=("TLSv1.2", "TLSv1.3"))
-            for context in (self.server, self.client):
-                load(context, material)
+            # Both are made before either is in use: what is wrong must not replace half of what is there.
+            self.server.current, self.client.current = self._contexts(wanted)
         except (InvalidTls, OSError) as error:
             logger.error("tls_not_reloaded: listener=%s reason=%s", self._listener, error)
             return
-        self._material = material
+        self._wanted = wanted
         logger.info("tls_reloaded: listener=%s", self._listener)
 
     def principal(self, transport: asyncio.BaseTransport) -> Principal:
@@ -107,6 +128,14 @@ class ListenerTls:
 
     def _failed(self, reason: str) -> None:
         logger.warning("tls_handshake_failed: listener=%s reason=%s%s", self._listener, reason, _guess(reason))
+
+
+def _content(location: str) -> str:
+    """InvalidTls, OSError."""
+    try:
+        return Path(location).read_text()
+    except UnicodeDecodeError:
+        raise InvalidTls(f"{location} is no PEM file: it is not text") from None
 
 
 def _guess(reason: str) -> str:
