@@ -204,14 +204,15 @@ class Access:
         *,
         quiet: bool = False,
     ) -> bool:
-        if self._version != self._authorizer.version or len(self._remembered) >= REMEMBERED_MAX:
-            self._remembered.clear()
-            self._told.clear()
-            self._version = self._authorizer.version
-        question = (operation, kind, name)
-        decision = self._remembered.get(question)
+        version = self._authorizer.version
+        if self._version != version or len(self._remembered) >= REMEMBERED_MAX:
+            # New ones: an I/O thread that decides meanwhile keeps what it has decided by the former ACLs among theirs.
+            self._remembered, self._told = {}, set()
+            self._version = version
+        remembered, question = self._remembered, (operation, kind, name)
+        decision = remembered.get(question)
         if decision is None:
-            decision = self._remembered[question] = decide(operation, kind, name)
+            decision = remembered[question] = decide(operation, kind, name)
         if not decision and not quiet and question not in self._told:
             self._told.add(question)
             logger.info(

@@ -169,7 +169,7 @@ def _dump(content: Mapping[str, Any]) -> bytes:
 def _load(path: str, data: bytes) -> dict[str, Any]:
     try:
         content = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MalformedNode(path, str(error)) from error
     if not isinstance(content, dict):
         raise MalformedNode(path, "it is no JSON object")

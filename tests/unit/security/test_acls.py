@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,26 @@ def test_remembered_decisions_end_when_the_acls_change() -> None:
     authorizer.set_acls(TOPIC, [])
     assert not access.allows(Operation.READ, ResourceType.TOPIC, "orders")
     assert authorizer.patterns() == []
+
+
+def test_a_decision_that_ends_after_a_change_of_the_acls_is_not_remembered() -> None:
+    """Fetches are authorized by I/O threads too: what one of them decided before a change does not hold after it."""
+    authorizer = Authorizer()
+    authorizer.set_acls(TOPIC, [READ])
+    access = Access(authorizer, Principal("alice"), "127.0.0.1")
+    decide = authorizer.authorize
+
+    def meanwhile(*question: Any) -> bool:
+        decision = decide(*question)
+        authorizer.authorize = decide  # type: ignore[method-assign]
+        authorizer.set_acls(TOPIC, [])
+        # The loop's thread asks something, and finds that the ACLs are others.
+        assert not access.allows(Operation.READ, ResourceType.GROUP, "g")
+        return decision
+
+    authorizer.authorize = meanwhile  # type: ignore[method-assign]
+    access.allows(Operation.READ, ResourceType.TOPIC, "orders")
+    assert not access.allows(Operation.READ, ResourceType.TOPIC, "orders")
 
 
 def test_replacing_all_removes_what_is_not_named() -> None:
@@ -129,6 +150,7 @@ def test_acls_are_stored_as_kafka_39_does() -> None:
     [
         b"{",
         b"[]",
+        b'{"version":1,"acls":' + b"[" * 100_000,
         b'{"version":2,"acls":[]}',
         b'{"version":1}',
         b'{"version":1,"acls":[1]}',

@@ -141,7 +141,8 @@ class StoredSecurity:
                 else:
                     await self.open()
             except (ConnectionLoss, SessionExpired, StoreClosed):
-                # The watch may not have been set: look again.
+                # The watch may not have been set, and notifications that were counted may not have been followed.
+                self._session = None
                 self._woken.set()
                 await asyncio.sleep(RETRY_DELAY_MS / 1000)
             except StoreError as error:

@@ -1,0 +1,77 @@
+"""ACLs and users of the store as a broker follows them, while its connection to the store breaks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+from tests.waiting import eventually
+
+from tidelog.broker.cluster import stored_security as module
+from tidelog.broker.cluster.stored_security import StoredSecurity
+from tidelog.metadata.operations import Create, SetData
+from tidelog.ports.real import SystemClock, SystemRandom
+from tidelog.security import stored
+from tidelog.security.access import Operation, ResourceType
+from tidelog.security.acls import AclEntry, Permission, ResourcePattern
+from tidelog.security.authorizer import Authorizer
+from tidelog.store.client import Watch
+from tidelog.store.embedded import EmbeddedStore
+from tidelog.store.errors import ConnectionLoss
+from tidelog.store.local import LocalStore
+from tidelog.store.persistence import MemoryPersistence
+
+ORDERS = ResourcePattern(ResourceType.TOPIC, "orders")
+READ = AclEntry("User:alice", "*", Operation.READ, Permission.ALLOW)
+
+
+class Breaking(LocalStore):
+    """A session that goes on, while the connection breaks under some reads."""
+
+    breaks_at = ""
+    """The beginning of the paths of which the next `times` reads are lost."""
+    times = 0
+
+    def get(self, path: str, watch: Watch | None = None) -> Awaitable[Any]:
+        if self.times and path.startswith(self.breaks_at):
+            self.times -= 1
+            lost: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            lost.set_exception(ConnectionLoss())
+            return lost
+        return super().get(path, watch)
+
+
+@pytest.mark.parametrize("breaks_at", [stored.ACL_CHANGES, stored.acl_path(ORDERS)])
+def test_no_change_is_missed_when_the_connection_breaks_while_it_is_read(
+    breaks_at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ACL that was taken away elsewhere goes here too, though its notification was counted already."""
+    monkeypatch.setattr(module, "RETRY_DELAY_MS", 1)
+    monkeypatch.setattr(module, "LOOK_MS", 1)
+
+    async def check() -> None:
+        store = EmbeddedStore(MemoryPersistence(), SystemClock(), SystemRandom())
+        store.start()
+        session = await Breaking.connect(store)
+        assert isinstance(session, Breaking)
+        await session.create("/config")
+        await session.create("/config/changes")
+        authorizer = Authorizer()
+        security = StoredSecurity(lambda: session, SystemClock(), authorizer)
+        await security.open()
+        security.start()
+        path, (change_path, told) = stored.acl_path(ORDERS), stored.change_node(ORDERS)
+        other = await LocalStore.connect(store)
+        changed = Create(change_path, told, sequential=True)
+        await other.multi([Create(path, stored.encode_acls([READ])), changed])
+        await eventually(lambda: authorizer.entries(ORDERS) == {READ})
+        session.breaks_at, session.times = breaks_at, 1
+        await other.multi([SetData(path, stored.encode_acls([]), 0), changed])
+        await eventually(lambda: not authorizer.entries(ORDERS))
+        assert session.times == 0
+        await security.close()
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(check(), 20))
