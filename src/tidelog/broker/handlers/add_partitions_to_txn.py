@@ -59,10 +59,11 @@ def _of_producer(
     if not authorize(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     partitions = _partitions(request.v3_and_below_topics)
+    # Offsets join by AddOffsetsToTxn. What a producer named itself would have markers in the coordinators' own logs.
     forbidden = {
         topic
         for topic in dict.fromkeys(place.topic for place in partitions)
-        if topic not in INTERNAL_TOPICS and not authorize(context, Operation.WRITE, ResourceType.TOPIC, topic)
+        if topic in INTERNAL_TOPICS or not authorize(context, Operation.WRITE, ResourceType.TOPIC, topic)
     }
     refused = _refused(node, partitions, forbidden)
     if refused is not None:

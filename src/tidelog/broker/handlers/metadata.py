@@ -71,8 +71,9 @@ def _to_create(node: Node, context: RequestContext, request: messages.MetadataRe
         if name not in node.metadata.image.topics
         and name not in INTERNAL_TOPICS
         and invalid_topic_name_reason(name) is None
+        and authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
         and (
-            authorize(context, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+            authorize(context, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, quiet=True)
             or authorize(context, Operation.CREATE, ResourceType.TOPIC, name)
         )
     ]

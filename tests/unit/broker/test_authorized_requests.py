@@ -1,0 +1,69 @@
+"""What a principal cannot reach by naming a resource in another way than the API that guards it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from tests.unit.broker.harness import Broker
+
+from tidelog.controller.events import CreatedTopic
+from tidelog.model.errors import ErrorCode
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+from tidelog.security.access import CLUSTER_NAME, Operation, Principal, ResourceType
+from tidelog.security.acls import AclEntry, Permission, ResourcePattern
+from tidelog.security.authorizer import Authorizer
+
+METADATA_VERSION = 12
+ADD_PARTITIONS_VERSION = 3
+
+
+def as_alice(broker: Broker, allowed: Iterable[tuple[ResourceType, str, Operation]]) -> None:
+    """The requests of `broker` come from User:alice from here on, who may do this and nothing else."""
+    authorizer = Authorizer()
+    for kind, name, operation in allowed:
+        pattern = ResourcePattern(kind, name)
+        entry = AclEntry("User:alice", "*", operation, Permission.ALLOW)
+        authorizer.set_acls(pattern, [*authorizer.entries(pattern), entry])
+    broker.peer.authorizer = authorizer
+    broker.peer.authenticated(Principal("alice"))
+
+
+@pytest.mark.parametrize("topic", ["__transaction_state", "__consumer_offsets"])
+def test_internal_topics_do_not_join_a_producers_transaction(broker: Broker, topic: str) -> None:
+    """Kafka refuses them for every producer: markers would be written to the coordinators' own logs."""
+    broker.lead(topic)
+    as_alice(broker, [(ResourceType.TRANSACTIONAL_ID, "tx", Operation.WRITE)])
+    kind = messages.AddPartitionsToTxnRequest
+    request = kind(
+        v3_and_below_transactional_id="tx",
+        v3_and_below_producer_id=1,
+        v3_and_below_producer_epoch=0,
+        v3_and_below_topics=[kind.AddPartitionsToTxnTopic(name=topic, partitions=[0])],
+    )
+    answer = broker.ask(ApiKey.ADD_PARTITIONS_TO_TXN, ADD_PARTITIONS_VERSION, request)
+    (result,) = answer.results_by_topic_v3_and_below
+    codes = [partition.partition_error_code for partition in result.results_by_partition]
+    assert codes == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+
+
+@pytest.mark.parametrize("kind", [ResourceType.CLUSTER, ResourceType.TOPIC])
+def test_asking_creates_no_topic_that_may_not_be_described(broker: Broker, kind: ResourceType) -> None:
+    """As in Kafka, the right to create is asked for only where the topic may be described at all."""
+
+    broker.controller.on_submit = lambda event: [CreatedTopic("fresh")]
+    may_create = (kind, CLUSTER_NAME if kind is ResourceType.CLUSTER else "fresh", Operation.CREATE)
+    as_alice(broker, [may_create])
+    assert ask_for(broker, "fresh") is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert broker.controller.submitted == []
+    as_alice(broker, [may_create, (ResourceType.TOPIC, "fresh", Operation.DESCRIBE)])
+    ask_for(broker, "fresh")
+    assert len(broker.controller.submitted) == 1
+
+
+def ask_for(broker: Broker, topic: str) -> ErrorCode:
+    """Metadata of a topic that may be created by being asked for."""
+    wanted = messages.MetadataRequest(topics=[messages.MetadataRequest.MetadataRequestTopic(name=topic)])
+    answer = broker.ask(ApiKey.METADATA, METADATA_VERSION, wanted)
+    return ErrorCode(answer.topics[0].error_code)
