@@ -3,6 +3,7 @@
 import logging
 import struct
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.amount import examples
 from tests.unit.broker.harness import Broker, ManualClock, ManualShell, make_batch, produce_request
 
 from tidelog.broker.connections import server as server_module
+from tidelog.broker.connections.authentication import AUTHENTICATION_MS_MAX
 from tidelog.broker.connections.dispatch import CloseConnection
 from tidelog.broker.connections.server import FRAMES_PER_TURN, RECEIVE_BUFFER_SIZE, STALL_MS_MAX, Connection, Server
 from tidelog.broker.deferred import Deferred
@@ -92,8 +94,8 @@ class World:
         self.dispatcher = EchoDispatcher()
         self.server.start(self.dispatcher)  # type: ignore[arg-type]
 
-    def connect(self, address: str = "127.0.0.1") -> tuple[Connection, FakeTransport]:
-        connection = self.server.connection("PLAINTEXT")
+    def connect(self, address: str = "127.0.0.1", listener: str = "PLAINTEXT") -> tuple[Connection, FakeTransport]:
+        connection = self.server.connection(listener)
         transport = FakeTransport(address)
         connection.connection_made(transport)  # type: ignore[arg-type]
         return connection, transport
@@ -433,6 +435,38 @@ def test_idle_connections_are_closed() -> None:
     assert idle_transport.closed
     assert not busy_transport.closed
     assert idle is not busy
+
+
+SASL_LISTENER = {
+    "listeners": "SASL://:1,PLAINTEXT://:2",
+    "listener.security.protocol.map": "SASL:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+}
+
+
+class SilentAuthentication:
+    """Nothing ever authenticates by it."""
+
+    def machine(self, listener: str) -> Any:
+        return SimpleNamespace(user=None)
+
+
+@pytest.mark.parametrize("idle_ms_max", [-1, 600_000])
+def test_what_does_not_authenticate_is_closed_within_its_time(idle_ms_max: int) -> None:
+    """Also where connections may be idle for ever; one that has authenticated, or need not, stays."""
+    world = World(connections_max_idle_ms=idle_ms_max, **SASL_LISTENER)
+    world.server.authentication = SilentAuthentication()  # type: ignore[assignment]
+    _, silent = world.connect(listener="SASL")
+    authenticated, inside = world.connect(listener="SASL")
+    assert authenticated._gate is not None
+    authenticated._gate._machine.user = "alice"
+    _, without = world.connect()
+    world.shell.advance(AUTHENTICATION_MS_MAX - 1)
+    assert not silent.closed
+    world.shell.advance(AUTHENTICATION_MS_MAX // 4)
+    assert silent.closed
+    assert not inside.closed
+    assert not without.closed
 
 
 def test_connections_are_counted() -> None:

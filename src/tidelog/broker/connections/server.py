@@ -35,6 +35,7 @@ from tidelog.broker.connections.tls import UnknownPrincipal
 from tidelog.broker.deferred import Deferred
 from tidelog.config.listener_security import SASL_PROTOCOLS
 from tidelog.ports.disk import FileRange
+from tidelog.security.authorizer import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -132,9 +133,17 @@ class Server:
         self._sweep_later()
 
     def _sweep_later(self) -> None:
-        """Looks for idle connections twice in the time that they may be idle, at most once a second."""
+        """Looks for idle connections twice in the time that they may be idle, at most once a second.
+
+        By SASL listeners also, and oftener, for those that take too long to authenticate.
+        """
+        intervals = []
         if self.idle_ms_max > 0:
-            self._sweep = self.shell.after(min(max(self.idle_ms_max // 2, 1_000), 60_000), self._close_idle)
+            intervals.append(min(max(self.idle_ms_max // 2, 1_000), 60_000))
+        if self._sasl_listeners:
+            intervals.append(AUTHENTICATION_MS_MAX // 6)
+        if intervals:
+            self._sweep = self.shell.after(min(intervals), self._close_idle)
 
     def stop(self) -> None:
         """Closes every connection after what it has already been given to send."""
@@ -225,7 +234,7 @@ class Server:
         for connection in list(self.connections):
             if connection.is_overdue(now_ms):
                 connection.close(f"not authenticated after {AUTHENTICATION_MS_MAX} ms", abort=True)
-            if now_ms - connection.active_ms >= self.idle_ms_max:
+            if 0 < self.idle_ms_max <= now_ms - connection.active_ms:
                 connection.close(f"idle for connections.max.idle.ms={self.idle_ms_max}", quiet=True, abort=True)
         self._sweep_later()
 
@@ -338,7 +347,7 @@ class Connection(asyncio.BufferedProtocol):
             try:
                 principal = tls.principal(transport)
             except UnknownPrincipal as error:
-                self.close(f"authentication failed: {error}", abort=True)
+                self.close(f"authentication failed: {one_line(str(error))}", abort=True)
                 return False
         if tls is not None or self.peer.authorizer is not None:
             self.peer.authenticated(principal)
