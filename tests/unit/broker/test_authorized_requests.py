@@ -7,8 +7,9 @@ from collections.abc import Iterable
 import pytest
 from tests.unit.broker.harness import Broker
 
-from tidelog.controller.events import CreatedTopic
+from tidelog.controller.events import CreatedTopic, DeletedTopic
 from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import TopicId
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.security.access import CLUSTER_NAME, Operation, Principal, ResourceType
@@ -17,6 +18,7 @@ from tidelog.security.authorizer import Authorizer
 
 METADATA_VERSION = 12
 ADD_PARTITIONS_VERSION = 3
+DELETE_TOPICS_VERSION = 6
 
 
 def as_alice(broker: Broker, allowed: Iterable[tuple[ResourceType, str, Operation]]) -> None:
@@ -67,3 +69,18 @@ def ask_for(broker: Broker, topic: str) -> ErrorCode:
     wanted = messages.MetadataRequest(topics=[messages.MetadataRequest.MetadataRequestTopic(name=topic)])
     answer = broker.ask(ApiKey.METADATA, METADATA_VERSION, wanted)
     return ErrorCode(answer.topics[0].error_code)
+
+
+def test_an_id_that_is_not_known_yet_cannot_be_deleted_without_the_right(broker: Broker) -> None:
+    """A broker hears of new topics a little later than the controller, which would not ask for the right again."""
+    unheard_of = TopicId(b"\7" * 16)
+    broker.controller.on_submit = lambda event: [DeletedTopic("secret", unheard_of)]
+    kind = messages.DeleteTopicsRequest
+    request = kind(topics=[kind.DeleteTopicState(name=None, topic_id=unheard_of)], timeout_ms=1_000)
+    as_alice(broker, [(ResourceType.TOPIC, "secret", Operation.DESCRIBE)])
+    (refused,) = broker.ask(ApiKey.DELETE_TOPICS, DELETE_TOPICS_VERSION, request).responses
+    assert (refused.name, refused.error_code) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
+    assert broker.controller.submitted == []
+    as_alice(broker, [(ResourceType.CLUSTER, CLUSTER_NAME, Operation.DELETE)])
+    (deleted,) = broker.ask(ApiKey.DELETE_TOPICS, DELETE_TOPICS_VERSION, request).responses
+    assert (deleted.name, deleted.error_code) == ("secret", ErrorCode.NONE)

@@ -30,6 +30,7 @@ VERSIONS: Final = Versions(1, 6)
 TOPIC_IDS_FROM: Final = 6
 DISABLED_FROM: Final = 3
 """From here on clients know TOPIC_DELETION_DISABLED."""
+_UNKNOWN_ID: Final = "This server does not host this topic ID."
 
 
 def handle(
@@ -78,9 +79,12 @@ def _refusal(node: Node, context: RequestContext, topic: TopicReference, times: 
         reason = "Duplicate topic id." if by_id else "Duplicate topic name."
     if reason is not None:
         return DeletedTopic(topic.name, topic.topic_id, ErrorCode.INVALID_REQUEST, reason)
-    name = topic.name if topic.name is not None else node.metadata.topic_name(topic.topic_id)
-    if name is None or authorize(context, Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME, quiet=True):
+    if authorize(context, Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME, quiet=True):
         return None
+    name = topic.name if topic.name is not None else node.metadata.topic_name(topic.topic_id)
+    if name is None:
+        # The controller may have heard of it already, and asks for no right to it.
+        return DeletedTopic(None, topic.topic_id, ErrorCode.UNKNOWN_TOPIC_ID, _UNKNOWN_ID)
     if not authorize(context, Operation.DELETE, ResourceType.TOPIC, name):
         if name not in node.metadata.image.topics and authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
             return DeletedTopic(topic.name, topic.topic_id, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
