@@ -16,7 +16,7 @@ from typing import Final, Generic, NamedTuple, TypeVar, cast
 from tidelog.config import registry
 from tidelog.config.checks import check_broker
 from tidelog.config.jaas import LoginModule
-from tidelog.config.listener_security import login_module, resolve
+from tidelog.config.listener_security import listener_of, login_module, resolve
 from tidelog.config.listeners import Listener, parse_listeners, parse_protocol_map
 from tidelog.config.properties import ConfigError, Entry, Problem, entries_of, parse
 from tidelog.config.setting import Effect, InvalidValue, UpdateMode, Value, render
@@ -280,9 +280,14 @@ class BrokerConfig:
     def warnings(self) -> list[str]:
         """What was set but has no effect here, a sentence each: to be logged once, at the start."""
         sentences = []
+        controllers = cast("tuple[str, ...]", self.values["controller.listener.names"])
+        named = {name.lower() for name in (*controllers, *(listener.name for listener in self.listeners))}
         for name in sorted(self.static):
             setting = registry.broker_setting(name)
-            if name == "sasl.jaas.config":
+            listener = listener_of(name)
+            if listener is not None and listener.lower() not in named:
+                sentences.append(f"{name} is accepted without effect: no listener is named {listener}.")
+            elif name == "sasl.jaas.config":
                 sentences.append(f"{name} is accepted without effect: name its listener and mechanism before it.")
             elif setting is not None and setting.effect is Effect.ACCEPTED:
                 sentences.append(f"{name} is accepted without effect: {setting.documentation}")

@@ -75,6 +75,7 @@ def check_listeners(
     encrypted = [listener for listener in listeners if listener.security_protocol in TLS_PROTOCOLS]
     for listener in encrypted:
         yield from _check_tls(values, written, listener)
+    yield from _check_prefixes(written, listeners)
     for name in (*(_SASL_CLASSES if secured else ()), *(_TLS_CLASSES if encrypted else ())):
         for found in _set_for(written, name):
             yield found, f"{found} names a Java class, which a broker without a JVM cannot load: remove it"
@@ -82,6 +83,22 @@ def check_listeners(
 
 def _set_for(written: Mapping[str, str], name: str) -> list[str]:
     return [key for key in written if key == name or (key.startswith("listener.name.") and key.endswith("." + name))]
+
+
+def _check_prefixes(written: Mapping[str, str], listeners: Sequence[Listener]) -> Iterator[tuple[str, str]]:
+    """What names a listener otherwise than settings do would not be read, and the listener be less protected."""
+    names = {listener.name.lower() for listener in listeners}
+    for name in written:
+        listener = listener_of(name)
+        if listener is not None and listener not in names and listener.lower() in names:
+            meant = name.replace(listener, listener.lower(), 1)
+            yield name, f"{name} is never read: listeners are named in lower case in settings: write {meant}"
+
+
+def listener_of(name: str) -> str | None:
+    """The listener that a setting's name begins with (`listener.name.<listener>.`), as it is written; None: none."""
+    parts = name.split(".", 3)
+    return parts[2] if len(parts) > 3 and parts[:2] == ["listener", "name"] else None
 
 
 def _check_sasl(

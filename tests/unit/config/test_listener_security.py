@@ -101,3 +101,19 @@ def test_the_longest_prefix_counts() -> None:
     assert module is not None
     assert module.users() == {"new": "x"}
     assert "hunter2" not in repr(module)
+
+
+@pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "Sasl_Plaintext"])
+def test_a_listener_named_in_another_case_stops_the_start(listener: str) -> None:
+    """Its setting would not be read, as in Kafka, and the listener be open to more than was meant."""
+    name = f"listener.name.{listener}.connections.max.reauth.ms"
+    meant = f"line 4: {name} is never read.*write listener.name.sasl_plaintext.connections.max.reauth.ms"
+    with pytest.raises(ConfigError, match=meant):
+        BrokerConfig.from_text(FILE + f"{name}=1000\n")
+
+
+def test_a_setting_of_a_listener_that_is_not_there_is_told_of() -> None:
+    """A name that is misspelt protects nothing."""
+    name = "listener.name.sasl_plain.connections.max.reauth.ms"
+    config = BrokerConfig.from_text(f"{FILE}{name}=1000\n")
+    assert f"{name} is accepted without effect: no listener is named sasl_plain." in config.warnings()
