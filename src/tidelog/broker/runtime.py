@@ -136,6 +136,7 @@ class Runtime:
         self._controller_peer = Peer(self._inter_broker_listener, 0)
         """Whom requests of the controller in this process come from."""
         self._handed_over = False
+        self._is_stopped = False
         self._tls_timer: asyncio.TimerHandle | None = None
         self._stored: dict[ConfigResource, Mapping[str, str]] = {}
         """Settings read from the store before there was a node."""
@@ -143,7 +144,12 @@ class Runtime:
     # What a node asks of its shell.
 
     def after(self, delay_ms: int, callback: Callable[..., object], *arguments: Any) -> asyncio.TimerHandle:
-        return self._loop.call_later(delay_ms / 1000, callback, *arguments)
+        return self._loop.call_later(delay_ms / 1000, self._fire, callback, *arguments)
+
+    def _fire(self, callback: Callable[..., object], *arguments: Any) -> None:
+        """A timer is due. Those of a broker that has stopped do nothing: its logs may be another one's by now."""
+        if not self._is_stopped:
+            callback(*arguments)
 
     def soon(self, callback: Callable[..., object], *arguments: Any) -> None:
         self._loop.call_soon(callback, *arguments)
@@ -586,6 +592,7 @@ class Runtime:
             await driver.close()
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._idle.wait(), STOP_IO_MS_MAX / 1000)
+        self._is_stopped = True
         logs, self._logs = self._logs, None
         if logs is not None:
             # Logs that are still being recovered are not clean, whoever stops the broker.

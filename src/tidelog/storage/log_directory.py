@@ -74,6 +74,7 @@ class LogDirectory:
         self._lock: Lock | None = None
         self._path = path.rstrip("/") or "/"
         self._failure: str | None = None
+        self.is_released = False
         self.logs: dict[TopicPartition, Log] = {}
         self.properties: MetaProperties | None = None
         self.was_clean = False
@@ -443,6 +444,7 @@ class LogDirectory:
 
     def release(self) -> None:
         """Gives up the lock; what was not closed is recovered at the next start."""
+        self.is_released = True
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()

@@ -52,6 +52,11 @@ class LogOwner(Protocol):
         """Why the directory is offline; None while it works."""
         ...
 
+    @property
+    def is_released(self) -> bool:
+        """Whether the broker has stopped: the files belong to the one that starts there next, in any process."""
+        ...
+
     def failed(self, error: OSError, what: str) -> None:
         """An operation failed: the directory goes offline."""
         ...
@@ -139,6 +144,9 @@ class LogFolder:
         failure = self.owner.failure
         if failure is not None:
             raise DirectoryOffline(self.owner.path, failure)
+        if self.owner.is_released:
+            # A timer of the stopped broker has fired: descriptors would open again, and its bytes lie over newer ones.
+            raise DirectoryOffline(self.owner.path, "the broker has stopped")
         if self.is_replaced:
             # In the moment of the move only: whoever comes again finds the log that took its place.
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} has moved")

@@ -208,6 +208,21 @@ def test_a_failed_directory_loses_its_leaderships(tmp_path: Path) -> None:
         assert leaders() == [0, 0]
 
 
+def test_timers_of_a_broker_that_has_stopped_do_nothing() -> None:
+    """Another one may have its logs by then, in the same process: the end of a member's session must not be written."""
+    with Cluster(brokers=2) as cluster:
+        stopped, other = cluster.runtimes[1], cluster.runtimes[0]
+        fired: list[str] = []
+        stop = threading.Event()
+        cluster.call(stopped.after, 1, fired.append, "while it runs")
+        until_equal(lambda: fired, ["while it runs"])
+        cluster.stop(1)
+        cluster.call(stopped.after, 1, fired.append, "after its stop")
+        cluster.call(other.after, 2, stop.set)
+        assert stop.wait(60)
+        assert fired == ["while it runs"]
+
+
 def test_nothing_stays_behind() -> None:
     """After the stop no thread of the broker lives, its folder is gone, and its port is free."""
     before = set(threading.enumerate())

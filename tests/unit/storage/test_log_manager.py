@@ -82,6 +82,23 @@ def test_one_directory_fails_and_the_others_serve(tmp_path: Path) -> None:
     assert (tmp_path / "d1/.kafka_cleanshutdown").exists()
 
 
+def test_what_was_let_go_is_written_no_more(tmp_path: Path) -> None:
+    """A timer of a broker that has stopped comes late: the files belong to the broker that has started there since."""
+    for stop in (LogManager.close, LogManager.abandon):
+        stopped, former = open_log(tmp_path)
+        fill(former, 1)
+        stop(stopped)
+        manager, log = open_log(tmp_path)
+        fill(log, 1, size=50)
+        with pytest.raises(KafkaError) as refused:
+            fill(former, 1)
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        manager.close()
+        manager, log = open_log(tmp_path)
+        assert [record.offset for record in read_all(log)] == list(range(log.log_end_offset))
+        manager.close()
+
+
 @pytest.mark.row("R03")
 def test_the_last_directory_gone_is_the_end(tmp_path: Path) -> None:
     """At the start it is an error that names every reason; while running `has_failed` says it."""
