@@ -31,10 +31,13 @@ def running() -> Iterator[Brokers]:
         yield brokers
 
 
-async def topics_of(consumer: Consumer, wanted: set[str]) -> None:
-    """Polls until exactly these topics are assigned."""
+async def topics_of(consumer: Consumer, wanted: set[str]) -> list[Any]:
+    """Polls until exactly these topics are assigned; the values that were read meanwhile."""
+    found: list[Any] = []
     while {tp.topic for tp in consumer.assignment} != wanted:
-        await consumer.poll(0.05)
+        batch = await consumer.poll(0.05)
+        found += [record.value for record in batch or ()]
+    return found
 
 
 @pytest.mark.parametrize(
@@ -54,8 +57,7 @@ async def test_topics_come_and_go_as_they_match(running: Brokers, protocol: str,
                 return  # When it looks again, the coordinator says: after some seconds.
             await make(other, NewTopic(f"{name}-c", 1, 1))
             await put(other, TopicPartition(f"{name}-c", 0), b"later")
-            await topics_of(consumer, wanted | {f"{name}-c"})
-            found: list[Any] = []
+            found = await topics_of(consumer, wanted | {f"{name}-c"})
             while b"later" not in found:
                 batch = await consumer.poll(30)
                 assert batch is not None
