@@ -15,7 +15,7 @@ from tests.waiting import eventually
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import BatchRefused, ConnectionFailed, ProducerClosed, RefusedWithBatch
 from tidelog.client.partitioners import InvalidPartition, Partitions, partition_for_key
-from tidelog.client.producer import Producer, ProducerSettings
+from tidelog.client.producer import Producer, ProducerSettings, sender
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol.apis import ApiKey
@@ -332,8 +332,24 @@ async def test_in_a_topic_that_was_made_again_the_order_is_kept(failure: ErrorCo
         assert [record.value for record in broker.records(0)] == values
 
 
-async def test_a_leader_that_has_forgotten_the_producer_gets_no_second_copy() -> None:
-    """A batch whose answer was lost fails where the leader finds it out of order then; the next ones are taken."""
+async def test_a_leader_that_was_deposed_and_does_not_know_fails_no_batch() -> None:
+    """A batch whose answer was lost is out of order for it; the present leader takes the batch as it is."""
+    with LogBroker(partitions=1) as broker:
+        settings = ProducerSettings(linger_ms=0)
+        async with Cluster(broker.bootstrap) as cluster, Producer(cluster, settings) as producer:
+            await (await producer.send("t", b"before")).place()
+            broker.fail_next[ApiKey.PRODUCE] = [DROP, *[ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER] * 2]
+            delivery = await producer.send("t", b"perhaps")
+            behind = await producer.send("t", b"behind")
+            assert (await delivery.place()).offset == 1
+            assert (await behind.place()).offset == 2
+            assert producer.statistics.epochs_begun == 0
+        assert [record.value for record in broker.records(0)] == [b"before", b"perhaps", b"behind"]
+
+
+async def test_a_leader_that_has_forgotten_the_producer_gets_no_second_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch whose answer was lost fails where the leader goes on to find it out of order; the next ones are taken."""
+    monkeypatch.setattr(sender, "DEPOSED_S_MAX", 0.0)
     with LogBroker(partitions=1) as broker:
         settings = ProducerSettings(linger_ms=0)
         async with Cluster(broker.bootstrap) as cluster, Producer(cluster, settings) as producer:

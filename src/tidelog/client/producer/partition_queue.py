@@ -186,7 +186,8 @@ class PartitionQueue:
 
         Behind a batch that failed it can, as it is. The first one has not been appended, since the leader lacks what
         came before: it and all behind it go on in another epoch. But not where an earlier attempt may have been
-        appended, and nothing failed before it: then the leader has forgotten, and a second copy could result.
+        appended, and nothing failed before it: a second copy could result. The leader has forgotten, or was deposed
+        and has not been told; which of the two only another attempt can show.
         """
         if not self.is_first(batch):
             self.requeue(batch, resume_at, is_uncertain=False)

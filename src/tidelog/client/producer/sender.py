@@ -41,6 +41,9 @@ from tidelog.protocol.apis import ApiKey
 
 UNKNOWN_TOPIC_REFRESHES_MAX: Final = 5
 """After so many times that brokers said so in a row, a topic that they don't know is taken for deleted."""
+DEPOSED_S_MAX: Final = 5.0
+"""How long a leader is not believed that finds a batch out of sequence which may be in the log. It may have been
+deposed without knowing, and lack what was acknowledged since; the present leader takes the batch, or knows it."""
 REQUEST_BYTES_MAX: Final = 16 << 20
 """Bytes of batches in one request, but always one batch."""
 EPOCH_MAX: Final = 2**15 - 1
@@ -373,7 +376,7 @@ class Sender:
             batch.done.set_result(queue.split(batch))
         elif code in _OUT_OF_SEQUENCE and queue.is_idempotent and self._again_in_sequence(queue, batch):
             self.statistics.retries += 1
-        elif code.retriable:
+        elif code.retriable or self._may_be_deposed(batch, code):
             error = partition_error(batch.topic_partition, code, answer.text)
             self._retry(batch, error, is_uncertain=code in _MAYBE_APPENDED)
         else:
@@ -385,6 +388,15 @@ class Sender:
         if self._transactions is not None and queue.is_first(batch):
             return False
         return queue.out_of_sequence(batch, 0.0)
+
+    def _may_be_deposed(self, batch: Batch, code: ErrorCode) -> bool:
+        """Whether an answer may come from a leader that is none any more: the batch is sent again, as it is."""
+        if code not in _OUT_OF_SEQUENCE or not batch.is_uncertain or self._transactions is not None:
+            return False
+        now = time.monotonic()
+        if batch.doubted_since is None:
+            batch.doubted_since = now
+        return now - batch.doubted_since < DEPOSED_S_MAX
 
     def _acknowledged(self, queue: PartitionQueue, batch: Batch, result: ProducedBatch) -> None:
         queue.acknowledged(batch)
