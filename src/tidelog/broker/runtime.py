@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from tidelog.ports.disk import Disk
     from tidelog.ports.network import Listener, Network
     from tidelog.ports.random import Random
+    from tidelog.security.scram import ScramCredential
     from tidelog.store.client import StoreClient
 
 logger: Final = logging.getLogger(__name__)
@@ -116,6 +117,8 @@ class Runtime:
         self._server = Server(config, clock, self, self._descriptors)
         self._server.authorizer = make_authorizer(config)
         self._server.tls = self._tls
+        # Before anything is bound: what connects while the broker starts is to authenticate, too.
+        self._server.authentication = Authentication(config, random, self._credential)
         self._inter_broker_listener = config.inter_broker_listener_name
         self._peers = Peers(
             network,
@@ -178,6 +181,9 @@ class Runtime:
 
     def ask(self, broker_id: int, purpose: Purpose, message: Any, version: int, timeout_ms: int) -> Deferred[Any]:
         return self._peers.ask(broker_id, purpose, message, version, timeout_ms)
+
+    def _credential(self, mechanism: str, user: str) -> ScramCredential | None:
+        return None if self._security is None else self._security.credential(mechanism, user)
 
     def _address_of(self, broker_id: int) -> tuple[str, int] | None:
         """Where this broker reaches another one: as the controller knows it, if it runs here, else as it was told."""
@@ -249,7 +255,6 @@ class Runtime:
         settings = StoredSettings(self._driver, self._settings_read, self._clock)
         driver = self._driver
         security = self._security = StoredSecurity(lambda: driver.store, self._clock, self._server.authorizer)
-        self._server.authentication = Authentication(self.config, self._random, security.credential)
         cluster_id = await self._with_session(lambda: self._read_store(broker_id, settings))
         # Recovery after a crash reads what was not flushed, which takes as long as it takes: off the loop, so that the
         # session with the store is kept meanwhile.

@@ -1,5 +1,6 @@
 """Connections: frames however they are cut, answers in order, bounds on what one client may take."""
 
+import contextlib
 import logging
 import struct
 from collections.abc import Callable
@@ -467,6 +468,19 @@ def test_what_does_not_authenticate_is_closed_within_its_time(idle_ms_max: int) 
     assert silent.closed
     assert not inside.closed
     assert not without.closed
+
+
+def test_nothing_is_served_by_a_sasl_listener_that_cannot_authenticate() -> None:
+    """Whatever goes wrong when a connection comes, a loop goes on to read from it: its requests must not be handled."""
+    world = World(**SASL_LISTENER)
+    connection, transport = world.server.connection("SASL"), FakeTransport()
+    with contextlib.suppress(RuntimeError):
+        connection.connection_made(transport)  # type: ignore[arg-type]
+    data = frame()
+    connection.get_buffer(-1)[: len(data)] = data
+    connection.buffer_updated(len(data))
+    assert transport.aborted
+    assert transport.written == []
 
 
 def test_connections_are_counted() -> None:

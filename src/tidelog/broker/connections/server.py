@@ -160,7 +160,10 @@ class Server:
         return Connection(self, listener, self._connection_ids)
 
     def gate(self, connection: Connection) -> Gate | None:
-        """What a new connection has to pass before its requests are handled; None by a listener without SASL."""
+        """What a new connection has to pass before its requests are handled; None by a listener without SASL.
+
+        RuntimeError where nothing says who may enter.
+        """
         if connection.peer.listener not in self._sasl_listeners:
             return None
         if self.authentication is None:
@@ -326,10 +329,15 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.peer.address = str(peer[0]) if peer else ""
         self.peer.port = int(peer[1]) if peer else 0
-        self._gate = self._server.gate(self)
-        self.peer.authorizer = self._server.authorizer
-        if self._gate is None and not self._identify(transport):
-            return
+        try:
+            self._gate = self._server.gate(self)
+            self.peer.authorizer = self._server.authorizer
+            if self._gate is None and not self._identify(transport):
+                return
+        except BaseException:
+            # The loop logs what is raised, and reads on: nothing may be handled without a gate or a principal.
+            self.close("authentication could not begin", abort=True)
+            raise
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
         refusal = self._server.admit(self, self.peer.address)
         if refusal is not None:
