@@ -26,6 +26,7 @@ EXPLAINED: Final[Mapping[str, Collection[FaultKind]]] = {
     "log_not_closed_cleanly ": _DISK_FAULTS,
     "log not created: ": _DISK_FAULTS,
     "log not deleted: ": _DISK_FAULTS,
+    "log not put aside: ": _DISK_FAULTS,
     "log start not advanced: ": _DISK_FAULTS,
     "move given up: ": _DISK_FAULTS,
     "move stops: ": _DISK_FAULTS,

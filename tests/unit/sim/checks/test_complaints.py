@@ -21,10 +21,11 @@ class Process:
         "move given up: partition=kept-0 error=KAFKA_STORAGE_ERROR: The log directory /data is offline",
         "move stops: partition=kept-0 reason=a log directory is offline",
         "copy not removed: partition=kept-0 error=KAFKA_STORAGE_ERROR",
+        "log not put aside: partition=kept-0 error=KAFKA_STORAGE_ERROR: The log directory /data is offline",
     ],
 )
-def test_a_disk_that_fails_ends_moves_into_it(fault: FaultKind, line: str) -> None:
-    """A move between directories may be given up when one of them has failed, and for no other reason."""
+def test_a_disk_that_fails_explains_what_cannot_be_moved(fault: FaultKind, line: str) -> None:
+    """A move between directories, or out of the way, may fail when a directory has failed, and for no other reason."""
     complaints = Complaints([fault], [], Trace(lambda: 0.0))
     token = PROCESS.set(Process())  # type: ignore[arg-type]
     try:
