@@ -42,6 +42,7 @@ from tidelog.broker.replicas.topic_settings import log_config
 from tidelog.broker.shell import InDirectories, blocking_half
 from tidelog.config.group_config import GroupLimits
 from tidelog.metadata.image import CLUSTER_DEFAULT, ConfigChanged, ConfigResource, ConfigResourceType
+from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import BrokerEpoch
 from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from tidelog.storage.disk_errors import as_os_error
@@ -285,7 +286,8 @@ class Node:
     @property
     def security(self) -> StoredSecurity:
         """Users and ACLs of the cluster."""
-        assert self._security is not None, "a node without a store"
+        if self._security is None:
+            raise KafkaError(ErrorCode.SECURITY_DISABLED, "This broker has no store of users and ACLs.")
         return self._security
 
     @property
