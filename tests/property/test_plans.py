@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from tidelog.placement.plan import exact
-from tidelog.placement.plan.goals import Balance, Goals, PlanRefused, closed_because
+from tidelog.placement.plan.goals import Balance, Goals, PlanRefused, closed_because, may_hold
 from tidelog.placement.plan.plan_file import dump_plan, load_plan
 from tidelog.placement.plan.planner import make_plan
 from tidelog.placement.plan.state import (
@@ -119,6 +119,8 @@ def check_rules(state: ClusterState, goals: Goals) -> None:
             if broker in move.adding and path is not None:
                 assert (known[path].error, known[path].cordoned) == (None, False)
         assert len(move.replicas_to) == goals.factors.get(move.topic, len(move.replicas_from))
+        if any(may_hold(state.brokers[broker], goals) for broker in move.replicas_from):
+            assert any(may_hold(state.brokers[broker], goals) for broker in move.replicas_to)
         racks = [state.brokers[broker].rack for broker in move.replicas_to]
         if goals.rack_aware and None not in racks and live_racks:
             assert len(set(racks)) >= min(len(racks), len(live_racks))
@@ -126,7 +128,9 @@ def check_rules(state: ClusterState, goals: Goals) -> None:
         moved = {move.key: move.replicas_to for move in plan.moves}
         for key, partition in state.partitions.items():
             if goals.in_scope(key.topic) and key not in state.reassignments:
-                assert goals.drain.isdisjoint(moved.get(key, partition.replicas))
+                replicas = moved.get(key, partition.replicas)
+                assert goals.drain.isdisjoint(replicas)
+                assert len(replicas) == goals.factors.get(key.topic, len(partition.replicas))
 
 
 def run(rounds: int, seed: int) -> int:

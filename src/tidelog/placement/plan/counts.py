@@ -93,6 +93,7 @@ def _flow(layout: Layout) -> CountFlow:
         layout.needs,
         may_enter=lambda item, broker: closed[broker] is None,
         leave={place for place, broker in enumerate(layout.brokers) if broker.id in layout.goals.drain},
+        gone={place for place, may in enumerate(layout.holds) if not may},
         racks=layout.racks,
         rack_count=layout.rack_count,
         extra=layout.staying,

@@ -112,9 +112,14 @@ class _Program:
         return [
             disk
             for disk, place in enumerate(loads.disks)
-            if (loads.former[item].get(place.broker) == disk and not layout.is_drained(place.broker))
+            if (loads.former[item].get(place.broker) == disk and self._may_stay(item, place.broker))
             or (place.open and (layout.closed[place.broker] is None or place.broker in loads.former[item]))
         ]
+
+    def _may_stay(self, item: int, broker: int) -> bool:
+        """Whether a replica may be where it was: on an offline broker only if no stage before has dropped it."""
+        layout = self.loads.layout
+        return layout.holds[broker] or (not layout.is_drained(broker) and broker in self.loads.on[item])
 
     def _place_items(self) -> None:
         """Each item has its replicas, one a broker at most."""

@@ -47,7 +47,9 @@ class CountFlow:
     `places[item]` are the bins of an item, `former[item]` those where being costs nothing, `needs[item]` the number of
     bins it must have. `may_enter(item, bin)` says which bins it may newly enter; bins of `leave` are left at once.
     `racks` [bin] -> rack: at most one bin of an item a rack while it needs no more than there are racks (`rack_count`),
-    at least one a rack otherwise; None: no racks. `extra` [bin] -> items that stay there and are no part of this.
+    at least one a rack otherwise; None: no racks. Racks from `rack_count` on are unknown ones, each of one bin.
+    An item that needs fewer bins than it has leaves those of `gone` first, and never goes back there. `extra` [bin] ->
+    items that stay there and are no part of this.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class CountFlow:
         *,
         may_enter: Callable[[int, int], bool],
         leave: Collection[int] = (),
+        gone: Collection[int] = (),
         racks: Sequence[int] | None = None,
         rack_count: int = 0,
         extra: Sequence[int] | None = None,
@@ -66,6 +69,7 @@ class CountFlow:
         self.former = [frozenset(bin for bin in each if bin not in leave) for each in former]
         self.needs = list(needs)
         self._may_enter = may_enter
+        self._gone = gone
         self._racks = racks
         self._rack_count = rack_count
         self.places: list[set[int]] = []
@@ -80,7 +84,8 @@ class CountFlow:
             self._place(item, [bin for bin in bins_of if bin not in leave])
 
     def _place(self, item: int, former: Sequence[int]) -> None:
-        """An item where it was, as far as it needs to be there and racks allow."""
+        """An item where it was, as far as it needs to be there and racks allow. It leaves bins of `gone` first."""
+        former = sorted(former, key=self._gone.__contains__)
         kept: list[int] = []
         racks: set[int] = set()
         spread = self._racks is not None and self.needs[item] <= self._rack_count
@@ -92,7 +97,8 @@ class CountFlow:
         if self._racks is not None and not spread:
             kept = self._with_every_rack(former, self.needs[item])
         self.places.append(set(kept))
-        for bin in former:
+        self.former[item] -= {bin for bin in former if bin in self._gone and bin not in kept}
+        for bin in self.former[item]:
             (self._old if bin in self.places[item] else self._lost)[bin][item] = None
         for bin in kept:
             self.counts[bin] += 1
@@ -100,13 +106,18 @@ class CountFlow:
             self.missing[item] = self.needs[item] - len(kept)
 
     def _with_every_rack(self, former: Sequence[int], need: int) -> list[int]:
-        """Bins of an item that needs more bins than there are racks: one of each rack first, room left for the rest."""
+        """Bins of an item that needs more bins than there are racks: one of each rack first, room left for the rest.
+
+        Those in unknown racks come last: they go first where the item has more than it needs.
+        """
+        unknown = [bin for bin in former if self.rack(bin) >= self._rack_count]
         first: dict[int, int] = {}
         for bin in former:
-            first.setdefault(self.rack(bin), bin)
+            if bin not in unknown:
+                first.setdefault(self.rack(bin), bin)
         spare = need - self._rack_count
-        others = [bin for bin in former if bin not in first.values()]
-        return [*first.values(), *others[:spare]]
+        others = [bin for bin in former if bin not in unknown and bin not in first.values()]
+        return [*first.values(), *others[:spare], *unknown][:need]
 
     def rack(self, bin: int) -> int:
         """The rack of a bin; where racks count for nothing, each bin is its own."""

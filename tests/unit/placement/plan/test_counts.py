@@ -101,6 +101,44 @@ def test_moves_are_those_of_an_exhaustive_search() -> None:
     compare(200, seed=16)
 
 
+def moved_to(state: ClusterState, goals: Goals) -> dict[int, tuple[int, ...]]:
+    """[partition that the plan moves] -> its replicas."""
+    return {move.partition: move.replicas_to for move in make_plan(state, goals).plan.moves}
+
+
+@pytest.mark.parametrize("balance", [(), (Balance.COUNTS,), (Balance.LEADERS,)])
+def test_a_factor_gets_lower_where_replicas_are_on_offline_brokers(balance: tuple[Balance, ...]) -> None:
+    """Offline brokers tell no rack. They are no racks of their own that a partition has to keep a replica in."""
+    state = state_of([[3, 1, 2]], racks=["b", None, "b", None], offline=[1, 3])
+    [replicas] = moved_to(state, Goals(balance=balance, factors={"t": 2})).values()
+    assert set(replicas) == {2, 3}
+
+
+@pytest.mark.parametrize("racks", [(None,) * 4, (None, "a", "b", None), (None, "a", "a", None)])
+def test_a_lower_factor_keeps_the_replicas_on_live_brokers(racks: Sequence[str | None]) -> None:
+    state = state_of([[3, 0, 2], [0, 1]], racks=racks, offline=[0, 3])
+    assert moved_to(state, Goals(factors={"t": 1})) == {0: (2,), 1: (1,)}
+
+
+def test_even_counts_take_no_replica_back_to_an_offline_broker() -> None:
+    """A partition that has left the offline broker 0 does not go back there, so that another one may leave it."""
+    racks, placed = (None, "a", "b", "b"), {"t": [(2, 3), (0, 1)], "u": [(1, 0)]}
+    state = ClusterState.of(
+        brokers=[BrokerState(broker, rack, broker != 0, broker == 3) for broker, rack in enumerate(racks)],
+        topics=[TopicState(topic) for topic in placed],
+        partitions=[
+            PartitionState(topic, number, replicas, max(replicas), (max(replicas),))
+            for topic, partitions in placed.items()
+            for number, replicas in enumerate(partitions)
+        ],
+    )
+    moves = make_plan(state, Goals(balance=(Balance.COUNTS,), factors={"t": 1})).plan.moves
+    after = {move.key: move.replicas_to for move in moves}
+    [left_zero] = [replicas for key, replicas in after.items() if (key.topic, key.partition) == ("t", 1)]
+    assert left_zero != (0,)
+    assert all(0 in replicas for key, replicas in after.items() if key.topic == "u")
+
+
 @pytest.mark.thorough
 def test_moves_are_those_of_ten_thousand_exhaustive_searches() -> None:
     compare(10_000, seed=1)
