@@ -21,6 +21,7 @@ import pytest
 from bench.peers.kafka import KafkaCluster
 from confluent_kafka import Consumer, Producer
 
+from tests.waiting import until
 from tidelog.client import admin
 from tidelog.client.blocking import BlockingCluster
 from tidelog.operator.reading import read_state
@@ -172,7 +173,7 @@ def test_brokers_are_changed_under_load(operator: Operator) -> None:
     with Traffic(operator.kafka.bootstrap) as traffic:
         operator.type("plan", "--fill", "3", "--topic", TOPIC, "--throttle", THROTTLE, "--out", plan)
         with operator.start("reassign", "run", plan, "--throttle", THROTTLE) as interrupted:
-            time.sleep(4)
+            until(lambda: any(3 in each for each in operator.replicas()), "the first moves are under way")
             interrupted.send_signal(signal.SIGKILL)
             interrupted.wait()
         filled = operator.json("reassign", "run", plan, "--throttle", THROTTLE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +15,8 @@ from tidelog.cli.output import print_json, print_table, size, warn
 from tidelog.cli.security import command_security
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.blocking import BlockingCluster
+from tidelog.client.operations import Operation
+from tidelog.client.routing import Routing
 from tidelog.operator.cordons import NoCordons, cordon_broker, uncordon_broker
 from tidelog.operator.reading import read_state
 from tidelog.operator.versions import kafka_versions
@@ -76,13 +79,7 @@ def cordon(
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Give brokers no new replicas: none of new topics and partitions, none by plans. What they have stays."""
-    with _cluster(bootstrap, timeout) as cluster:
-        for broker_id in ids:
-            try:
-                cluster.run(cordon_broker(cluster.routing, broker_id))
-            except NoCordons as error:
-                raise Refused([str(error)]) from None
-            print(f"broker {broker_id} is cordoned: it gets no new replicas")
+    _change(bootstrap, timeout, ids, cordon_broker, "is cordoned: it gets no new replicas")
 
 
 @app.command()
@@ -92,13 +89,23 @@ def uncordon(
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Let brokers get new replicas again."""
-    with _cluster(bootstrap, timeout) as cluster:
+    _change(bootstrap, timeout, ids, uncordon_broker, "gets new replicas again")
+
+
+def _change(
+    bootstrap: str,
+    timeout_s: float,
+    ids: list[int],
+    change: Callable[[Routing, int], Operation[None]],
+    done: str,
+) -> None:
+    with _cluster(bootstrap, timeout_s) as cluster:
         for broker_id in ids:
             try:
-                cluster.run(uncordon_broker(cluster.routing, broker_id))
+                cluster.run(change(cluster.routing, broker_id))
             except NoCordons as error:
                 raise Refused([str(error)]) from None
-            print(f"broker {broker_id} gets new replicas again")
+            print(f"broker {broker_id} {done}")
 
 
 def _shown(

@@ -92,7 +92,7 @@ class ColdReads:
 def _hand_over(outcome: Deferred[T], late: Callable[[T], None]) -> None:
     try:
         result = outcome.result()
-    except Exception:
+    except Exception:  # Nothing waits for this read any more: the log is the only place that can still tell.
         logger.exception("a read that was not waited for failed")
     else:
         late(result)
