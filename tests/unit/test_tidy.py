@@ -92,10 +92,10 @@ def test_no_module_is_dead() -> None:
 
 
 def test_the_folder_map_is_true() -> None:
-    """docs/architecture.md names every folder of the house, and no other."""
-    text = (ROOT / "docs/architecture.md").read_text()
+    """docs/where-is-it.md names every folder of the house, and no other."""
+    text = (ROOT / "docs/where-is-it.md").read_text()
     block = re.search(r"<!-- folder map -->\n```\n(.*?)```", text, re.DOTALL)
-    assert block, "docs/architecture.md has no folder map between its marker and a code fence"
+    assert block, "docs/where-is-it.md has no folder map between its marker and a code fence"
     named = set(re.findall(r"^([\w./]+)/\s", block.group(1), re.MULTILINE))
     packages = {
         str(path.parent.relative_to(ROOT))
@@ -109,9 +109,13 @@ def test_the_folder_map_is_true() -> None:
     assert gone == set()
 
 
-def test_the_names_in_the_architecture_exist() -> None:
-    """docs/architecture.md: each file that it names is there, and defines the names in brackets behind it."""
-    text = (ROOT / "docs/architecture.md").read_text()
+PAGES_ABOUT_THE_CODE = ["architecture", "where-is-it", "glossary", "flows", "extending", "decisions"]
+
+
+@pytest.mark.parametrize("page", PAGES_ABOUT_THE_CODE)
+def test_the_names_in_the_page_exist(page: str) -> None:
+    """Each file that the page names is there, and defines the names in brackets behind it."""
+    text = (ROOT / f"docs/{page}.md").read_text()
     wrong = []
     for name, bracket in re.findall(r"`([\w/]+(?:/|\.pyx?))`(?:(?:,\s|\s\()((?:`\w+`(?:, |,\n *)?)+))?", text):
         places = [base / name for base in (ROOT / "src/tidelog", ROOT / "src", ROOT) if (base / name).exists()]

@@ -17,7 +17,7 @@ request through `handle`. A compiled path takes this place.
 
 To add an API, add a file here: the registry finds it. What only the controller carries out is forwarded
 to it, if its key stands in `tidelog.broker.cluster.forwarding.FORWARDED`. What else belongs to an API, and to one of
-groups above all, stands in docs/architecture.md, "How to add".
+groups above all, stands in docs/extending.md.
 """
 
 from __future__ import annotations
