@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -141,9 +141,13 @@ class Operator:
     def replicas(self) -> list[tuple[int, ...]]:
         return [each.replicas for key, each in self.state().partitions.items() if key.topic == TOPIC]
 
-    def has_no_throttle(self) -> None:
+    def throttles(self) -> list[Mapping[str, str]]:
         state = self.state()
-        assert [each.throttles for each in (*state.brokers.values(), *state.topics.values()) if each.throttles] == []
+        return [each.throttles for each in (*state.brokers.values(), *state.topics.values()) if each.throttles]
+
+    def has_no_throttle(self) -> None:
+        """At once, or as soon as each broker has seen what the controller has acknowledged."""
+        until(lambda: not self.throttles(), "no throttle is left")
 
 
 @pytest.fixture(scope="module", params=list(VERSIONS))

@@ -172,11 +172,11 @@ class Throttles:
         changes = []
         for name, given in entries.items():
             now = present.topics.get((topic, name), frozenset())
-            ours = now & set(given)
-            if ours == now and now:
+            # What was set a moment ago may not be seen yet by the broker that was asked: it is taken away all the same.
+            if now <= set(given):
                 changes.append(ConfigChange(name, None, AlterOperation.DELETE))
-            elif ours:
-                changes.append(ConfigChange(name, ",".join(sorted(ours)), AlterOperation.SUBTRACT))
+            else:
+                changes.append(ConfigChange(name, ",".join(sorted(given)), AlterOperation.SUBTRACT))
         if changes:
             yield from self._alter(ConfigResource(ResourceType.TOPIC, topic), changes)
         journal = self._journal()
@@ -190,9 +190,10 @@ class Throttles:
         changes = []
         for name in names:
             now = present.brokers.get((broker, name))
-            if not live or now in self._journal().broker_throttles.get((broker, name), ()):
+            # None: it is gone, or was set a moment ago, which the broker has not seen yet. Deleting harms neither.
+            if now is None or now in self._journal().broker_throttles.get((broker, name), ()):
                 changes.append(ConfigChange(name, None, AlterOperation.DELETE))
-            elif now is not None:
+            else:
                 self._say(f"broker {broker} has {name}={now}, which is not what was set by this run: it stays")
         if changes:
             try:

@@ -28,7 +28,8 @@ def main(given: dict[str, str]) -> int:
         "session.timeout.ms": session_ms,
         "heartbeat.interval.ms": min(500, session_ms // 3),
     }
-    command = ["kcat", "-b", given["bootstrap"], "-u", "-f", "%t %p %o\n"]
+    # -E: it stays when for a moment it is connected to no broker, which without it ends kcat.
+    command = ["kcat", "-E", "-b", given["bootstrap"], "-u", "-f", "%t %p %o\n"]
     for name, value in settings.items():
         command += ["-X", f"{name}={value}"]
     version = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=True).stdout

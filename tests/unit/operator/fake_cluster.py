@@ -129,6 +129,8 @@ class FakeCluster:
         self.wanted_places: dict[tuple[int, TopicPartition], str] = {}
         self.futures: dict[tuple[int, TopicPartition], tuple[str, float]] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.described: dict[tuple[int, str], dict[str, str]] | None = None
+        """What brokers describe that have not seen the latest settings; None: they have."""
         self.missing: set[ApiKey] = set()
         self.refuse: Callable[[ApiKey, Any], Any] = lambda key, request: None
         """An error instead of an answer, for a request."""
@@ -329,7 +331,8 @@ class FakeCluster:
         kind = messages.DescribeConfigsResponse
         results = []
         for resource in request.resources:
-            own = self.configs.get((resource.resource_type, resource.resource_name), {})
+            known = self.configs if self.described is None else self.described
+            own = known.get((resource.resource_type, resource.resource_name), {})
             source = 1 if resource.resource_type == 2 else 2
             entries = [
                 kind.DescribeConfigsResourceResult(

@@ -209,6 +209,15 @@ def test_a_throttle_that_others_change_meanwhile_stays() -> None:
     assert cluster.throttles() == {**OTHERS, (4, "2"): {"follower.replication.throttled.rate": "321"}}
 
 
+def test_throttles_that_a_broker_has_not_seen_yet_go_too() -> None:
+    """Kafka answers for a setting before every broker has it: a throttle of ours that is not described may be set."""
+    cluster, plan = cluster_and_plan()
+    cluster.described = copy.deepcopy(cluster.configs)
+    assert run(cluster, plan).status is RunStatus.DONE
+    assert (2, "t") in cluster.throttled_most
+    assert cluster.throttles() == OTHERS
+
+
 def test_it_pauses_and_goes_on_faster() -> None:
     """What is under way ends, the next wave does not begin; no throttle is held meanwhile; then another limit holds."""
     cluster, plan = cluster_and_plan()

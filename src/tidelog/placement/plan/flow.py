@@ -125,14 +125,14 @@ class CountFlow:
 
     # Arcs
 
-    def _fits(self, item: int, leaving: int | None, entering: int) -> bool:
-        """Whether racks allow an item to leave a bin (None: it lacks one) for another."""
+    def _fits(self, item: int, leaving: int | None, entering: int, places: set[int] | None = None) -> bool:
+        """Whether racks allow an item to leave a bin (None: it lacks one) for another; `places`: where it is by then."""
         if self._racks is None:
             return True
         rack, left = self._racks[entering], None if leaving is None else self._racks[leaving]
         if rack == left:
             return True
-        places = self.places[item]
+        places = self.places[item] if places is None else places
         if self.needs[item] <= self._rack_count:
             return all(self._racks[bin] != rack or bin == leaving for bin in places)
         if leaving is not None:
@@ -311,7 +311,7 @@ class _Round:
                     cost = self.flow._entry_cost(item, bin)
                     if cost >= FAR or cost != self.distance[bin]:
                         break
-                    path = self._path_from(bin, {item})
+                    path = self._path_from(bin, item)
                     if path is None:
                         break
                     self._take(path, bin, item)
@@ -321,41 +321,42 @@ class _Round:
         )
         for node in sources:
             while self.surplus[node] > 0 and self.distance[node] == 0:
-                path = self._path_from(node, set())
+                path = self._path_from(node)
                 if path is None:
                     break
                 self._take(path, node, None)
                 pushed = True
         assert pushed, "a measured path is there"
 
-    def _path_from(self, start: int, used: set[int]) -> list[tuple[int, int, int]] | None:
-        """A tight path from a node to one that lacks, as steps (item, or -1 at the sink; from; to); None: none."""
+    def _path_from(self, start: int, entering: int | None = None) -> list[tuple[int, int, int]] | None:
+        """A tight path from a node to one that lacks, as steps (item, or -1 at the sink; from; to); None: none.
+
+        `entering`: the item that takes a missing place at the start.
+        """
         path: list[tuple[int, int, int]] = []
+        moved = {} if entering is None else {entering: self.flow.places[entering] | {start}}
         seen = {start}
         node = start
         while not (self.surplus[node] < 0 and self.distance[node] == self._target):
-            step = self._step(node, seen, used)
+            step = self._step(node, seen, moved)
             if step is not None:
                 path.append(step)
-                if self._crosses(step):
-                    used.add(step[0])
+                self._note(moved, *step)
                 node = step[2]
                 seen.add(node)
             elif path:
-                step = path.pop()
-                if self._crosses(step):
-                    used.discard(step[0])
-                node = step[1]
+                item, node, left = path.pop()
+                self._note(moved, item, left, node)
             else:
                 return None
         return path
 
-    def _crosses(self, step: tuple[int, int, int]) -> bool:
-        """Whether a step takes its item to another rack: on one path each item does so once at most."""
-        item, leaving, entering = step
-        return item >= 0 and self.flow.rack(leaving) != self.flow.rack(entering)
+    def _note(self, moved: dict[int, set[int]], item: int, leaving: int, entering: int) -> None:
+        """Notes where an item is once a path was taken so far: a path may move an item more than once."""
+        if item >= 0:
+            moved[item] = moved.get(item, self.flow.places[item]) - {leaving} | {entering}
 
-    def _step(self, node: int, seen: set[int], used: set[int]) -> tuple[int, int, int] | None:
+    def _step(self, node: int, seen: set[int], moved: dict[int, set[int]]) -> tuple[int, int, int] | None:
         for other in self._nearby(node):
             if other in seen:
                 continue
@@ -367,7 +368,7 @@ class _Round:
                 if cost == 0 and self._takes(node):
                     return -1, node, other
             elif -1 <= cost <= 1:
-                item = self._item(node, other, cost, used)
+                item = self._item(node, other, cost, moved)
                 if item is not None:
                     return item, node, other
         return None
@@ -381,22 +382,18 @@ class _Round:
     def _count(self, node: int) -> int:
         return -1 if node == self.sink else self.flow.counts[node]
 
-    def _item(self, leaving: int, entering: int, cost: int, used: set[int]) -> int | None:
+    def _item(self, leaving: int, entering: int, cost: int, moved: dict[int, set[int]]) -> int | None:
         """The next item that may go; what was passed over is not looked at again in this round."""
         key = (leaving, entering)
         if key not in self._tries:
             self._tries[key] = self.flow._items(leaving, entering, cost, snapshot=True)
         flow = self.flow
         for item in self._tries[key]:
-            places = flow.places[item]
-            if (
-                leaving not in places
-                or entering in places
-                or (item in used and self._crosses((item, leaving, entering)))
-            ):
+            places = moved.get(item, flow.places[item])
+            if leaving not in places or entering in places:
                 continue
             exact = (entering not in flow.former[item]) - (leaving not in flow.former[item])
-            if exact == cost and flow._fits(item, leaving, entering):
+            if exact == cost and flow._fits(item, leaving, entering, places):
                 return item
         return None
 
@@ -404,9 +401,9 @@ class _Round:
         """Moves the items of a path; each bin on it keeps its count but the first and the last."""
         if item is None:
             self.surplus[start] -= 1
+        else:
+            self.flow._move(item, None, start)
         for each, leaving, entering in path:
             if each >= 0:
                 self.flow._move(each, leaving, entering)
-        if item is not None:
-            self.flow._move(item, None, start)
         self.surplus[path[-1][2] if path else start] += 1

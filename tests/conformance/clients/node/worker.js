@@ -6,8 +6,11 @@ const { version } = require('kafkajs/package.json')
 
 const given = Object.fromEntries(process.argv.slice(2).map((each) => each.split(/=(.*)/s).slice(0, 2)))
 
+/** The system's clock tells whole milliseconds here: the one in which a partition is received is counted from its end.
+ * (performance.now(), which is finer, drifts from the clock that workers in other processes read.) */
 function say(event, fields = {}) {
-  process.stdout.write(JSON.stringify({ event, at: (performance.timeOrigin + performance.now()) / 1000, ...fields }) + '\n')
+  const at = (Date.now() + (event === 'assigned' ? 1 : 0)) / 1000
+  process.stdout.write(JSON.stringify({ event, at, ...fields }) + '\n')
 }
 
 const leaving = new Promise((resolve) => {

@@ -142,3 +142,25 @@ def test_even_counts_take_no_replica_back_to_an_offline_broker() -> None:
 @pytest.mark.thorough
 def test_moves_are_those_of_ten_thousand_exhaustive_searches() -> None:
     compare(10_000, seed=1)
+
+
+def test_a_partition_may_move_twice_on_the_way_to_even_counts() -> None:
+    """A replica enters the third rack, and another of the same partition leaves the first one, in one step."""
+    racks = ["a", "b", "b", "c", "a", "b", "b"]
+    raised = [(2,), (3,), (4, 6, 5), (6,), (6, 5)]
+    others = [(3, 5, 1), (6, 2), (0, 6, 3), (0, 1), (2, 0)]
+    state = ClusterState.of(
+        brokers=[BrokerState(broker, rack, online=True) for broker, rack in enumerate(racks)],
+        topics=[TopicState("t"), TopicState("u")],
+        partitions=[
+            PartitionState(topic, number, replicas, replicas[0], replicas)
+            for topic, lists in (("t", raised), ("u", others))
+            for number, replicas in enumerate(lists)
+        ],
+    )
+    planned = make_plan(state, Goals(balance=(Balance.COUNTS,), drain=frozenset({6}), factors={"t": 4}))
+    after = {key: each.replicas for key, each in state.partitions.items()}
+    after |= {move.key: move.replicas_to for move in planned.plan.moves}
+    assert sorted(sum(broker in each for each in after.values()) for broker in range(7)) == [0, 5, 5, 5, 5, 5, 7]
+    assert all(len({racks[broker] for broker in each}) == 3 for (topic, _), each in after.items() if topic == "t")
+    assert planned.plan.moves_least == planned.plan.replica_moves
