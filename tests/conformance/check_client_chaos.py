@@ -22,6 +22,7 @@ PREVIEW = "group.coordinator.rebalance.protocols=classic,consumer"
     [("TIDELOG_KAFKA_JARS", ()), ("TIDELOG_KAFKA_ZOOKEEPER_JARS", ("--setting", PREVIEW))],
     ids=["4.3", "3.9"],
 )
+@pytest.mark.nightly
 def test_nothing_is_lost_on_apache_kafka(jars: str, more: tuple[str, ...]) -> None:
     """Every record is acknowledged, and read once and in order by each group, over two kills."""
     command = [sys.executable, "-m", "tests.conformance.client_chaos", os.environ[jars]]

@@ -30,6 +30,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield site
 
 
+@pytest.mark.nightly
 @pytest.mark.row("R15")
 def test_one_group_of_them_all(site: Site) -> None:
     """They join, rebalance, commit, leave, crash and come back; whoever is elected leader assigns to all."""

@@ -16,6 +16,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield site
 
 
+@pytest.mark.nightly
 @pytest.mark.row("R15")
 @pytest.mark.parametrize("client", ["franz-go", "sarama"])
 def test_three_members(site: Site, client: str) -> None:
@@ -23,18 +24,21 @@ def test_three_members(site: Site, client: str) -> None:
     scenarios.membership(site, [client] * 3)
 
 
+@pytest.mark.nightly
 @pytest.mark.row("R15")
 def test_a_group_of_both(site: Site) -> None:
     """And of librdkafka, while brokers are killed."""
     scenarios.under_kills(site, ["franz-go", "sarama", "confluent"])
 
 
+@pytest.mark.nightly
 @pytest.mark.row("R18")
 def test_a_cooperative_group(site: Site) -> None:
     """franz-go with librdkafka."""
     scenarios.membership(site, ["franz-go", "confluent", "franz-go"], assignor="cooperative-sticky")
 
 
+@pytest.mark.nightly
 def test_a_group_of_the_next_generation(site: Site) -> None:
     """KIP-848, franz-go with librdkafka."""
     scenarios.membership(site, ["franz-go", "confluent", "franz-go"], protocol="consumer")

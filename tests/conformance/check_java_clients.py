@@ -30,17 +30,20 @@ def test_a_group_of_the_next_generation(site: Site) -> None:
     scenarios.membership(site, ["java-4.3", "confluent", "java-4.3"], protocol="consumer")
 
 
+@pytest.mark.nightly
 def test_a_group_that_goes_over_to_the_next_generation(site: Site) -> None:
     """Members of the classic protocol and of KIP-848's in one group, while the former go one by one."""
     scenarios.upgrade(site, ["java-4.3", "confluent"])
 
 
+@pytest.mark.nightly
 @pytest.mark.row("R15")
 def test_a_group_while_brokers_are_killed(site: Site) -> None:
     """Kafka's verifiable consumer among them."""
     scenarios.under_kills(site, ["java-4.3", "java-3.9", "verifiable-4.3"])
 
 
+@pytest.mark.nightly
 def test_a_group_of_the_next_generation_while_brokers_are_killed(site: Site) -> None:
     """The same with the coordinator assigning."""
     scenarios.under_kills(site, ["java-4.3", "verifiable-4.3", "confluent"], protocol="consumer")

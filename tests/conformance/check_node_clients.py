@@ -16,12 +16,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield site
 
 
+@pytest.mark.nightly
 @pytest.mark.row("R15")
 def test_three_members(site: Site) -> None:
     """One leaves, one is killed and comes back."""
     scenarios.membership(site, ["kafkajs"] * 3)
 
 
+@pytest.mark.nightly
 @pytest.mark.row("R15")
 @pytest.mark.row("R19")
 def test_a_group_while_brokers_are_killed(site: Site) -> None:

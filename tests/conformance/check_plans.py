@@ -169,6 +169,7 @@ def operator(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         yield Operator(kafka, folder)
 
 
+@pytest.mark.nightly
 def test_brokers_are_changed_under_load(operator: Operator) -> None:
     """Broker 3 is taken in, killed in between; broker 1 is retired, and comes back by one command."""
     plan = str(operator.folder / "fill.plan")
@@ -200,6 +201,7 @@ def test_brokers_are_changed_under_load(operator: Operator) -> None:
     assert traffic.read == traffic.sent
 
 
+@pytest.mark.nightly
 def test_a_disk_is_emptied_and_filled_again(operator: Operator) -> None:
     """All replicas of a broker leave one directory, and come back by one command."""
     first, second = operator.kafka.directories(2)

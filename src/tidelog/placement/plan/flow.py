@@ -126,7 +126,7 @@ class CountFlow:
     # Arcs
 
     def _fits(self, item: int, leaving: int | None, entering: int, places: set[int] | None = None) -> bool:
-        """Whether racks allow an item to leave a bin (None: it lacks one) for another; `places`: where it is by then."""
+        """Whether racks allow an item to leave a bin (None: it lacks one) for another; `places`: where it is then."""
         if self._racks is None:
             return True
         rack, left = self._racks[entering], None if leaving is None else self._racks[leaving]
