@@ -15,7 +15,7 @@ ELECTION_MUTANTS: Final = (
         "a replica that has lost records leads if it is back first",
         (
             Edit(
-                "controller.leadership",
+                "controller.broker_changes",
                 "    whole = turn.state.whole_replicas(topic_partition, online)\n",
                 "    whole = list(online)\n",
             ),

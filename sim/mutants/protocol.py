@@ -63,7 +63,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "truncation-by-hw",
-        "broker.replicas.fetchers",
+        "broker.replicas.replica_fetcher_manager",
         "        log.begin_following()\n",
         "        log.begin_following()\n"
         "        if replica.known_high_watermark < log.log_end_offset:\n"

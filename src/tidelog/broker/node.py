@@ -24,16 +24,16 @@ from tidelog.broker.cluster.replica_marks import ReplicaMarks
 from tidelog.broker.cluster.stored_settings import broker_resources, tell_of_group, tell_what_cannot_be
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.handlers import load_handlers
+from tidelog.broker.replicas.alter_partition_manager import AlterPartitionManager
 from tidelog.broker.replicas.cleaning import Cleaning
 from tidelog.broker.replicas.cold_reads import ColdReads
 from tidelog.broker.replicas.directory_moves import Moves
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
-from tidelog.broker.replicas.fetchers import Fetchers
-from tidelog.broker.replicas.isr import IsrUpdates
 from tidelog.broker.replicas.leadership import Leadership
 from tidelog.broker.replicas.purgatory import Purgatory
 from tidelog.broker.replicas.recopies import Recopies
 from tidelog.broker.replicas.repairs import Repairs
+from tidelog.broker.replicas.replica_fetcher_manager import ReplicaFetcherManager
 from tidelog.broker.replicas.replica_manager import ReplicaManager
 from tidelog.broker.replicas.replica_sessions import ReplicaSessions
 from tidelog.broker.replicas.scrubbing import Scrubbing
@@ -163,7 +163,7 @@ class Node:
         self.purgatory = Purgatory(shell)
         self.cold_reads = ColdReads(shell)
         """Operations that wait: consumers' long polls, DeleteRecords."""
-        self.isr_updates = IsrUpdates(self)
+        self.alter_partition_manager = AlterPartitionManager(self)
         """What the leaders here want of the controller: changes of their ISRs."""
         self.replicas = ReplicaManager(
             broker_id=broker_id,
@@ -173,13 +173,13 @@ class Node:
             on_disk_work=self.disk_work,
             is_live=self._is_live,
             lag_ms_max=config.replica_lag_time_max_ms,
-            on_proposal=self.isr_updates.propose,
-            on_followers=self.isr_updates.watch,
+            on_proposal=self.alter_partition_manager.propose,
+            on_followers=self.alter_partition_manager.watch,
         )
         """Every partition that this broker leads or follows; appends and reads go through it."""
         self.throttles = Throttles(broker_id, config, clock=clock, shell=shell)
         """How fast throttled partitions are sent to followers and fetched from leaders."""
-        self.fetchers = Fetchers(self)
+        self.fetcher_manager = ReplicaFetcherManager(self)
         """What this broker follows, and the way from its leaders."""
         self.marks = ReplicaMarks(broker_id, logs)
         """Replicas here that have lost records, as the controller is told of them."""
@@ -346,7 +346,7 @@ class Node:
 
     def _throttles_changed(self) -> None:
         self.throttles.held_back.release()
-        self.fetchers.throttles_changed()
+        self.fetcher_manager.throttles_changed()
         self.moves.throttle_changed()
 
     def _configure_logs(self, topic: str | None) -> None:
@@ -363,7 +363,7 @@ class Node:
                 replica = self.replicas.get(topic_partition)
                 if replica is not None:
                     self.replicas.config_changed(replica)
-                    self.fetchers.config_changed(replica)
+                    self.fetcher_manager.config_changed(replica)
         self.disk_work()
 
     def _logs_of(self, topic: str | None) -> list[Log]:
@@ -394,7 +394,7 @@ class Node:
                 # What waits for the task goes on; the directory too, as far as `finish` came.
                 logger.exception("disk_task_not_finished task=%s", task)
             self.replicas.flushed()
-            self.fetchers.flushed()
+            self.fetcher_manager.flushed()
             if error is None and self.logs.upkeep.has_truncations:
                 # The checkpoint files may have been in use when that was asked for.
                 self.disk_work()
@@ -521,7 +521,7 @@ class Node:
         assert log is not None
         self.replicas.log_moved(replica, log)
         if replica.leader is None and not log.is_offline:
-            self.fetchers.follow_again(replica)
+            self.fetcher_manager.follow_again(replica)
         self.disk_work()
 
     def directory_failed(self) -> None:
@@ -529,19 +529,19 @@ class Node:
         for replica in list(self.replicas):
             if replica.log.is_offline:
                 self.replicas.disturbed(replica)
-        self.fetchers.directory_failed()
+        self.fetcher_manager.directory_failed()
 
     def stop(self) -> None:
         """Begins nothing more; what runs on I/O threads is finished by the runtime."""
         self._stopped = True
         self.leadership.try_no_more()
-        self.fetchers.stop()
+        self.fetcher_manager.stop()
         self.cleaning.stop()
         self.moves.stop()
         self.repairs.stop()
         self.recopies.stop()
         self.scrubbing.stop()
-        self.isr_updates.stop()
+        self.alter_partition_manager.stop()
         self.departures.stop()
         for timer in (self._disk_timer, self._flush_timer, self._starts_timer):
             if timer is not None:

@@ -13,6 +13,15 @@ from collections.abc import Iterable, Mapping
 from typing import Final, assert_never
 
 from tidelog.controller.balance import FIRST_CHECK_MS, balance_leaders
+from tidelog.controller.broker_changes import (
+    begin,
+    change_brokers,
+    change_marks,
+    check_broker_epoch,
+    fail_replicas,
+    lead_elsewhere,
+    shut_down,
+)
 from tidelog.controller.configs import adopt_configs, alter_configs
 from tidelog.controller.deletions import Deletions
 from tidelog.controller.elections import (
@@ -58,15 +67,6 @@ from tidelog.controller.events import (
     UncleanElectionAllowed,
 )
 from tidelog.controller.isr import adopt_states, alter_partition
-from tidelog.controller.leadership import (
-    begin,
-    change_brokers,
-    change_marks,
-    check_broker_epoch,
-    fail_replicas,
-    lead_elsewhere,
-    shut_down,
-)
 from tidelog.controller.reassignment import (
     adopt_plan,
     alter_reassignments,

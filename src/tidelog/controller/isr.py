@@ -8,9 +8,9 @@ mark goes with that write.
 
 from __future__ import annotations
 
+from tidelog.controller.broker_changes import check_broker_epoch
 from tidelog.controller.elections import remove_mark
 from tidelog.controller.events import AlterPartition, IsrOutcome, IsrProposal, IsrsChanged
-from tidelog.controller.leadership import check_broker_epoch
 from tidelog.controller.state import NodeRead
 from tidelog.controller.turn import Turn
 from tidelog.metadata.image import NO_BROKER_EPOCH, PartitionImage

@@ -85,7 +85,7 @@ def test_the_logs_are_equal(two: ReplicaCluster) -> None:
     """With leader epochs A learns that epoch 0 ends at 1, cuts m2 and takes m3; the loss is counted."""
     divergence(two)
     assert two.values(A, TOPIC) == two.values(B, TOPIC) == [b"m1", b"m3"]
-    assert two.brokers[A].node.fetchers.lossy_truncations == 1
+    assert two.brokers[A].node.fetcher_manager.lossy_truncations == 1
 
 
 def test_truncation_by_high_watermark_leaves_two_logs_that_differ(

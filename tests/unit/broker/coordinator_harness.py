@@ -143,6 +143,13 @@ class Replica:
         self.leader: Leader | None = Leader()
         self.leader_epoch = 0
         self.removed = False
+        self.delayed_appends: list[Any] = []
+
+    def delayed(self) -> Replica:
+        return self
+
+    def add(self, append: Any, required_acks: int) -> None:
+        self.delayed_appends.append(append)
 
 
 class Replicas:
@@ -157,7 +164,6 @@ class Replicas:
         self.guards: list[object] = []
         """Of each append, accepted or not."""
         self.high_watermark: int | None = None
-        self.waits: list[Any] = []
 
     def get(self, topic_partition: TopicPartition) -> Replica | None:
         return self.replica if topic_partition == PLACE else None
@@ -167,9 +173,6 @@ class Replicas:
 
     def acknowledged(self, replica: Replica, last_offset: int, required_acks: int) -> bool:
         return self.high_watermark is None or self.high_watermark > last_offset
-
-    def wait(self, replica: Replica, wait: Any, required_acks: int) -> None:
-        self.waits.append(wait)
 
     def append_and_wait(
         self, topic_partition: TopicPartition, data: bytearray, timeout_ms: int, *, guard: object = None

@@ -224,7 +224,7 @@ def test_a_live_leader_that_finds_damage_hands_over(tmp_path: Path) -> None:
             found = ReplicaDamage(Offset(RECORDS), LeaderEpoch(0), Offset(RECORDS), has_hole=True)
             brokers.running[0].node.marks.report(T0, found)
             await eventually(lambda: leader(brokers, 0) == 1 and isr(brokers, 0) == {1})
-            follower = brokers.running[0].node.fetchers
+            follower = brokers.running[0].node.fetcher_manager
             await eventually(lambda: follower.get(T0) is not None)
             await asyncio.sleep(0.1)
             assert isr(brokers, 0) == {1}

@@ -323,12 +323,12 @@ def test_a_follower_moves_while_it_follows_and_is_cut(tmp_path: Path) -> None:
     for number in range(10):
         cluster.produce("t", [b"new %d" % number])
         cluster.advance(50)
-    followed = mover.node.fetchers.get(T0)
+    followed = mover.node.fetcher_manager.get(T0)
     assert mover.replica("t").log.log_end_offset == 50
     assert copy.log_end_offset == 43
     set_rate(mover, 1 << 40)
     cluster.advance(3_000)
-    assert mover.node.fetchers.get(T0) is not followed
+    assert mover.node.fetcher_manager.get(T0) is not followed
     assert mover.replica("t").log.owner.path == f"{tmp_path}/second"
     assert cluster.data(1, "t") == cluster.data(2, "t")
     assert b"lost" not in cluster.values(1, "t")

@@ -213,7 +213,7 @@ def test_what_is_loaded_is_told_when_it_is_committed(node: Node) -> None:
     node.shell.settle()
     assert error_of(fetch(groups)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     node.replicas.high_watermark = 1
-    assert [wait.look() for wait in node.replicas.waits] == [True]
+    assert [append.try_complete() for append in node.replicas.replica.delayed_appends] == [True]
     assert committed(groups) == 1
 
 

@@ -66,7 +66,7 @@ def test_a_partition_that_rested_is_named_again(cluster: ReplicaCluster) -> None
     cluster.create("u", replicas=[0, 1])
     cluster.requests.clear()
     cluster.until(lambda: not left[0])
-    followed = cluster.brokers[1].node.fetchers.get(TopicPartition("t", 0))
+    followed = cluster.brokers[1].node.fetcher_manager.get(TopicPartition("t", 0))
     assert followed is not None
     assert followed.follower.phase is Phase.RESTING
     assert cluster.until(lambda: followed.follower.phase is Phase.FETCHING) <= 25
@@ -125,7 +125,7 @@ def test_a_truncation_below_the_high_watermark_is_said_once(
     cluster.advance(100)
     cluster.restart(0)
     cluster.advance(3_000)
-    assert cluster.brokers[0].node.fetchers.lossy_truncations == 1
+    assert cluster.brokers[0].node.fetcher_manager.lossy_truncations == 1
     lines = [record.getMessage() for record in caplog.records if "high watermark" in record.msg]
     assert len(lines) == 1
     assert lines[0].startswith("truncation below the high watermark: partition=t-0 to=1 high_watermark=4 log_end=4")

@@ -94,7 +94,7 @@ def test_a_follower_follows_later(broker: Broker, disk: FaultyDisk) -> None:
     plenty(disk)
     broker.shell.advance(1_000)
     assert (broker.replica("u").leader_id, broker.replica("u").leader_epoch) == (1, 3)
-    assert broker.node.fetchers._followed
+    assert broker.node.fetcher_manager._followed
 
 
 def test_the_pause_grows_to_ten_seconds_and_begins_anew(broker: Broker, disk: FaultyDisk) -> None:

@@ -355,10 +355,10 @@ def test_a_producer_that_is_gone_leaves_nothing_behind(start_broker, topics: int
     request = produce_request("safe", make_batch([b"x"]), timeout_ms=2**31 - 1)
     request.topic_data *= topics
     answer = broker.send(ApiKey.PRODUCE, 9, request)
-    waits = broker.replica("safe").waits
-    assert len(waits) == topics
+    delayed = broker.replica("safe").delayed_appends
+    assert len(delayed) == topics
     answer.abandon()
-    assert len(waits) == 0
+    assert len(delayed) == 0
     assert not broker.shell.waiting_timers
     broker.shell.run_turns()
     broker.shell.run_pool()

@@ -721,7 +721,7 @@ def test_a_producer_whose_followers_are_too_slow_times_out(leader: Broker) -> No
     assert not produced.done
     leader.shell.advance(1)
     answer = leader.decode(ApiKey.PRODUCE, 9, produced.result()).responses[0].partition_responses[0]
-    assert (answer.error_code, len(leader.replica("t").waits)) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+    assert (answer.error_code, len(leader.replica("t").delayed_appends)) == (ErrorCode.REQUEST_TIMED_OUT, 0)
 
 
 def test_a_retention_that_moves_the_first_offset_is_told(leader: Broker) -> None:

@@ -177,7 +177,7 @@ def test_a_fail_over_loses_nothing_that_was_acknowledged(cluster: ReplicaCluster
     assert cluster.high_watermarks("t") == [2] * 3
     assert sorted(cluster.isr("t")) == [0, 1, 2]
     assert [cluster.log(one, "t").epochs.entries for one in range(3)] == [[(0, 0), (1, 1)]] * 3
-    assert all(broker.node.fetchers.lossy_truncations == 0 for broker in cluster.brokers.values())
+    assert all(broker.node.fetcher_manager.lossy_truncations == 0 for broker in cluster.brokers.values())
 
 
 def test_answers_of_an_earlier_leader_are_dropped(cluster: ReplicaCluster) -> None:
@@ -278,7 +278,7 @@ def test_what_comes_twice_is_appended_once(cluster: ReplicaCluster) -> None:
     cluster.produce("t", [b"and again"])
     cluster.advance(1000)
     assert cluster.values(1, "t") == [b"once", b"and again"]
-    assert not cluster.brokers[1].node.fetchers.get(TopicPartition("t", 0)).complaint
+    assert not cluster.brokers[1].node.fetcher_manager.get(TopicPartition("t", 0)).complaint
 
 
 def test_a_leader_without_room_for_sessions_is_asked_for_everything(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_a_directory_that_fails_stops_its_partitions_only(tmp_path: Path) -> Non
     cluster.advance(1000)
     assert cluster.log_ends("t", 0) == [1, 0]
     assert cluster.log_ends("t", 1) == [1, 1]
-    assert len(cluster.brokers[1].node.fetchers) == 1
+    assert len(cluster.brokers[1].node.fetcher_manager) == 1
     cluster.close()
 
 
@@ -349,7 +349,7 @@ def test_a_partition_without_a_leader_is_not_fetched(cluster: ReplicaCluster) ->
     cluster.requests.clear()
     cluster.advance(2000)
     assert not cluster.fetches(1, 0)
-    assert len(cluster.brokers[1].node.fetchers) == 0
+    assert len(cluster.brokers[1].node.fetcher_manager) == 0
     cluster.elect("t", 0, isr=[0])
     cluster.produce("t")
     cluster.advance(1000)
@@ -364,7 +364,7 @@ def test_stop_replica_ends_the_following(cluster: ReplicaCluster) -> None:
     cluster.brokers[1].delete("t")
     cluster.produce("u")
     cluster.advance(1000)
-    assert len(cluster.brokers[1].node.fetchers) == 1
+    assert len(cluster.brokers[1].node.fetcher_manager) == 1
     assert [topic.topic_id for fetch in cluster.fetches(1, 0) for topic in fetch.forgotten_topics_data] == [
         topic_id_of("t")
     ]
@@ -374,11 +374,11 @@ def test_an_isr_change_leaves_the_following_as_it_is(cluster: ReplicaCluster) ->
     """The same leader epoch with a newer partition epoch: nothing is fetched anew."""
     cluster.create("t", replicas=[0, 1, 2])
     cluster.advance(1000)
-    followed = cluster.brokers[1].node.fetchers.get(TopicPartition("t", 0))
+    followed = cluster.brokers[1].node.fetcher_manager.get(TopicPartition("t", 0))
     state = cluster.states[TopicPartition("t", 0)]
     state.isr, state.partition_epoch = [0, 1], 5
     cluster.announce(cluster.states)
-    assert cluster.brokers[1].node.fetchers.get(TopicPartition("t", 0)) is followed
+    assert cluster.brokers[1].node.fetcher_manager.get(TopicPartition("t", 0)) is followed
     assert cluster.brokers[1].replica("t").partition_epoch == 5
 
 
@@ -399,7 +399,7 @@ def test_a_deposed_leader_does_not_fence_for_ever(cluster: ReplicaCluster) -> No
     cluster.advance(1000)
     cluster.elect("t", 0, tell=[0])
     cluster.advance(2000)
-    assert cluster.brokers[1].node.fetchers.get(TopicPartition("t", 0)).follower.phase is Phase.STOPPED
+    assert cluster.brokers[1].node.fetcher_manager.get(TopicPartition("t", 0)).follower.phase is Phase.STOPPED
     cluster.announce(cluster.states)
     answer = cluster.produce("t", acks=-1)
     assert cluster.until(lambda: answer.done) <= 50
@@ -410,7 +410,7 @@ def test_another_topic_of_that_name_is_not_copied(cluster: ReplicaCluster, caplo
     cluster.create("t", replicas=[0, 1, 2])
     cluster.create("u", replicas=[0, 1, 2])
     cluster.advance(1000)
-    followed = cluster.brokers[1].node.fetchers.get(TopicPartition("t", 0))
+    followed = cluster.brokers[1].node.fetcher_manager.get(TopicPartition("t", 0))
 
     def other(asker: int, asked: int, key: Any, message: Any) -> Any:
         for topic in getattr(message, "responses", ()):

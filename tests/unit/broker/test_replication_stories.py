@@ -106,7 +106,7 @@ def test_divergence(pair: ReplicaCluster, old_algorithm: bool) -> None:
     pair.advance(2000)
     assert pair.values(B, "t") == [b"m1", b"m3"]
     assert pair.values(A, "t") == ([b"m1", b"m2"] if old_algorithm else [b"m1", b"m3"])
-    assert pair.brokers[A].node.fetchers.lossy_truncations == (0 if old_algorithm else 1)
+    assert pair.brokers[A].node.fetcher_manager.lossy_truncations == (0 if old_algorithm else 1)
 
 
 def test_fast_leader_changes(pair: ReplicaCluster) -> None:

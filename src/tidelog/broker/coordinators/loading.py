@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tidelog.broker.replicas.acks import ACKS_ALL
+from tidelog.broker.replicas.delayed_produce import ACKS_ALL
 from tidelog.broker.shell import InDirectories
 from tidelog.coordinator.records import MalformedRecord, UnknownRecordType
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -217,12 +217,12 @@ class Loading:
             self._records,
             self._node.clock.monotonic_ms() - self._started_ms,
         )
-        if not self.look():
-            self._node.replicas.wait(self._shard.replica, self, ACKS_ALL)
+        if not self.try_complete():
+            self._shard.replica.delayed().add(self, ACKS_ALL)
             self._has_read(self._shard)
 
-    def look(self) -> bool:
-        """Ends when all that was read is committed, or leadership is lost; as an append that waits (`acks.Wait`)."""
+    def try_complete(self) -> bool:
+        """Ends when all that was read is committed, or leadership is lost (a `DelayedAppend`)."""
         shard = self._shard
         if not shard.is_current:
             self._ended(shard, _moved())

@@ -7,7 +7,7 @@ partitions are added to transactions by the way (KIP-890). v13: topics by id.
 
 acks=0 has no answer; an error closes the connection, so that the producer asks for the leaders anew. acks=1 waits for
 the flush where flush.messages is 1; acks=-1 waits for the high watermark, and is told NOT_ENOUGH_REPLICAS_AFTER_APPEND
-where too few were in sync by then (`Acknowledgements.outcome`).
+where too few were in sync by then (`_outcome`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidelog.broker.handlers._produce_answers import (
     name_leaders,
     quick_answer,
 )
-from tidelog.broker.replicas.acknowledgements import Acknowledgements
+from tidelog.broker.replicas.delayed_produce import ACKS_ALL, DelayedProduce
 from tidelog.broker.replicas.refusals import note_refusal
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition
@@ -141,9 +141,9 @@ def handle_body(node: Node, context: RequestContext, body: memoryview) -> Any:
         return None
     if node.replicas.acknowledged(replica, info.last_offset, acks):
         return quick_answer(replica, version, context.correlation_id, info)
-    waiting = Acknowledgements(node, acks, [(replica, info)])
-    answer = waiting.done.then(lambda errors: _late_answer(node, context, replica, info, errors[0]))
-    _wait(waiting, timeout_ms, answer)
+    delayed = _delayed_produce(node, acks, [(replica, info)])
+    answer = delayed.done.then(lambda errors: _late_answer(node, context, replica, info, errors[0]))
+    _begin(node, delayed, timeout_ms, answer)
     return answer
 
 
@@ -368,7 +368,7 @@ def _when_acknowledged(
     places: list[messages.ProduceResponse.PartitionProduceResponse],
 ) -> Deferred[messages.ProduceResponse]:
     """The answer, once every append is acknowledged or has failed, or timed out."""
-    waiting = Acknowledgements(node, request.acks, pending)
+    delayed = _delayed_produce(node, request.acks, pending)
 
     def complete(errors: list[ErrorCode]) -> messages.ProduceResponse:
         for place, error in zip(places, errors, strict=True):
@@ -377,15 +377,39 @@ def _when_acknowledged(
                 place.base_offset = place.log_append_time_ms = place.log_start_offset = NO_OFFSET
         return response
 
-    answer = waiting.done.then(complete)
-    _wait(waiting, request.timeout_ms, answer)
+    answer = delayed.done.then(complete)
+    _begin(node, delayed, request.timeout_ms, answer)
     return answer
 
 
-def _wait(waiting: Acknowledgements, timeout_ms: int, answer: Deferred[Any]) -> None:
-    """Waits, and leaves early when the producer goes."""
-    waiting.begin(timeout_ms)
-    answer.on_abandoned = waiting.leave
+def _delayed_produce(node: Node, acks: int, appends: list[tuple[Replica, AppendInfo]]) -> DelayedProduce:
+    return DelayedProduce(
+        acks,
+        [(replica.delayed(), info.last_offset) for replica, info in appends],
+        lambda position: _outcome(node, acks, *appends[position]),
+    )
+
+
+def _begin(node: Node, delayed: DelayedProduce, timeout_ms: int, answer: Deferred[Any]) -> None:
+    """Begins to wait; ends early when the producer's connection closes."""
+    delayed.begin(node.shell, timeout_ms)
+    answer.on_abandoned = delayed.leave
+
+
+def _outcome(node: Node, acks: int, replica: Replica, info: AppendInfo) -> ErrorCode | None:
+    """What became of a delayed append; None while that is open."""
+    if replica.log.is_offline:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    leader = replica.leader
+    if leader is None:
+        # A replica that moved to other brokers may have taken the batch with it; of a deleted topic nothing is left.
+        is_deleted = replica.removed and node.metadata.image.partition(replica.topic_partition) is None
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_deleted else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if not node.replicas.acknowledged(replica, info.last_offset, acks):
+        return None
+    if acks == ACKS_ALL and len(leader.maximal_isr) < leader.effective_min_isr:
+        return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    return ErrorCode.NONE
 
 
 def error_response(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from tidelog.broker.deferred import Deferred
     from tidelog.broker.node import Node
-    from tidelog.broker.replicas.fetchers import Followed
+    from tidelog.broker.replicas.replica_fetcher_manager import Followed
     from tidelog.broker.shell import Timer
     from tidelog.model.identifiers import BrokerId
     from tidelog.ports.disk import Bytes

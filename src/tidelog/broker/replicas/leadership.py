@@ -315,7 +315,7 @@ class Leadership:
             logger.info(
                 "leads: partition=%s leader_epoch=%d log_end=%d", topic_partition, epoch, replica.log.log_end_offset
             )
-            self._node.fetchers.stop_following(topic_partition)
+            self._node.fetcher_manager.stop_following(topic_partition)
             try:
                 replicas.lead(
                     replica,
@@ -343,7 +343,7 @@ class Leadership:
             replicas.resign(replica, leader_id, epoch, partition_epoch)
             self._node.resigned(topic_partition)
             try:
-                self._node.fetchers.follow(replica, leader_id, epoch)
+                self._node.fetcher_manager.follow(replica, leader_id, epoch)
             except KafkaError as error:
                 return error.code
         return ErrorCode.NONE
@@ -403,7 +403,7 @@ class Leadership:
                 log.directory,
             )
             if node.replicas.get(log.topic_partition) is not None:
-                node.fetchers.stop_following(log.topic_partition)
+                node.fetcher_manager.stop_following(log.topic_partition)
                 node.replicas.remove(log.topic_partition)
                 node.resigned(log.topic_partition)
             try:
@@ -427,7 +427,7 @@ class Leadership:
             return ErrorCode.FENCED_LEADER_EPOCH
         self._postponed.drop(topic_partition)
         if replica is not None:
-            self._node.fetchers.stop_following(topic_partition)
+            self._node.fetcher_manager.stop_following(topic_partition)
             if not delete:
                 replicas.resign(replica, BrokerId(-1), replica.leader_epoch, replica.partition_epoch)
             else:

@@ -301,7 +301,7 @@ class Recopies:
         recopy.log_end = recopy.log.log_end_offset
         recopy.truncations = recopy.log.truncations
         try:
-            has_begun = self._node.fetchers.begin_anew(topic_partition, recopy.source)
+            has_begun = self._node.fetcher_manager.begin_anew(topic_partition, recopy.source)
         except KafkaError as error:
             self._give_up(recopy, str(error))
             return
@@ -314,7 +314,7 @@ class Recopies:
     def _look_at_cut(self, topic_partition: TopicPartition, recopy: _Recopy) -> None:
         """Once nothing of the rotten log is left, it is a replica that has to fetch what it lacks, as any other."""
         if recopy.log.truncations == recopy.truncations:
-            followed = self._node.fetchers.get(topic_partition)
+            followed = self._node.fetcher_manager.get(topic_partition)
             if followed is None or followed.cut is None or self._now_ms - recopy.since_ms > LEAVING_MS:
                 # Another leader, another followership, which knows nothing of it.
                 recopy.enter(Stage.WANTED, self._now_ms)

@@ -14,7 +14,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.replicas.acks import ACKS_ALL, AckQueue
+from tidelog.broker.replicas.delayed_produce import ACKS_ALL, DelayedAppends
 from tidelog.broker.replicas.refusals import Refusals, check_refusals
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import (
@@ -51,7 +51,6 @@ from tidelog.storage.producer_state import AppendOrigin
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from tidelog.broker.replicas.acks import Wait
     from tidelog.broker.replicas.purgatory import Purgatory
     from tidelog.broker.replicas.replica_sessions import FollowedPartition
     from tidelog.broker.shell import Shell, Timer
@@ -68,6 +67,7 @@ class Replica:
 
     __slots__ = (
         "answers",
+        "delayed_appends",
         "known_high_watermark",
         "leader",
         "leader_epoch",
@@ -77,7 +77,6 @@ class Replica:
         "refusals",
         "removed",
         "topic_partition",
-        "waits",
         "watchers",
     )
 
@@ -97,7 +96,7 @@ class Replica:
         """What Produce's fast path keeps, by version; None while there is nothing: most replicas are idle."""
         self.refusals: Refusals | None = None
         """Batches that were refused for a while; None while there are none."""
-        self.waits: AckQueue | None = None
+        self.delayed_appends: DelayedAppends | None = None
         """Appends that wait to be acknowledged; None before the first."""
         self.watchers: list[FollowedPartition] = []
         """Followers' fetch sessions that are to hear of changes."""
@@ -115,6 +114,12 @@ class Replica:
     @property
     def topic_id(self) -> TopicId:
         return self.log.topic_id or ZERO_TOPIC_ID
+
+    def delayed(self) -> DelayedAppends:
+        """Where appends wait that `ReplicaManager.acknowledged` denies."""
+        if self.delayed_appends is None:
+            self.delayed_appends = DelayedAppends()
+        return self.delayed_appends
 
 
 class ReplicaManager:
@@ -278,15 +283,15 @@ class ReplicaManager:
         if replica.leader is not None and not log.is_offline:
             event = Flushed(Offset(log.flushed_offset))
             self._carry_out(replica, replica.leader.step(self._clock.monotonic_ms(), event))
-            if replica.waits is not None:
-                replica.waits.flushed(replica.leader.flushed_end)
+            if replica.delayed_appends is not None:
+                replica.delayed_appends.flushed(replica.leader.flushed_end)
         self.disturbed(replica)
 
     def disturbed(self, replica: Replica) -> None:
         """Its leadership, its directory or its settings are not what they were: whoever waits for it looks again."""
         self._purgatory.check(replica)
-        if replica.waits is not None:
-            replica.waits.look_at_all()
+        if replica.delayed_appends is not None:
+            replica.delayed_appends.try_complete_all()
         for watcher in replica.watchers:
             watcher.mark(urgent=True)
 
@@ -470,16 +475,10 @@ class ReplicaManager:
         if self.acknowledged(replica, info.last_offset, ACKS_ALL):
             outcome.complete(info)
         else:
-            wait = _CommitWait(self, replica, info, outcome)
-            self.wait(replica, wait, ACKS_ALL)
+            wait = _DelayedCommit(self, replica, info, outcome)
+            replica.delayed().add(wait, ACKS_ALL)
             wait.timer = self._shell.after(timeout_ms, wait.expire)
         return outcome
-
-    def wait(self, replica: Replica, wait: Wait, required_acks: int) -> None:
-        """An append that `acknowledged` denies: `wait` is asked to look again when that may have changed."""
-        if replica.waits is None:
-            replica.waits = AckQueue()
-        replica.waits.add(wait, required_acks)
 
     def config_changed(self, replica: Replica) -> None:
         """The log's settings were replaced."""
@@ -498,8 +497,8 @@ class ReplicaManager:
         for effect in effects:
             if type(effect) is HighWatermarkAdvanced:
                 replica.log.update_high_watermark(effect.offset)
-                if replica.waits is not None:
-                    replica.waits.committed(effect.offset)
+                if replica.delayed_appends is not None:
+                    replica.delayed_appends.committed(effect.offset)
                 self._purgatory.check(replica)
                 for watcher in replica.watchers:
                     watcher.mark(urgent=False)
@@ -536,12 +535,12 @@ class ReplicaManager:
                 del self._awaiting_flush[replica]
                 event = Flushed(Offset(replica.log.flushed_offset))
                 self._carry_out(replica, leader.step(self._clock.monotonic_ms(), event))
-                if replica.waits is not None:
-                    replica.waits.flushed(leader.flushed_end)
+                if replica.delayed_appends is not None:
+                    replica.delayed_appends.flushed(leader.flushed_end)
                 self._wake_followers(replica)
 
 
-class _CommitWait:
+class _DelayedCommit:
     """A coordinator's append that waits for the high watermark."""
 
     __slots__ = ("_info", "_manager", "_outcome", "_replica", "last_offset", "timer")
@@ -556,7 +555,7 @@ class _CommitWait:
         self.last_offset = info.last_offset
         self.timer: Timer | None = None
 
-    def look(self) -> bool:
+    def try_complete(self) -> bool:
         replica = self._replica
         if replica.leader is None:
             self._settle(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -567,8 +566,8 @@ class _CommitWait:
         return True
 
     def expire(self) -> None:
-        if self._replica.waits is not None:
-            self._replica.waits.remove(self)
+        if self._replica.delayed_appends is not None:
+            self._replica.delayed_appends.remove(self)
         self._settle(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
 
     def _settle(self, error: KafkaError | None) -> None:

@@ -1,6 +1,6 @@
 """Changes of ISRs: the leaders' proposals on their way to the controller, and the look at who lags.
 
-    PartitionLeader --IsrProposed--> IsrUpdates --AlterPartition--> controller
+    PartitionLeader --IsrProposed--> AlterPartitionManager --AlterPartition--> controller
                     <--ProposalCommitted / ProposalRefused--------- its answer, partition by partition
 
 All proposals of a turn of the loop share one request, and those that come while it is under way share the next: a
@@ -45,7 +45,7 @@ _FINAL: Final = (
 """Errors of a partition after which the same question would get the same answer."""
 
 
-class IsrUpdates:
+class AlterPartitionManager:
     """What this broker's leaders want of the controller."""
 
     def __init__(self, node: Node) -> None:

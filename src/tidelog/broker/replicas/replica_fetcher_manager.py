@@ -88,7 +88,7 @@ class Followed:
         """What was logged last, so that it is not logged again at each attempt."""
 
 
-class Fetchers:
+class ReplicaFetcherManager:
     """All that this broker follows."""
 
     def __init__(self, node: Node) -> None:
