@@ -169,6 +169,21 @@ def split_ranges(
     return cut
 
 
+def cut_at(
+    ranges: Iterable[OffsetRange], earliest: Mapping[TopicPartition, int]
+) -> tuple[list[OffsetRange], list[OffsetRange]]:
+    """The parts of `ranges` before the first offset that their partition has, and the parts from there on."""
+    gone: list[OffsetRange] = []
+    there: list[OffsetRange] = []
+    for each in ranges:
+        first = min(max(each.start, earliest.get(each.topic_partition, each.start)), each.end)
+        if each.start < first:
+            gone.append(replace(each, end=first))
+        if first < each.end:
+            there.append(replace(each, start=first))
+    return gone, there
+
+
 def _cut(whole: OffsetRange, pieces: int) -> Iterable[OffsetRange]:
     """`pieces` ranges of nearly equal counts that follow each other."""
     bounds = [whole.start + whole.count * index // pieces for index in range(pieces + 1)]

@@ -6,7 +6,7 @@ told here, before a task is started: topics that don't exist, offsets that are g
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -103,6 +103,19 @@ def latest_offsets(
 ) -> dict[TopicPartition, int]:
     """The end of each partition: its high watermark, or the last stable offset where committed records are read."""
     return _ask(cluster, options, dict.fromkeys(partitions, LATEST))
+
+
+def earliest_offsets(
+    cluster: BlockingCluster, options: SourceOptions, partitions: tuple[TopicPartition, ...]
+) -> dict[TopicPartition, int]:
+    """The first offset that each partition has."""
+    return _ask(cluster, options, dict.fromkeys(partitions, EARLIEST))
+
+
+def high_watermarks(cluster: BlockingCluster, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    """The end of each partition, open transactions included."""
+    found = cluster.offsets(dict.fromkeys(partitions, LATEST), isolation=READ_UNCOMMITTED)
+    return {each: end.offset for each, end in found.items()}
 
 
 def starting_offsets(cluster: BlockingCluster, options: SourceOptions, found: Partitions) -> dict[TopicPartition, int]:

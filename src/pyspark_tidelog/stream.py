@@ -24,9 +24,17 @@ from pyspark.sql.streaming.datasource import (
 
 from pyspark_tidelog.batch import RangePartition, read_partition
 from pyspark_tidelog.errors import DataLoss
+from pyspark_tidelog.losses import (
+    losses_between,
+    nearer_target,
+    partitions_behind,
+    with_places_of_gone,
+)
 from pyspark_tidelog.offsets import (
+    OffsetRange,
     Position,
     batch_start,
+    cut_at,
     limit_offsets,
     ranges_between,
     recreated_topics,
@@ -63,6 +71,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Position | None = None
         self._published: Mapping[TopicPartition, int] | None = None
         self._last_batch_s: float | None = None
+        self._tolerated: set[str] = set()
 
     def __getstate__(self) -> dict[str, Any]:
         """Options only: what travels to tasks has no sockets and no memory."""
@@ -113,12 +122,13 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         time."""
         until = Position.from_json(end)
         since = batch_start(Position.from_json(start), until)
+        gaps, ranges = self._without_gaps(ranges_between(since, until))
         pieces = split_ranges(
-            ranges_between(since, until),
+            ranges,
             partitions_min=self._options.partitions_min,
             records_max=self._options.records_max_per_partition,
         )
-        return [RangePartition(piece) for piece in pieces]
+        return [RangePartition(piece) for piece in (*gaps, *pieces)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Arrow batches of one range, in a task."""
@@ -143,18 +153,49 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._cluster
 
     def _next_end(self, position: Position, limit: ReadLimit) -> Position | None:
-        latest = self._target if self._target is not None else self._latest_position()
-        latest = self._checked(position, latest)
+        latest = self._checked(position, self._latest_position())
+        if self._target is not None:
+            latest = self._up_to_target(position, latest)
         recreated = set(recreated_topics(position, latest))
         starts = {each: 0 if each.topic in recreated else position.offsets.get(each, 0) for each in latest.offsets}
-        # Behind the target means past it already: a restart with availableNow whose logged batch went further.
+        # A target may lie behind: a logged batch of an earlier run, or of uncommitted reads, went further.
         ends = {each: max(end, starts[each]) for each, end in latest.offsets.items()}
         backlog = sum(end - starts[each] for each, end in ends.items())
         if backlog == 0 or self._too_little(backlog, limit):
             return None
         if not isinstance(limit, ReadAllAvailable) and self._options.offsets_max_per_trigger is not None:
-            ends = limit_offsets(starts, ends, self._options.offsets_max_per_trigger)
+            ends = limit_offsets(self._readable(starts), ends, self._options.offsets_max_per_trigger)
         return Position(ends, latest.topic_ids)
+
+    def _up_to_target(self, position: Position, latest: Position) -> Position:
+        """Where the availableNow run may go: its target, as far as that is still there."""
+        assert self._target is not None
+        latest = self._checked(self._target, latest)
+        self._target = nearer_target(self._target, latest)
+        return with_places_of_gone(position, self._target)
+
+    def _readable(self, starts: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """The first offsets that can be read from `starts` on, where a loss may be passed over: offsets that are gone
+        use up no limit, or a gap of millions would be a batch for each thousand."""
+        from pyspark_tidelog import planning
+
+        if self._options.fail_on_data_loss:
+            return starts
+        known = set(self._partitions(time.monotonic()).partitions)
+        earliest = planning.earliest_offsets(self._open(), self._options, tuple(known & starts.keys()))
+        return {each: max(start, earliest.get(each, start)) for each, start in starts.items()}
+
+    def _without_gaps(self, ranges: list[OffsetRange]) -> tuple[list[OffsetRange], list[OffsetRange]]:
+        """What of the ranges is known to be gone, one range a partition, and the rest: many tasks for nothing are
+        spared where partitions are cut into tasks and a loss may be passed over."""
+        from pyspark_tidelog import planning
+
+        options = self._options
+        if options.fail_on_data_loss or not (options.partitions_min or options.records_max_per_partition):
+            return [], ranges
+        known = set(self._partitions(time.monotonic()).partitions)
+        asked = tuple(each.topic_partition for each in ranges if each.topic_partition in known)
+        return cut_at(ranges, planning.earliest_offsets(self._open(), options, asked))
 
     def _too_little(self, backlog: int, limit: ReadLimit) -> bool:
         """Whether minOffsetsPerTrigger holds the batch back; not in availableNow, which must come to its end."""
@@ -166,13 +207,13 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return (time.monotonic() - self._last_batch_s) * 1000 < self._options.trigger_delay_ms_max
 
     def _latest_position(self) -> Position:
-        from pyspark_tidelog.planning import latest_offsets
+        from pyspark_tidelog import planning
 
         now = time.monotonic()
         if self._latest is not None and now - self._latest[0] < LATEST_REUSED_S:
             return self._latest[1]
         known = self._partitions(now)
-        ends = latest_offsets(self._open(), self._options, known.partitions)
+        ends = planning.latest_offsets(self._open(), self._options, known.partitions)
         self._latest = (time.monotonic(), Position(ends, known.topic_ids))
         return self._latest[1]
 
@@ -184,25 +225,31 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._known[1]
 
     def _checked(self, position: Position, latest: Position) -> Position:
-        """`latest`, once it is clear that nothing of `position` was lost, or that losing it is accepted.
-
-        Partitions that are gone keep their place, so that they are not taken for new ones if they come back.
-        """
-        behind = _behind(position, latest)
-        if behind and self._target is None:
+        """`latest`, once it is clear that nothing of `position` was lost, or that losing it is accepted."""
+        behind = self._behind(position, latest)
+        if behind:
             time.sleep(SETTLING_S)
             self._known = self._latest = None
             latest = self._latest_position()
-            behind = _behind(position, latest)
-        gone = sorted(set(position.offsets).difference(latest.offsets))
-        recreated = recreated_topics(position, latest)
-        for what, instead in _losses(position, latest, gone, recreated, behind if self._target is None else []):
+            behind = self._behind(position, latest)
+        for loss in losses_between(position, latest, behind):
             if self._options.fail_on_data_loss:
-                raise DataLoss(what, instead=instead)
-            _LOGGER.warning("%s failOnDataLoss is false: %s.", what, instead)
-        kept = {each: position.offsets[each] for each in gone if each.topic not in recreated}
-        ids = {topic: position.topic_ids[topic] for topic in {each.topic for each in kept} & position.topic_ids.keys()}
-        return Position({**kept, **latest.offsets}, {**ids, **latest.topic_ids})
+                raise DataLoss(loss.what, instead=loss.instead)
+            if loss.subject not in self._tolerated:
+                self._tolerated.add(loss.subject)
+                _LOGGER.warning("%s failOnDataLoss is false: %s.", loss.what, loss.instead)
+        return with_places_of_gone(position, latest)
+
+    def _behind(self, position: Position, latest: Position) -> list[TopicPartition]:
+        """Partitions that end before `position`. One whose last stable offset lies there has an open transaction, and
+        ends where its high watermark is."""
+        from pyspark_tidelog.planning import high_watermarks
+
+        behind = partitions_behind(position, latest)
+        if not behind or not self._options.read_committed:
+            return behind
+        ends = high_watermarks(self._open(), behind)
+        return [each for each in behind if ends[each] < position.offsets[each]]
 
     def _publish(self, position: Position) -> None:
         if self._options.group is None or position.offsets == self._published:
@@ -211,40 +258,3 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         publish(self._open(), self._options.group, position.offsets)
         self._published = position.offsets
-
-
-def _behind(position: Position, latest: Position) -> list[TopicPartition]:
-    """Partitions that now end before what was read from them, though their topic is the same."""
-    recreated = set(recreated_topics(position, latest))
-    return sorted(
-        each
-        for each, offset in position.offsets.items()
-        if each.topic not in recreated and latest.offsets.get(each, offset) < offset
-    )
-
-
-def _losses(
-    position: Position,
-    latest: Position,
-    gone: list[TopicPartition],
-    recreated: list[str],
-    behind: list[TopicPartition],
-) -> Iterator[tuple[str, str]]:
-    """What happened, and what the query does if it may go on."""
-    for topic in recreated:
-        yield (
-            f"topic {topic} was deleted and created again since this query read it (its id was"
-            f" {position.topic_ids[topic]}, it is {latest.topic_ids[topic]}).",
-            "the query then reads the new topic from its beginning; or start it with a new checkpoint",
-        )
-    if lost := [str(each) for each in gone if each.topic not in recreated]:
-        yield (
-            f"{', '.join(lost)} no longer exist, or are not subscribed to any more.",
-            "the query then reads the others",
-        )
-    for each in behind:
-        yield (
-            f"{each} was read up to offset {position.offsets[each]}, and now ends at {latest.offsets[each]}: its end"
-            " was lost.",
-            "the query then waits until records with higher offsets come",
-        )

@@ -1,0 +1,172 @@
+"""What became of a topic between two batches: what counts as loss, also in availableNow, and what gaps cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from tests.unit.pyspark_tidelog.spark_fixtures import Broker
+
+import pyspark_tidelog.planning
+import pyspark_tidelog.stream
+from pyspark_tidelog.errors import DataLoss
+from pyspark_tidelog.offsets import Position
+from pyspark_tidelog.options import parse_options
+from pyspark_tidelog.stream import TidelogStreamReader
+from tidelog.model.identifiers import TopicPartition
+
+pytestmark = [pytest.mark.row("R38")]
+
+ALL = ReadAllAvailable()
+MakeReader = Callable[..., TidelogStreamReader]
+
+
+@pytest.fixture
+def reader(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeReader]:
+    """Makes readers for what Spark asks them; a partition that seems cut settles at once."""
+    monkeypatch.setattr(pyspark_tidelog.stream, "SETTLING_S", 0.0)
+    monkeypatch.setattr(pyspark_tidelog.stream, "LATEST_REUSED_S", 0.0)
+    opened: list[TidelogStreamReader] = []
+
+    def make(topic: str, **options: str) -> TidelogStreamReader:
+        opened.append(TidelogStreamReader(parse_options(broker.options(topic, **options), streaming=True)))
+        return opened[-1]
+
+    yield make
+    for each in opened:
+        each.stop()
+
+
+def moved(document: dict[str, Any], topic: str, offset: int) -> dict[str, Any]:
+    """A position of Spark's checkpoint with partition 0 at `offset`."""
+    return document | {topic: {"0": offset}}
+
+
+def ranges(stream: TidelogStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[int, int, int]]:
+    return [(each.value.partition, each.value.start, each.value.end) for each in stream.partitions(start, end)]
+
+
+def test_available_now_notices_a_log_that_was_cut(broker: Broker, reader: MakeReader) -> None:
+    """The checkpoint says 9, the log ends at 5: records that were read are gone, and others will have their offsets."""
+    topic = broker.topic()
+    broker.produce(topic, [b"x"] * 5)
+    stream = reader(topic, startingOffsets="earliest")
+    position = moved(stream.latestOffset(stream.initialOffset(), ALL), topic, 9)
+    stream.prepareForTriggerAvailableNow()
+    with pytest.raises(DataLoss, match=f"{topic}-0 .*offset 9.* ends at 5: its end was lost"):
+        stream.latestOffset(position, ALL)
+    tolerant = reader(topic, failOnDataLoss="false")
+    tolerant.prepareForTriggerAvailableNow()
+    assert tolerant.latestOffset(position, ALL) == position
+
+
+def test_available_now_notices_a_log_that_is_cut_while_it_runs(
+    broker: Broker, reader: MakeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run was to end at 8, then the log ends at 6: it says so before a task waits in vain for the rest."""
+    topic = broker.topic()
+    broker.produce(topic, [b"x"] * 8)
+    stream = reader(topic, startingOffsets="earliest", maxOffsetsPerTrigger="2")
+    start = stream.initialOffset()
+    stream.prepareForTriggerAvailableNow()
+    end = stream.latestOffset(start, ReadMaxRows(2))
+    monkeypatch.setattr(pyspark_tidelog.planning, "latest_offsets", lambda *arguments: {TopicPartition(topic, 0): 6})
+    with pytest.raises(DataLoss, match=r"offset 8.* ends at 6: its end was lost"):
+        stream.latestOffset(end, ReadMaxRows(2))
+    tolerant = reader(topic, failOnDataLoss="false", maxOffsetsPerTrigger="9")
+    tolerant._target = Position.from_json(moved(end, topic, 8))
+    assert ranges(tolerant, end, tolerant.latestOffset(end, ReadMaxRows(9))) == [(0, 2, 6)]
+
+
+def test_available_now_notices_a_topic_that_is_replaced_while_it_runs(broker: Broker, reader: MakeReader) -> None:
+    """The same for a topic that is deleted and created again; told to go on, the run ends where the new one does."""
+    topic = broker.topic()
+    broker.produce(topic, [b"old"] * 8)
+    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "2"}
+    stream, tolerant = reader(topic, **options), reader(topic, **options, failOnDataLoss="false")
+    start = stream.initialOffset()
+    for each in (stream, tolerant):
+        each.prepareForTriggerAvailableNow()
+    end = stream.latestOffset(start, ReadMaxRows(2))
+    broker.delete(topic)
+    broker.topic(name=topic)
+    broker.produce(topic, [b"new"] * 3)
+    for each in (stream, tolerant):
+        each._known = None
+    with pytest.raises(DataLoss, match="deleted and created again"):
+        stream.latestOffset(end, ReadMaxRows(2))
+    first = tolerant.latestOffset(end, ReadMaxRows(2))
+    assert ranges(tolerant, end, first) == [(0, 0, 2)]
+    last = tolerant.latestOffset(first, ReadMaxRows(2))
+    assert ranges(tolerant, first, last) == [(0, 2, 3)]
+    assert tolerant.latestOffset(last, ReadMaxRows(2)) is last
+
+
+def test_an_open_transaction_takes_nothing_away(broker: Broker, reader: MakeReader) -> None:
+    """A checkpoint of uncommitted reads lies beyond the last stable offset when committed records are read from it:
+    nothing was lost, and nothing is read before the transaction ends."""
+    import confluent_kafka
+
+    topic = broker.topic()
+    broker.produce(topic, [b"before"])
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush(30)
+    uncommitted = reader(topic, startingOffsets="earliest")
+    end = uncommitted.latestOffset(uncommitted.initialOffset(), ALL)
+    assert Position.from_json(end).offsets == {(topic, 0): 2}
+    committed = reader(topic, **{"kafka.isolation.level": "read_committed"})
+    assert committed.latestOffset(end, ALL) is end
+    committed.prepareForTriggerAvailableNow()
+    assert committed.latestOffset(end, ALL) is end
+    with pytest.raises(DataLoss, match="its end was lost"):
+        committed.latestOffset(moved(end, topic, 3), ALL)
+    producer.abort_transaction(30)
+
+
+def test_a_gap_at_the_beginning_is_one_batch(
+    broker: Broker, reader: MakeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention took 10^9 offsets: told to go on, the query does not plan a batch or a task for each thousand."""
+    first = 10**9
+    topic = broker.topic()
+    partition = TopicPartition(topic, 0)
+    monkeypatch.setattr(pyspark_tidelog.planning, "latest_offsets", lambda *arguments: {partition: first + 10})
+    monkeypatch.setattr(pyspark_tidelog.planning, "earliest_offsets", lambda *arguments: {partition: first})
+    stream = reader(topic, failOnDataLoss="false", maxOffsetsPerTrigger="4", maxRecordsPerPartition="2")
+    start = {topic: {"0": 5}}
+    end = stream.latestOffset(start, ReadMaxRows(4))
+    assert Position.from_json(end).offsets == {partition: first + 4}
+    assert ranges(stream, start, end) == [(0, 5, first), (0, first, first + 2), (0, first + 2, first + 4)]
+    after = stream.latestOffset(end, ReadMaxRows(4))
+    assert Position.from_json(after).offsets == {partition: first + 8}
+
+
+def test_a_log_that_is_all_gap_is_passed_at_once(
+    broker: Broker, reader: MakeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything was deleted: one batch takes the query to where new records will come."""
+    topic = broker.topic()
+    partition = TopicPartition(topic, 0)
+    for question in ("latest_offsets", "earliest_offsets"):
+        monkeypatch.setattr(pyspark_tidelog.planning, question, lambda *arguments: {partition: 10**9})
+    stream = reader(topic, failOnDataLoss="false", maxOffsetsPerTrigger="4")
+    end = stream.latestOffset({topic: {"0": 5}}, ReadMaxRows(4))
+    assert Position.from_json(end).offsets == {partition: 10**9}
+    assert stream.latestOffset(end, ReadMaxRows(4)) is end
+
+
+def test_a_tolerated_loss_is_told_once(broker: Broker, reader: MakeReader, caplog: pytest.LogCaptureFixture) -> None:
+    """Spark asks every 10 ms: one warning, not a hundred a second."""
+    topic = broker.topic()
+    broker.produce(topic, [b"x"] * 5)
+    stream = reader(topic, failOnDataLoss="false")
+    position = moved(stream.initialOffset(), topic, 9)
+    for _ in range(3):
+        stream.latestOffset(position, ALL)
+        broker.produce(topic, [b"x"])
+    assert len([each for each in caplog.records if "its end was lost" in each.message]) == 1
