@@ -313,6 +313,7 @@ def _begin(
     stands = delta.next_offsets(table, found.partitions, found.topic_ids.get(job.topic, ""))
     if stands:
         # Heeded by a query without a checkpoint only: it goes on where the table stands.
+        options = {name: value for name, value in options.items() if not name.lower().startswith("starting")}
         options["startingOffsets"] = _offsets_json(found.partitions, stands)
         publish(cluster, job.progress_group, stands)
     ends = latest_offsets(cluster, parsed, found.partitions)
@@ -341,13 +342,16 @@ def _start_query(
 
 
 def _source_options(job: TableJob) -> dict[str, str]:
-    options = dict(job.source_options)
-    options["kafka.bootstrap.servers"] = job.bootstrap
-    options["subscribe"] = job.topic
-    options.setdefault("startingOffsets", job.starting_offsets)
+    """The source's options of a job: what the user gave, whatever its case, with the job's own on top."""
+    own = {"kafka.bootstrap.servers": job.bootstrap, "subscribe": job.topic}
     if job.offsets_max_per_trigger is not None:
-        options["maxOffsetsPerTrigger"] = str(job.offsets_max_per_trigger)
-    return options
+        own["maxOffsetsPerTrigger"] = str(job.offsets_max_per_trigger)
+    # A table is for good: it takes no record of a transaction that was aborted, or still may be.
+    defaults = {"startingOffsets": job.starting_offsets, "kafka.isolation.level": "read_committed"}
+    settled = {name.lower() for name in own}
+    given = {name: value for name, value in job.source_options.items() if name.lower() not in settled}
+    known = {name.lower() for name in given}
+    return given | own | {name: value for name, value in defaults.items() if name.lower() not in known}
 
 
 def _offsets_json(partitions: tuple[TopicPartition, ...], stands: Mapping[TopicPartition, int]) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from deltalake import DeltaTable
 from tests.amount import thorough
@@ -254,3 +255,36 @@ def test_a_continuous_run_can_be_stopped(spark: SparkSession, broker: Broker, tm
     running.stop()
     broker_two.client.close()
     assert offsets(table) == [(0, offset) for offset in range(5)]
+
+
+def test_aborted_transactions_do_not_come_into_the_table(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """Committed records are what a table is made of, and a run ends before an open transaction; who wants the others
+    says so."""
+    import confluent_kafka
+
+    topic = broker.topic()
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    for value, ends in (("aborted", False), ("committed", True), ("open", None)):
+        producer.begin_transaction()
+        producer.produce(topic, value, partition=0)
+        producer.flush(30)
+        if ends is not None:
+            (producer.commit_transaction if ends else producer.abort_transaction)(30)
+    table, all_of_it = tmp_path / "table", tmp_path / "all"
+    run(spark, job(broker, topic, table, columns=("value",)))
+    assert rows_of(table, "value") == [b"committed"]
+    everything = {"Kafka.Isolation.Level": "read_uncommitted", "SUBSCRIBE": "another"}
+    run(spark, job(broker, topic, all_of_it, columns=("value",), source_options=everything))
+    assert rows_of(all_of_it, "value") == [b"aborted", b"committed", b"open"]
+    # A table of before, of uncommitted records, goes on without an alarm.
+    assert run(spark, job(broker, topic, all_of_it, columns=("value",))) == []
+    producer.commit_transaction(30)
+    run(spark, job(broker, topic, table, columns=("value",)))
+    assert rows_of(table, "value") == [b"committed", b"open"]
+
+
+def rows_of(path: Path, column: str) -> list[Any]:
+    """One column, in the order of the table's files."""
+    files = sorted(DeltaTable(str(path)).file_uris())
+    return [value for each in files for value in pa.parquet.read_table(each, partitioning=None)[column].to_pylist()]
