@@ -122,13 +122,14 @@ _OWN: Final = [
     "minPartitions",
     "maxRecordsPerPartition",
     "includeHeaders",
-    "groupIdPrefix",
+    "progressGroup",
     "columns",
     "batchRows",
 ]
 _WITHOUT_EFFECT: Final = frozenset(
     name.lower()
     for name in [
+        "groupIdPrefix",
         "kafkaConsumer.pollTimeoutMs",
         "fetchOffset.numRetries",
         "fetchOffset.retryIntervalMs",
@@ -137,11 +138,10 @@ _WITHOUT_EFFECT: Final = frozenset(
         "kafka.consumer.cache.evictorThreadRunInterval",
     ]
 )
-"""The connector's, about how its Java consumers are kept and retried; there are none here."""
+"""The connector's, about its Java consumers and their groups; there are none here."""
 _KAFKA_USED: Final = frozenset(
     [
         "bootstrap.servers",
-        "group.id",
         "client.id",
         "isolation.level",
         "security.protocol",
@@ -172,6 +172,7 @@ _KAFKA_ACCEPTED: Final = frozenset(
         "default.api.timeout.ms",
         "allow.auto.create.topics",
         "exclude.internal.topics",
+        "group.id",
         "group.instance.id",
         "metric.reporters",
         "metrics.num.samples",
@@ -191,7 +192,7 @@ _KAFKA_REFUSED: Final = {
     "auto.offset.reset": "set startingOffsets to say where to start; a query keeps its offsets in its checkpoint",
     "key.deserializer": "keys are always binary; convert them with DataFrame operations",
     "value.deserializer": "values are always binary; convert them with DataFrame operations",
-    "enable.auto.commit": "offsets are never committed behind the query's back; set kafka.group.id to publish progress",
+    "enable.auto.commit": "offsets are never committed behind the query's back; set progressGroup to publish progress",
     "interceptor.classes": "there is no Java consumer that could run an interceptor",
 }
 
@@ -231,7 +232,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool | None) -> Source
         trigger_delay_ms_max=_parse_duration_ms(options, "maxTriggerDelay", default=15 * 60 * 1000),
         partitions_min=_parse_positive(options, "minPartitions"),
         records_max_per_partition=_parse_positive(options, "maxRecordsPerPartition"),
-        group=_parse_group(options, kafka, subscription),
+        group=_parse_group(options),
         client_id=kafka.get("client.id", "tidelog-spark"),
         read_committed=_parse_isolation(kafka),
         fetch_bytes=_parse_positive(options, "kafka.max.partition.fetch.bytes") or FETCH_BYTES_DEFAULT,
@@ -430,19 +431,17 @@ def _parse_columns(options: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(columns)
 
 
-def _parse_group(options: Mapping[str, str], kafka: Mapping[str, str], subscription: Subscription) -> str | None:
-    """`kafka.group.id` as it is; or `groupIdPrefix` and the subscription, so that a restart finds the same group."""
-    if (group := kafka.get("group.id")) is not None:
-        if not group.strip():
-            raise OptionError("kafka.group.id", "is empty; leave it out to publish no progress")
-        return group
-    if (prefix := options.get("groupidprefix")) is None:
+def _parse_group(options: Mapping[str, str]) -> str | None:
+    """The group of `progressGroup`.
+
+    The connector's `kafka.group.id` and `groupIdPrefix` name groups too, but nothing is ever committed to those: a job
+    that moves here must not overwrite the offsets of an application that stands still.
+    """
+    if (group := options.get("progressgroup")) is None:
         return None
-    if not prefix.strip():
-        raise OptionError("groupIdPrefix", "is empty; leave it out to publish no progress")
-    topics = subscription.topics or sorted({partition.topic for partition in subscription.partitions})
-    subject = "-".join(topics) if subscription.pattern is None else subscription.pattern
-    return f"{prefix}-{subject}"
+    if not group.strip():
+        raise OptionError("progressGroup", "is empty; leave it out to publish no progress")
+    return group.strip()
 
 
 def _parse_isolation(kafka: Mapping[str, str]) -> bool:

@@ -4,7 +4,8 @@ Spark's checkpoint decides what is read next; these commits are for people. That
 """
 
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from tidelog.client.blocking import BlockingCluster
@@ -16,6 +17,38 @@ from tidelog.model.identifiers import TopicPartition
 _LOGGER: Final = logging.getLogger(__name__)
 _TIMEOUT_S: Final = 5.0
 """A batch must not wait longer for what only people look at."""
+PUBLISHED_AGAIN_S: Final = 5.0
+"""Between an attempt that failed and the next: each may keep a query waiting for as long."""
+
+
+class Progress:
+    """How far a query has come, and how much of that its group shows. What could not be published is tried again,
+    also while the query stands still."""
+
+    def __init__(self, group: str, now: Callable[[], float] = time.monotonic) -> None:
+        self.group = group
+        self._now = now
+        self._pending: dict[TopicPartition, int] = {}
+        self._published: dict[TopicPartition, int] = {}
+        self._not_before = 0.0
+
+    def reached(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """The next offsets to read, of some partitions or all."""
+        for partition, offset in offsets.items():
+            if self._published.get(partition) != offset:
+                self._pending[partition] = offset
+            else:
+                self._pending.pop(partition, None)
+
+    def publish(self, cluster: BlockingCluster, *, at_once: bool = False) -> None:
+        """Shows what is not shown yet. After a failure nothing is tried for a while, except `at_once`."""
+        if not self._pending or (self._now() < self._not_before and not at_once):
+            return
+        if publish(cluster, self.group, self._pending):
+            self._published |= self._pending
+            self._pending = {}
+        else:
+            self._not_before = self._now() + PUBLISHED_AGAIN_S
 
 
 def publish(cluster: BlockingCluster, group: str, offsets: Mapping[TopicPartition, int]) -> bool:

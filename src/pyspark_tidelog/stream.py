@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_tidelog.planning import Partitions
+    from pyspark_tidelog.progress import Progress
     from tidelog.client.blocking import BlockingCluster
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._known: tuple[float, Partitions] | None = None
         self._latest: tuple[float, Position] | None = None
         self._target: Position | None = None
-        self._published: Mapping[TopicPartition, int] | None = None
+        self._progress: Progress | None = None
         self._last_batch_s: float | None = None
         self._tolerated: set[str] = set()
 
@@ -139,7 +140,9 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._publish(Position.from_json(end))
 
     def stop(self) -> None:
-        """Closes the connections."""
+        """Publishes what could not be published yet, and closes the connections."""
+        if self._progress is not None:
+            self._progress.publish(self._open(), at_once=True)
         if self._cluster is not None:
             self._cluster.close()
 
@@ -252,9 +255,11 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [each for each in behind if ends[each] < position.offsets[each]]
 
     def _publish(self, position: Position) -> None:
-        if self._options.group is None or position.offsets == self._published:
+        if self._options.group is None:
             return
-        from pyspark_tidelog.progress import publish
+        if self._progress is None:
+            from pyspark_tidelog.progress import Progress
 
-        publish(self._open(), self._options.group, position.offsets)
-        self._published = position.offsets
+            self._progress = Progress(self._options.group)
+        self._progress.reached(position.offsets)
+        self._progress.publish(self._open())

@@ -15,6 +15,7 @@ sink would need two.
 
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -36,7 +37,7 @@ from pyspark_tidelog.planning import (
     required_partitions,
     starting_offsets,
 )
-from pyspark_tidelog.progress import publish
+from pyspark_tidelog.progress import PUBLISHED_AGAIN_S, Progress
 from pyspark_tidelog.reading import read_columns
 from pyspark_tidelog.stream import TidelogStreamReader
 from tidelog.client.blocking import BlockingCluster
@@ -189,6 +190,8 @@ class TableCommitter:
         self._table = table
         self._shape = shape
         self._cluster = cluster
+        self._progress = Progress(job.progress_group)
+        self._one_at_a_time = threading.Lock()
         self._on_batch = on_batch
         self.failure: Exception | None = None
         """What went wrong in here: Spark wraps it into text."""
@@ -202,7 +205,14 @@ class TableCommitter:
 
     def close(self) -> None:
         """Closes the connections, once the query has ended."""
+        self.show_progress(at_once=True)
         self._cluster.close()
+
+    def show_progress(self, ends: Mapping[TopicPartition, int] | None = None, *, at_once: bool = False) -> None:
+        """Publishes `ends`, and what could not be published before. Batches are committed on a thread of Spark's."""
+        with self._one_at_a_time:
+            self._progress.reached(ends or {})
+            self._progress.publish(self._cluster, at_once=at_once)
 
     def _commit(self, frame: "DataFrame", batch: int) -> None:
         started = time.monotonic()
@@ -221,8 +231,7 @@ class TableCommitter:
         for each in written:
             partition = each.offsets.topic_partition
             ends[partition] = max(ends.get(partition, 0), each.offsets.end)
-        if ends:
-            publish(self._cluster, self._job.progress_group, ends)
+        self.show_progress(ends)
         if self._on_batch is not None:
             self._on_batch(
                 BatchDone(
@@ -253,8 +262,14 @@ class TableRun:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Until the job has ended (True) or the time is over; raises what ended it, in its own words."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        ended = False
         try:
-            ended = self.query.awaitTermination(timeout_s) is not False  # type: ignore[arg-type]  # Spark takes floats.
+            while not ended and (deadline is None or time.monotonic() < deadline):
+                left = PUBLISHED_AGAIN_S if deadline is None else deadline - time.monotonic()
+                patience_s = max(0.001, min(left, PUBLISHED_AGAIN_S))
+                ended = self.query.awaitTermination(patience_s) is not False  # type: ignore[arg-type]  # Spark takes floats.
+                self.committer.show_progress()
         except Exception as error:
             self.committer.close()
             raise self._explained(error) from error
@@ -315,10 +330,10 @@ def _begin(
         # Heeded by a query without a checkpoint only: it goes on where the table stands.
         options = {name: value for name, value in options.items() if not name.lower().startswith("starting")}
         options["startingOffsets"] = _offsets_json(found.partitions, stands)
-        publish(cluster, job.progress_group, stands)
     ends = latest_offsets(cluster, parsed, found.partitions)
     starts = stands or starting_offsets(cluster, parsed, found)
     committer = TableCommitter(job, table, shape, cluster, on_batch)
+    committer.show_progress(stands)
     query = _start_query(spark, job, options, shape, committer)
     backlog = sum(max(0, end - starts.get(each, 0)) for each, end in ends.items())
     return TableRun(job, query, committer, shape, backlog)

@@ -2,6 +2,7 @@
 
 import json
 import string
+import warnings
 
 import pytest
 from hypothesis import given, settings
@@ -156,13 +157,12 @@ def test_what_a_checkpoint_says_can_be_pasted_as_starting_offsets() -> None:
         ({"maxTriggerDelay": "soon"}, "give a duration such as 15m"),
         ({"columns": "key,vlaue"}, "names 'vlaue'; there are key, value"),
         ({"columns": "key,key"}, "names key twice"),
-        ({"groupIdPrefix": ""}, "is empty"),
-        ({"kafka.group.id": " "}, "is empty"),
+        ({"progressGroup": " "}, "is empty"),
         ({"kafka.isolation.level": "serializable"}, "it can be read_uncommitted or read_committed"),
         ({"kafka.security.protocol": "SASL_SSL"}, "only PLAINTEXT"),
         ({"kafka.auto.offset.reset": "earliest"}, "set startingOffsets"),
         ({"kafka.key.deserializer": "x"}, "keys are always binary"),
-        ({"kafka.enable.auto.commit": "true"}, "set kafka.group.id to publish progress"),
+        ({"kafka.enable.auto.commit": "true"}, "set progressGroup to publish progress"),
         ({"startingOffset": "earliest"}, "did you mean startingOffsets"),
         ({"kafka.max.poll.record": "5"}, "did you mean kafka.max.poll.records"),
     ],
@@ -213,9 +213,13 @@ def test_columns_are_chosen_in_any_order() -> None:
 
 
 def test_groups_for_progress() -> None:
-    """A group id is taken as it is; a prefix makes a name that a restart makes again."""
-    assert parse(**{"kafka.group.id": "g"}).group == "g"
-    assert parse(groupIdPrefix="jobs").group == "jobs-flights"
+    """Progress goes where it was asked for by name; the groups of the connector's options may be an application's that
+    stands still, whose offsets are not to be overwritten."""
+    assert parse(progressGroup="g").group == "g"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert parse(**{"kafka.group.id": "theirs"}).group is None
+        assert parse(groupIdPrefix="jobs").group is None
 
 
 def test_durations() -> None:
@@ -255,7 +259,7 @@ NAMES = st.sampled_from(
         ],
         *["startingOffsetsByTimestampStrategy", "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"],
         *["failOnDataLoss", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions"],
-        *["maxRecordsPerPartition", "includeHeaders", "groupIdPrefix", "columns", "batchRows", "kafka.group.id"],
+        *["maxRecordsPerPartition", "includeHeaders", "progressGroup", "columns", "batchRows"],
         *["kafka.isolation.level", "kafka.bootstrap.servers", "kafka.max.partition.fetch.bytes"],
     ]
 )

@@ -73,9 +73,7 @@ def ranges(stream: TidelogStreamReader, start: dict[str, Any], end: dict[str, An
 def test_restarts_skip_and_repeat_nothing(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """Batches within maxOffsetsPerTrigger, a new partition in between: each offset once; progress is in the group."""
     topic = broker.topic(2)
-    options = broker.options(
-        topic, startingOffsets="earliest", maxOffsetsPerTrigger="40", **{"kafka.group.id": f"g-{topic}"}
-    )
+    options = broker.options(topic, startingOffsets="earliest", maxOffsetsPerTrigger="40", progressGroup=f"g-{topic}")
     for partition in range(2):
         broker.produce(topic, [b"x"] * 30, partition=partition)
     first = Sink()
@@ -238,10 +236,10 @@ def test_constructors_are_light_and_copies_are_new() -> None:
     options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
     source = pickle.loads(pickle.dumps(DefaultSource(options)))
     stream = source.streamReader(source.schema())
-    stream._published = {}
+    stream._target = Position({})
     copy = pickle.loads(pickle.dumps(stream))
     assert copy._options == stream._options
     assert copy._cluster is None
-    assert copy._published is None
+    assert copy._target is None
     batch = source.reader(source.schema())
     assert pickle.loads(pickle.dumps(batch))._options == batch._options
