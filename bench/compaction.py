@@ -19,7 +19,8 @@ from tidelog.records.compaction import NAME
 from tidelog.records.record import Record
 from tidelog.storage.cleaner.settings import CleanerSettings
 from tidelog.storage.log_config import LogConfig
-from tidelog.storage.log_manager import LogManager, LogManagerSettings
+from tidelog.storage.log_manager import LogManager
+from tidelog.storage.log_manager_settings import LogManagerSettings
 
 BATCH_BYTES = 16_384
 WORDS = b"the quick brown fox jumps over the lazy dog and runs away from it again and again "

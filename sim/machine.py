@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextvars import Context
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from sim.store.client import SimulatedStore
@@ -350,7 +351,8 @@ class StoreMachine(Machine):
         else:
             for name in self.hosts:
                 server = service.add_server(name, random.stream(name))
-                await self._network.host(name).listen(server.connection, name, STORE_PORT)
+                accept = partial(service.connection, server)
+                await self._network.host(name).listen(accept, name, STORE_PORT)
         ready.set_result(None)
         self.failure = await failed
 

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from sim.plan import FaultKind
-from sim.world.loop import PROCESS
+from sim.world.ownership import PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sim.machine import BrokerMachine
     from sim.world.disk import SimulatedDisk
     from sim.world.randomness import SeededRandom
-    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.broker.replicas.replica import Replica
     from tidelog.storage.log import Log
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from sim.checks.partition_states import PartitionStates
     from sim.machine import BrokerMachine
-    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.broker.replicas.replica import Replica
     from tidelog.metadata.znodes import PartitionState
 
 

@@ -12,7 +12,7 @@ from sim.invariants import require
 
 if TYPE_CHECKING:
     from sim.checks.log_view import BatchId, LogView
-    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.broker.replicas.replica import Replica
 
 
 class _Look(NamedTuple):

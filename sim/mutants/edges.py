@@ -21,22 +21,22 @@ EDGE_MUTANTS: Final = (
     Mutant(
         "truncation-keeps-producers",
         "storage.truncation",
-        "    if not producers.is_behind and producers.knows_nothing_from(end):\n",
-        "    if not producers.is_behind:\n",
+        "        if not producers.is_behind and producers.knows_nothing_from(end):\n",
+        "        if not producers.is_behind:\n",
         "a truncation leaves producers where the removed records had brought them",
     ),
     Mutant(
         "truncation-keeps-positions",
         "storage.truncation",
-        "    log.forget_positions()\n",
+        "        self.forget_positions()\n",
         "",
         "a read after a truncation begins where a removed batch lay",
     ),
     Mutant(
         "truncation-keeps-epochs",
         "storage.truncation",
-        "    log.epochs.truncate_from_end(Offset(offset))\n    log.forget",
-        "    log.forget",
+        "        self.epochs.truncate_from_end(Offset(offset))\n        self.forget",
+        "        self.forget",
         "a truncation leaves the epochs of removed records",
     ),
     Mutant(
@@ -103,7 +103,7 @@ EDGE_MUTANTS: Final = (
     ),
     Mutant(
         "producers-expire-early",
-        "storage.producer_state",
+        "storage.producer_entries",
         "now_ms - entry.last_timestamp >= expiration_ms\n",
         "now_ms - entry.last_timestamp >= expiration_ms // 20_000\n",
         "silent producers are forgotten after seconds",

@@ -221,7 +221,7 @@ MUTANTS: Final = (
     Mutant(
         "sequence-gap-accepted",
         "storage.producer_state",
-        "        if first != (last + 1) % _SEQUENCE_COUNT:\n",
+        "        if first != (last + 1) % SEQUENCE_COUNT:\n",
         "        if first <= last:\n",
         "a batch is taken though the one before it is missing",
     ),

@@ -17,8 +17,8 @@ ROT_MUTANTS: Final = (
     Mutant(
         "rot-not-mended",
         "broker.replicas.repairs",
-        "            self._waiting.append(_Repair(rot, now_ms))\n",
-        "            pass\n",
+        "                self._waiting.append(_Repair(rot, log, now_ms))\n",
+        "                pass\n",
         "a rotten batch that other replicas have is never read again",
     ),
 )

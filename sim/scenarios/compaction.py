@@ -23,7 +23,8 @@ from tidelog.records.record import Record
 from tidelog.storage.cleaner.settings import CleanerSettings
 from tidelog.storage.log import AppendOrigin, Log
 from tidelog.storage.log_config import LogConfig
-from tidelog.storage.log_manager import LogManager, LogManagerSettings
+from tidelog.storage.log_manager import LogManager
+from tidelog.storage.log_manager_settings import LogManagerSettings
 from tidelog.storage.tasks import run_now
 
 DELETE_RETENTION_MS: Final = 4_000

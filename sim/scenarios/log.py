@@ -25,7 +25,8 @@ from tidelog.records.record import Record
 from tidelog.storage.errors import NoLogDirectory
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
-from tidelog.storage.log_manager import LogManager, LogManagerSettings
+from tidelog.storage.log_manager import LogManager
+from tidelog.storage.log_manager_settings import LogManagerSettings
 from tidelog.storage.tasks import run_now
 
 PARTITION: Final = TopicPartition("topicone", 0)

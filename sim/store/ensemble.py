@@ -20,7 +20,7 @@ from tidelog.store.errors import StoreError
 from tidelog.store.tree import Applied, LostWatches, Snapshot, Tree
 
 if TYPE_CHECKING:
-    from sim.store.service import ServerSession, StoreConnection, StoreService
+    from sim.store.protocol import AnsweringConnection
     from sim.world.randomness import SeededRandom
 
 DELAY_S: Final = (0.0002, 0.01)
@@ -52,19 +52,18 @@ class _Request(NamedTuple):
 class EnsembleServer:
     """See the module."""
 
-    def __init__(self, name: str, service: StoreService, snapshot: Snapshot, random: SeededRandom) -> None:
+    def __init__(self, name: str, snapshot: Snapshot, random: SeededRandom) -> None:
         self.name = name
         self.is_open = True
         """Whether it takes connections."""
         self.is_held = False
         """Carries out nothing, and serves what it has."""
-        self._service = service
         self._random = random
         self._loop = asyncio.get_running_loop()
         self._tree = Tree(snapshot)
         self._entries: deque[tuple[float, Entry]] = deque()
         """[(when they are due, agreed on and not yet carried out here)]"""
-        self._requests: dict[StoreConnection, deque[_Request]] = {}
+        self._requests: dict[AnsweringConnection, deque[_Request]] = {}
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         """[(zxid, what to do then)]"""
 
@@ -72,10 +71,6 @@ class EnsembleServer:
     def zxid(self) -> int:
         """How far it has come."""
         return self._tree.zxid
-
-    def connection(self) -> StoreConnection:
-        """A broker connects."""
-        return self._service.connection(self)
 
     # What was agreed on.
 
@@ -123,25 +118,28 @@ class EnsembleServer:
 
     # Connections.
 
-    def attached(self, connection: StoreConnection, lost: LostWatches) -> None:
+    def attached(self, connection: AnsweringConnection, lost: LostWatches) -> None:
         """A session goes on here, with the watches that it had elsewhere."""
         self._requests[connection] = deque()
         for event in self._tree.rearm(connection, lost):
             _tell(connection, event)
 
-    def left(self, connection: StoreConnection) -> None:
+    def left(self, connection: AnsweringConnection) -> None:
         """A connection is over, and its watches with it."""
         self._requests.pop(connection, None)
         self._tree.drop_watchers(lambda watcher: watcher is connection)
 
-    def request(self, session: ServerSession, connection: StoreConnection, message: Any) -> None:
-        """Something is asked over a connection."""
+    def request(
+        self, connection: AnsweringConnection, message: Any, outcome: asyncio.Future[Any] | None, agreed_zxid: int
+    ) -> None:
+        """Something is asked over a connection: the quorum's `outcome`, None for a read.
+
+        `agreed_zxid` is how far the quorum has come with it.
+        """
         xid, method, arguments, watched = message
-        outcome = None
-        if method not in READS:
-            outcome = self._service.carry_out(session, method, arguments, watched)
+        if outcome is not None:
             outcome.add_done_callback(lambda _: self._answer())
-        zxid = 0 if outcome is None else self._service.store.tree.zxid
+        zxid = 0 if outcome is None else agreed_zxid
         self._requests[connection].append(_Request(xid, method, arguments, watched, outcome, zxid))
         self._answer()
 
@@ -160,7 +158,7 @@ class EnsembleServer:
                 else:
                     connection.answer(asked.xid, self._read(connection, asked), self._tree.zxid)
 
-    def _read(self, connection: StoreConnection, asked: _Request) -> asyncio.Future[Any]:
+    def _read(self, connection: AnsweringConnection, asked: _Request) -> asyncio.Future[Any]:
         done: asyncio.Future[Any] = self._loop.create_future()
         (path,) = asked.arguments
         try:

@@ -18,6 +18,8 @@ from abc import ABC, abstractmethod
 from struct import Struct
 from typing import Any, Final
 
+from tidelog.store.errors import StoreError
+
 _SIZE: Final = Struct(">i")
 
 
@@ -64,3 +66,17 @@ class MessageProtocol(asyncio.Protocol, ABC):
         """Breaks the connection."""
         if self.transport is not None:
             self.transport.abort()
+
+
+class AnsweringConnection(MessageProtocol):
+    """A server's end."""
+
+    def answer(self, xid: int, done: asyncio.Future[Any], zxid: int) -> None:
+        """Sends the outcome of a request; `zxid` is how far its server had come with it."""
+        error = done.exception()
+        if isinstance(error, StoreError):
+            self.send("error", xid, type(error), error.path, error.index, zxid)
+        elif error is not None:
+            raise error
+        else:
+            self.send("result", xid, done.result(), zxid)

@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from sim.store.ensemble import EnsembleServer, Entry
-from sim.store.protocol import MessageProtocol
+from sim.store.ensemble import READS, EnsembleServer, Entry
+from sim.store.protocol import AnsweringConnection
 from tidelog.metadata.operations import Check, Create, Delete, Operation, SetData
 from tidelog.store.client import WatchEvent
 from tidelog.store.embedded import EmbeddedStore
@@ -88,7 +88,7 @@ class StoreService:
 
     def add_server(self, name: str, random: SeededRandom) -> EnsembleServer:
         """One more server of the ensemble, which begins with what is there."""
-        server = EnsembleServer(name, self, self.store.tree.snapshot(), random)
+        server = EnsembleServer(name, self.store.tree.snapshot(), random)
         self.servers.append(server)
         return server
 
@@ -218,7 +218,7 @@ class StoreService:
                 self.carry_out(session, method, arguments, watched).add_done_callback(asyncio.Future.exception)
             connection.abort()
         elif connection.server is not None:
-            connection.server.request(session, connection, message)
+            self._ask_server(connection.server, session, connection, message)
         else:
             outcome = self.carry_out(session, method, arguments, watched)
             zxid = self.store.tree.zxid
@@ -229,6 +229,14 @@ class StoreService:
             return False
         self._until_break -= 1
         return self._until_break == 0
+
+    def _ask_server(
+        self, server: EnsembleServer, session: ServerSession, connection: StoreConnection, message: Any
+    ) -> None:
+        """Asks the server with which the connection is: writes are carried out here, and known to it later."""
+        _, method, arguments, watched = message
+        outcome = None if method in READS else self.carry_out(session, method, arguments, watched)
+        server.request(connection, message, outcome, self.store.tree.zxid)
 
     def carry_out(
         self, session: ServerSession, method: str, arguments: tuple[Any, ...], watched: bool
@@ -281,7 +289,7 @@ def _touched(tree: Tree, operations: Sequence[Operation]) -> list[str]:
     return paths
 
 
-class StoreConnection(MessageProtocol):
+class StoreConnection(AnsweringConnection):
     """A broker's connection, with the server of an ensemble or with the one there is."""
 
     def __init__(self, service: StoreService, server: EnsembleServer | None) -> None:
@@ -302,16 +310,6 @@ class StoreConnection(MessageProtocol):
             self._service.attach(self, *message[1:])
         elif self.session is not None:
             self._service.request(self.session, self, message)
-
-    def answer(self, xid: int, done: asyncio.Future[Any], zxid: int) -> None:
-        """Sends the outcome of a request; `zxid` is how far its server had come with it."""
-        error = done.exception()
-        if isinstance(error, StoreError):
-            self.send("error", xid, type(error), error.path, error.index, zxid)
-        elif error is not None:
-            raise error
-        else:
-            self.send("result", xid, done.result(), zxid)
 
     def part(self) -> None:
         """The session goes on elsewhere, or nowhere."""

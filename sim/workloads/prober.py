@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sim.store.history import Version
     from sim.workloads.client import Client, Router
     from sim.world.randomness import SeededRandom
-    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.broker.replicas.replica import Replica
     from tidelog.model.identifiers import TopicPartition
 
 PAUSE_S: Final = (0.1, 0.8)

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from sim.world.clock import EPOCH_MS
-from sim.world.loop import PROCESS
-from sim.world.process import Outside, Process
+from sim.world.ownership import PROCESS, Outside
+from sim.world.process import Process
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -14,18 +14,16 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
+
+from sim.world.ownership import PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextvars import Context
 
-    from sim.world.process import Process
+    from sim.world.ownership import Owner
     from sim.world.randomness import SeededRandom
-
-PROCESS: ContextVar[Process | None] = ContextVar("simulated process", default=None)
-"""To which simulated process the running code belongs; None for the simulator's own."""
 
 CANCELLED_TIMERS_MAX: Final = 200
 """Cancelled timers that may lie in the heap before it is cleaned, if they are also the greater part of it."""
@@ -106,7 +104,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         ready = self._ready
         if len(ready) < 2:
             return
-        queues: dict[Process | None, deque[asyncio.Handle]] = {}
+        queues: dict[Owner | None, deque[asyncio.Handle]] = {}
         for handle in ready:
             owner = _owner(handle)
             queue = queues.get(owner)
@@ -125,7 +123,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 del waiting[index]
         ready.extend(waiting[0])
 
-    def resumed(self, process: Process) -> None:
+    def resumed(self, process: Owner) -> None:
         """What a process could not do while it stood still is due now, before whatever came since."""
         self._ready.extendleft(reversed(process.held))
         process.held.clear()
@@ -166,6 +164,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.errors.append(error)
 
 
-def _owner(handle: asyncio.Handle) -> Process | None:
+def _owner(handle: asyncio.Handle) -> Owner | None:
     context: Context = handle._context  # type: ignore[attr-defined]  # The only place where it is kept.
     return context.get(PROCESS)

@@ -20,13 +20,14 @@ from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
-from sim.world.loop import PROCESS, VirtualLoop
+from sim.world.loop import VirtualLoop
+from sim.world.ownership import PROCESS
 from sim.world.randomness import SeededRandom
 
 if TYPE_CHECKING:
     import ssl
 
-    from sim.world.process import Process
+    from sim.world.ownership import Owner
     from sim.world.trace import Trace
 
 HIGH_WATER: Final = 64 * 1024
@@ -145,7 +146,7 @@ class SimulatedNetwork:
         self.connections += [near, far]
         return near, far
 
-    def killed(self, process: Process, *, power_cut: bool = False) -> None:
+    def killed(self, process: Owner, *, power_cut: bool = False) -> None:
         """The process's listeners are gone, and its connections are reset for their other ends.
 
         After a power cut the others hear of it only when they send, and the host is there again.

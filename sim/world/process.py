@@ -13,16 +13,14 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future
 from contextvars import Context, copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 from weakref import ref
 
 from sim.world.disk import ProcessDeath
-from sim.world.loop import PROCESS, VirtualLoop
+from sim.world.loop import VirtualLoop
+from sim.world.ownership import PROCESS, Owner
 from sim.world.randomness import SeededRandom
 from sim.world.threads import Work
-
-if TYPE_CHECKING:
-    from sim.world.network import Host
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,25 +33,11 @@ UNWINDING_MAX: Final = 1000
 """Operations that a task of a dead process may still try."""
 
 
-class Outside(NamedTuple):
-    """What a process has of the world whose code asks its event loop and Python's modules for it."""
-
-    network: Host
-    random: SeededRandom
-
-
-class Process:
+class Process(Owner):
     """Alive until `kill`, and then for ever dead."""
 
     def __init__(self, name: str, loop: VirtualLoop) -> None:
-        self.name = name
-        self.outside: Outside | None = None
-        """None for brokers and stores, to which network and chance are given."""
-        self.alive = True
-        self.runs = True
-        """Alive, and not paused."""
-        self.held: list[asyncio.Handle] = []
-        """Callbacks that came due while it was paused."""
+        super().__init__(name)
         self._loop = loop
         self._tasks: list[ref[asyncio.Task[Any]]] = []
         self._tasks_max = 64

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from tidelog.broker.coordinators.groups import Groups
     from tidelog.broker.coordinators.transactions import Transactions
     from tidelog.broker.handlers import Handler
-    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.broker.replicas.replica import Replica
     from tidelog.broker.replicas.transactional_appends import TransactionalAppends
     from tidelog.broker.shell import Shell, Timer
     from tidelog.config.broker_config import BrokerConfig

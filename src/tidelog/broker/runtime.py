@@ -48,7 +48,8 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import BrokerEpoch, BrokerId, ControllerEpoch, TopicId, TopicPartition
 from tidelog.protocol import apis, framing
 from tidelog.storage.errors import StorageError
-from tidelog.storage.log_manager import LogManager, LogManagerSettings
+from tidelog.storage.log_manager import LogManager
+from tidelog.storage.log_manager_settings import LogManagerSettings
 from tidelog.store.errors import SessionExpired, StoreCorrupt, StoreError, StoreLocked
 
 if TYPE_CHECKING:

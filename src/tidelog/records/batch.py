@@ -11,14 +11,23 @@ call into a tuple, the checksum and the walk over records are C.
 """
 
 from collections.abc import Iterable, Iterator
-from enum import IntEnum
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicPartition
 from tidelog.ports.disk import Bytes
 from tidelog.records import implementation
+from tidelog.records.batch_header import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER_SIZE,
+    SIZE_PREFIX,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    TimestampType,
+)
 from tidelog.records.checksum import crc32c
 from tidelog.records.compression import DECOMPRESSED_SIZE_MAX, Codec, check_codec, compress, decompress
 from tidelog.records.errors import CorruptData, DecompressionBomb, InvalidBatch
@@ -51,10 +60,6 @@ __all__ = [
     "validate",
 ]
 
-HEADER_SIZE: Final = 61
-"""Bytes before the records."""
-SIZE_PREFIX: Final = 12
-"""Bytes that `length` does not count: base offset and the length itself."""
 MAGIC: Final = 2
 MAGIC_POSITION: Final = 16
 """Where every format, old ones too, keeps its number."""
@@ -71,92 +76,6 @@ _CRC: Final = Struct(">I")
 _ATTRIBUTES: Final = Struct(">h")
 _TIMESTAMP: Final = Struct(">q")
 assert _HEADER.size == HEADER_SIZE
-
-_TIMESTAMP_TYPE: Final = 0x08
-_TRANSACTIONAL: Final = 0x10
-_CONTROL: Final = 0x20
-_DELETE_HORIZON: Final = 0x40
-_SEQUENCES: Final = 0x80000000
-"""Sequences count from 0 to 2^31 - 1 and begin again at 0."""
-
-
-class TimestampType(IntEnum):
-    """Who set the timestamps of a batch: bit 3 of its attributes."""
-
-    CREATE_TIME = 0
-    LOG_APPEND_TIME = 1
-
-
-class BatchHeader(NamedTuple):
-    """The fixed part of a batch, as stored."""
-
-    base_offset: int
-    length: int
-    """Bytes after this field; see `size`."""
-    partition_leader_epoch: int
-    magic: int
-    crc: int
-    attributes: int
-    last_offset_delta: int
-    """Last offset less base offset; it survives compaction, so it may be more than the records left say."""
-    base_timestamp: int
-    """What the records' deltas count from; with a delete horizon, that horizon."""
-    max_timestamp: int
-    """Greatest timestamp of the records; with log append time the timestamp of all of them."""
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    """Sequence of the first record, -1 where the producer is not idempotent."""
-    records_count: int
-
-    @property
-    def size(self) -> int:
-        """Bytes of the whole batch."""
-        return self.length + SIZE_PREFIX
-
-    @property
-    def last_offset(self) -> int:
-        return self.base_offset + self.last_offset_delta
-
-    @property
-    def next_offset(self) -> int:
-        return self.base_offset + self.last_offset_delta + 1
-
-    @property
-    def codec(self) -> Codec:
-        """`InvalidBatch` (UNSUPPORTED_COMPRESSION_TYPE) if the bits name none."""
-        return check_codec(self.attributes)
-
-    @property
-    def is_compressed(self) -> bool:
-        return self.attributes & 7 != 0
-
-    @property
-    def timestamp_type(self) -> TimestampType:
-        return TimestampType.LOG_APPEND_TIME if self.attributes & _TIMESTAMP_TYPE else TimestampType.CREATE_TIME
-
-    @property
-    def is_transactional(self) -> bool:
-        return self.attributes & _TRANSACTIONAL != 0
-
-    @property
-    def is_control(self) -> bool:
-        """Whether the records are markers for the broker and clients, not for applications."""
-        return self.attributes & _CONTROL != 0
-
-    @property
-    def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop the batch's tombstones and markers (KIP-534), milliseconds since 1970; None if
-        unset.
-        """
-        return self.base_timestamp if self.attributes & _DELETE_HORIZON else None
-
-    @property
-    def last_sequence(self) -> int:
-        """Sequence of the last record, -1 where there are none; it wraps from 2147483647 to 0."""
-        if self.base_sequence < 0:
-            return -1
-        return (self.base_sequence + self.last_offset_delta) % _SEQUENCES
 
 
 def first_base_offset(data: bytes | bytearray | memoryview) -> int:
@@ -300,7 +219,7 @@ def _check_client_header(header: BatchHeader) -> None:
             f"Invalid sequence number {header.base_sequence} (epoch {header.producer_epoch}) in record batch with"
             f" producerId {header.producer_id}",
         )
-    if header.attributes & _TIMESTAMP_TYPE:
+    if header.attributes & TIMESTAMP_TYPE_BIT:
         raise InvalidBatch(
             ErrorCode.INVALID_TIMESTAMP,
             "Producer should not set timestamp type to LogAppendTime: it is the topic's setting",
@@ -315,7 +234,7 @@ def patch(buffer: bytearray | memoryview, position: int, *, base_offset: int, le
 
 def stamp_log_append_time(buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp: int) -> None:
     """Sets log append time: all records of the batch now have `timestamp` (milliseconds); the checksum is renewed."""
-    _ATTRIBUTES.pack_into(buffer, position + CRC_START, header.attributes | _TIMESTAMP_TYPE)
+    _ATTRIBUTES.pack_into(buffer, position + CRC_START, header.attributes | TIMESTAMP_TYPE_BIT)
     _TIMESTAMP.pack_into(buffer, position + 35, timestamp)
     _renew_crc(buffer, position, header.size)
 
@@ -470,10 +389,10 @@ def build_empty_batch(
 def _attributes(codec: Codec, transactional: bool, control: bool, log_append_time: bool, delete_horizon: bool) -> int:
     return (
         codec
-        | (_TIMESTAMP_TYPE if log_append_time else 0)
-        | (_TRANSACTIONAL if transactional else 0)
-        | (_CONTROL if control else 0)
-        | (_DELETE_HORIZON if delete_horizon else 0)
+        | (TIMESTAMP_TYPE_BIT if log_append_time else 0)
+        | (TRANSACTIONAL_BIT if transactional else 0)
+        | (CONTROL_BIT if control else 0)
+        | (DELETE_HORIZON_BIT if delete_horizon else 0)
     )
 
 

@@ -19,7 +19,6 @@ from tidelog.records import implementation
 from tidelog.records.batch import (
     HEADER_SIZE,
     MAGIC,
-    SIZE_PREFIX,
     BatchHeader,
     TimestampType,
     assemble,
@@ -29,6 +28,7 @@ from tidelog.records.batch import (
     records_section,
     seal,
 )
+from tidelog.records.batch_header import SIZE_PREFIX
 from tidelog.records.compression import DECOMPRESSED_SIZE_MAX, Codec, compress
 from tidelog.records.control import ControlRecordType, control_type
 from tidelog.records.errors import InvalidBatch

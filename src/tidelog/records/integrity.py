@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.model.identifiers import NO_LEADER_EPOCH
 from tidelog.records import implementation
-from tidelog.records.batch import CRC_START, HEADER_SIZE, MAGIC, SIZE_PREFIX
+from tidelog.records.batch import CRC_START, HEADER_SIZE, MAGIC
+from tidelog.records.batch_header import SIZE_PREFIX
 from tidelog.records.checksum import crc32c
 
 if TYPE_CHECKING:

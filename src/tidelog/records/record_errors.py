@@ -16,7 +16,7 @@ from tidelog.records.record import NO_TIMESTAMP, Record, decode_records
 if TYPE_CHECKING:
     from tidelog.model.identifiers import TopicPartition
     from tidelog.ports.disk import Bytes
-    from tidelog.records.batch import BatchHeader
+    from tidelog.records.batch_header import BatchHeader
 
 SHOWN_MAX: Final = 3
 """Record errors in the message for the whole batch."""

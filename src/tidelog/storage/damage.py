@@ -22,12 +22,12 @@ from tidelog.metadata.replica_marks import ReplicaDamage
 from tidelog.model.identifiers import LeaderEpoch, Offset
 from tidelog.ports.disk import replace_file
 from tidelog.records.batch import HEADER_SIZE, InvalidBatch, check_crc, read_header
+from tidelog.storage.batch_scan import contradicts_next
 from tidelog.storage.file_names import LOG, segment_file
 from tidelog.storage.offset_index import RELATIVE_OFFSET_MAX
 
 if TYPE_CHECKING:
     from tidelog.ports.disk import Bytes, Disk, File
-    from tidelog.records.batch import BatchHeader
     from tidelog.storage.log_folder import LogFolder
     from tidelog.storage.segment import Segment
 
@@ -132,29 +132,6 @@ def _valid_end(
         end = Offset(next_offset)
         position += header.size
     return end
-
-
-def contradicts_next(file: File, size: int, position: int, header: BatchHeader, latest_epoch: int) -> bool:
-    """Whether a batch that leaves a gap before it, or has a new leader epoch, goes past the valid batch behind it.
-
-    Its offset or its epoch, which no checksum covers, is damaged then: compaction leaves gaps, and offsets that only
-    rise; epochs only rise too. `latest_epoch` is what the batch behind must at least have: an older one was removed by
-    a truncation, and a power cut has brought it back.
-    """
-    position += header.size
-    if size - position < HEADER_SIZE:
-        return False
-    try:
-        following = read_header(file.pread(HEADER_SIZE, position), 0)
-        if following.partition_leader_epoch < latest_epoch or position + following.size > size:
-            return False
-        goes_back = following.base_offset < header.next_offset
-        if not goes_back and following.partition_leader_epoch >= header.partition_leader_epoch:
-            return False
-        check_crc(file.pread(following.size, position), 0, following)
-    except InvalidBatch:
-        return False
-    return True
 
 
 # What is kept aside.

@@ -135,7 +135,7 @@ class FilePool:
     """At most `capacity` descriptors, but for those in use at the same time."""
 
     def __init__(self, disk: Disk, capacity: int = DEFAULT_CAPACITY) -> None:
-        self.disk: Disk = SparingDisk(disk, self)
+        self.disk: Disk = SparingDisk(disk, self.give_way)
         self.capacity = capacity
         self.lock = threading.RLock()
         """Guards every file's references and this pool; nothing that may block happens while it is held."""

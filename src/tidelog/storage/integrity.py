@@ -10,21 +10,20 @@ again is checked again. Rot is told by `RottenBatch` and noted in `Findings`, fr
 
 from __future__ import annotations
 
-from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.records.batch import HEADER_SIZE, MAGIC, MAGIC_POSITION, SIZE_PREFIX
+from tidelog.records.batch import HEADER_SIZE, MAGIC, MAGIC_POSITION
+from tidelog.records.batch_header import SIZE_PREFIX
 from tidelog.records.integrity import check_batches
 from tidelog.storage.errors import WouldBlock
+from tidelog.storage.segment import Verified
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tidelog.ports.disk import File
     from tidelog.records.epochs import EpochEntry
-    from tidelog.storage.readable_log import ReadableLog
     from tidelog.storage.segment import Segment
 
 _LENGTH: Final = Struct(">i")
@@ -43,20 +42,6 @@ _RANGES_MAX: Final = 4
 """Ranges remembered of a segment: readers that go through it side by side."""
 
 
-class Verified(NamedTuple):
-    """A range of a segment in which every batch was sound."""
-
-    start: int
-    end: int
-    """Positions in the file; a batch begins at `start`, and one ends at `end`."""
-    next_offset: int | None
-    """The offset behind the batch that ends at `end`."""
-    version: int
-    """`File.version` before it was read."""
-    until_ms: int
-    """Monotonic time up to which it is trusted."""
-
-
 class Checked(NamedTuple):
     """What a walk over batches found."""
 
@@ -65,54 +50,6 @@ class Checked(NamedTuple):
     next_offset: int | None
     flaw: str | None
     """What is wrong with the batch at `end`; None where the walk ended as it should."""
-
-
-class Rot:
-    """One segment that does not hold what was written, until it does again."""
-
-    __slots__ = ("base_offset", "flaw", "is_final", "log", "offset")
-
-    def __init__(self, log: ReadableLog, base_offset: int, offset: int, flaw: str) -> None:
-        self.log = log
-        self.base_offset = base_offset
-        """The segment's."""
-        self.offset = offset
-        """Where a read or the scrub met it."""
-        self.flaw = flaw
-        self.is_final = False
-        """Whether no other replica can repair it, as far as is known."""
-
-
-class RottenBatch(KafkaError):
-    """A read came to a batch that is not what was written.
-
-    KAFKA_STORAGE_ERROR while it may be repaired: clients ask again, from the same offset. CORRUPT_MESSAGE when no other
-    replica has it: clients tell their users.
-    """
-
-    def __init__(self, rot: Rot, offset: int) -> None:
-        code = ErrorCode.CORRUPT_MESSAGE if rot.is_final else ErrorCode.KAFKA_STORAGE_ERROR
-        super().__init__(code, f"{rot.log.topic_partition} cannot be read at offset {offset}: a batch {rot.flaw}")
-        self.rot = rot
-
-
-class Findings:
-    """Rot that was found in any log of a broker, by whichever thread, and that the broker has not taken up yet."""
-
-    __slots__ = ("_found",)
-
-    def __init__(self) -> None:
-        self._found: deque[Rot] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._found)
-
-    def add(self, rot: Rot) -> None:
-        self._found.append(rot)
-
-    def take(self) -> Rot | None:
-        """The oldest one; None where there is none."""
-        return self._found.popleft() if self._found else None
 
 
 class SegmentCheck:

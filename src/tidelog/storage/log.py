@@ -23,8 +23,6 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import LeaderEpoch, Offset, TopicId
 from tidelog.records.batch import iterate_headers
 from tidelog.records.epochs import EpochCache
-from tidelog.records.errors import InvalidBatch
-from tidelog.storage import truncation
 from tidelog.storage.append import (
     AppendInfo,
     Prepared,
@@ -35,23 +33,21 @@ from tidelog.storage.append import (
     writable,
 )
 from tidelog.storage.damage import remove_damage
-from tidelog.storage.file_names import SEGMENT_SUFFIXES, segment_file
-from tidelog.storage.flushing import Durability
-from tidelog.storage.integrity import RottenBatch
 from tidelog.storage.log_config import LONG_MAX, LogConfig
 from tidelog.storage.log_reader import ReadResult
 from tidelog.storage.offset_index import RELATIVE_OFFSET_MAX
-from tidelog.storage.producer_recovery import producers_at, take_snapshot, take_snapshot_soon
-from tidelog.storage.producer_state import AppendOrigin, ProducerState, ProducerUpdate
-from tidelog.storage.readable_log import ReadableLog
+from tidelog.storage.producer_recovery import take_snapshot, take_snapshot_soon, write_pending
+from tidelog.storage.producer_state import AppendOrigin, ProducerUpdate
 from tidelog.storage.retention import discard, expired_count
-from tidelog.storage.segment import Segment, floor_index
-from tidelog.storage.truncation import Truncation
+from tidelog.storage.segment import Segment
+from tidelog.storage.tasks import SimpleTask
+from tidelog.storage.truncation import TruncatableLog
 
 if TYPE_CHECKING:
     from tidelog.metadata.replica_marks import ReplicaDamage
     from tidelog.records.batch import BatchHeader
     from tidelog.storage.log_folder import LogFolder
+    from tidelog.storage.producer_snapshots import PendingSnapshot
     from tidelog.storage.tasks import DiskTask
     from tidelog.storage.verification import VerificationGuard
 
@@ -63,10 +59,10 @@ _POSITIONS_KEPT: Final = 8
 """Places of recent batches remembered, so that readers at the end of the log need no index."""
 
 
-class Log(ReadableLog):
+class Log(TruncatableLog):
     """One partition's log. Create and load it through `LogManager`."""
 
-    __slots__ = ("_announced_start", "_is_changed", "_jitter_ms", "cleaned_offset", "damage", "durability")
+    __slots__ = ("_announced_start", "_jitter_ms", "damage")
 
     def __init__(
         self,
@@ -79,14 +75,9 @@ class Log(ReadableLog):
         epochs: EpochCache | None = None,
     ) -> None:
         super().__init__(folder, topic_id, config, segments=segments, log_start_offset=log_start_offset, epochs=epochs)
-        self.durability = Durability(folder, self.epochs, log_start_offset)
         self._announced_start = Offset(log_start_offset)
-        self.cleaned_offset: Offset | None = None
-        """Compaction has been through everything below; None: never."""
         self.damage: ReplicaDamage | None = None
         """What recovery found lost, as long as the replica is not whole again."""
-        self._is_changed = False
-        """Whether the owner knows that there is something to flush or to checkpoint."""
         self._jitter_ms = self._draw_jitter()
 
     def loaded(self, log_end_offset: int, flushed_offset: int, epochs_file: bytes | None) -> None:
@@ -111,16 +102,6 @@ class Log(ReadableLog):
         """What the checkpoint may say: batches below need not be read again after a crash."""
         return self.durability.recovery_point
 
-    @property
-    def truncation_is_pending(self) -> bool:
-        """Whether a truncation was announced or has happened, and a task has still to make that durable."""
-        return self.durability.truncation_is_pending
-
-    @property
-    def truncations(self) -> int:
-        """Counts them: what was read before one may not be what the log holds after it."""
-        return self.durability.truncations
-
     def set_config(self, config: LogConfig) -> None:
         """Takes new settings; they hold from the next append, roll, flush or retention on."""
         self.config = config
@@ -130,12 +111,6 @@ class Log(ReadableLog):
             self._flush_if_due()
         if config.flush_ms != LONG_MAX and self.unflushed_since_ms is not None:
             self._unflushed_since(self.unflushed_since_ms)
-
-    def mark_changed(self) -> None:
-        """Tells the owner, once, that there is something to flush or to checkpoint."""
-        if not self._is_changed:
-            self._is_changed = True
-            self.folder.owner.changed(self.topic_partition)
 
     def settled(self) -> None:
         """The owner has taken note of the change: the next one is to be said again."""
@@ -222,15 +197,6 @@ class Log(ReadableLog):
             if next_offset < end and not self.is_offline:
                 self.truncate_fully(start)
             raise
-
-    def begin_following(self) -> None:
-        """Forgets an epoch that began at the log's end: no record has it, and the next one may have an older epoch.
-
-        `KafkaError` KAFKA_STORAGE_ERROR when the directory has failed.
-        """
-        self.folder.check_online()
-        if self.epochs.truncate_from_end(self.log_end_offset):
-            self.mark_changed()
 
     def _duplicate(self, header: BatchHeader) -> AppendInfo | None:
         entry = self.producers.entries.get(header.producer_id)
@@ -329,10 +295,6 @@ class Log(ReadableLog):
             del positions[next(iter(positions))]
         positions[offset] = position
 
-    def forget_positions(self) -> None:
-        """Batches went: what is appended from now on lies elsewhere."""
-        self._positions = None
-
     def _write_batches(
         self,
         segment: Segment,
@@ -422,27 +384,42 @@ class Log(ReadableLog):
         self._jitter_ms = self._draw_jitter()
         self.producers.map_end_offset = base_offset
         if self.producers.pending_snapshot is not None:
-            self.folder.environment.snapshots[self] = None
+            self.folder.environment.snapshots[self.folder] = self.snapshot_task
         self.mark_changed()
         self.folder.owner.flush_wanted(self.topic_partition)
         return new
-
-    def create_segment(self, base_offset: int, now_ms: int) -> Segment:
-        """A new segment's files, all of them. OSError: none of them."""
-        folder = self.folder
-        try:
-            segment = Segment.create(folder.environment.pool, folder.path, base_offset, self.config, now_ms=now_ms)
-        except OSError:
-            for suffix in SEGMENT_SUFFIXES:
-                folder.undo(segment_file(base_offset, suffix))
-            raise
-        self.durability.file_created()
-        return segment
 
     def _draw_jitter(self) -> int:
         bound = min(self.config.segment_jitter_ms, self.config.segment_ms)
         random = self.folder.environment.random
         return random.below(bound) if random is not None and bound > 0 else 0
+
+    def snapshot_task(self) -> DiskTask:
+        """Writes down the producers as they were at the last roll, where those are many."""
+        state, pending = self.producers, self.producers.pending_snapshot
+
+        def run() -> None:
+            if pending is not None:
+                pending.encode()
+
+        def finish(error: OSError | None) -> None:
+            # Truncations replace or clear the state, and what they cut off must not come back in a snapshot.
+            if pending is None or error is not None or self.producers is not state or self.is_offline:
+                return
+            if state.pending_snapshot is pending and self.holds_segment(pending.offset):
+                state.pending_snapshot = None
+                self._write_snapshot(pending)
+
+        return SimpleTask(f"producers of {self.topic_partition}", run, finish)
+
+    def _write_snapshot(self, pending: PendingSnapshot) -> None:
+        try:
+            write_pending(self.folder, self.producers, pending)
+        except OSError as error:
+            # The segments are all there: without it recovery reads more of them.
+            logger.warning(
+                "snapshot_not_written log=%s offset=%d error=%s", self.topic_partition, pending.offset, error
+            )
 
     def holds_segment(self, base_offset: int) -> bool:
         """Whether a segment begins at `base_offset`."""
@@ -552,64 +529,6 @@ class Log(ReadableLog):
         if self.segments[0].base_offset > self.log_start_offset:
             self._set_start(self.segments[0].base_offset)
 
-    def announce_truncation(self, offset: int) -> None:
-        """Says that the log will be cut at `offset`: once that is durable (`truncation_is_pending`) it may be.
-
-        `truncate_to` without this is for what a crash may undo in part, as tests do.
-        """
-        self.folder.check_online()
-        truncation.announce(self, offset)
-
-    def truncate_to(self, offset: int) -> bool:
-        """Removes `offset` and what follows; true if records went. The recovery point and the high watermark follow."""
-        self.folder.check_online()
-        if offset < 0:
-            raise ValueError(f"cannot truncate {self.topic_partition} to a negative offset: {offset}")
-        if offset >= self.log_end_offset:
-            self.begin_following()
-            return False
-        if self.segments[0].base_offset > offset:
-            self.truncate_fully(offset)
-            return True
-        try:
-            truncation.cut(self, offset)
-        except InvalidBatch as error:
-            base_offset = self.segments[floor_index(self.segments, offset)].base_offset
-            raise RottenBatch(self.found_rot(base_offset, offset, str(error)), offset) from error
-        except OSError as error:
-            raise self.folder.fail(error, "truncating") from error
-        return True
-
-    def catch_up_producers(self, now_ms: int) -> None:
-        """Rebuilds the producers' state if a truncation has left that to be done. `KafkaError` KAFKA_STORAGE_ERROR."""
-        if self.producers.is_behind:
-            try:
-                self.producers_rebuilt(self.producers_at_end(now_ms))
-            except OSError as error:
-                raise self.folder.fail(error, "reading the producers of") from error
-
-    @property
-    def producers_snapshot_max(self) -> int:
-        """From which snapshot at most the producers are to be rebuilt, so that unstable transactions are found."""
-        has_unstable = self.producers.last_marker_offset >= self.high_watermark
-        return self.high_watermark if has_unstable else self.log_end_offset
-
-    def producers_at_end(self, now_ms: int) -> ProducerState:
-        """The producers' state at the log's end, from a snapshot and the batches behind it; changes nothing."""
-        return producers_at(
-            self.folder,
-            self.segments,
-            log_start_offset=self.log_start_offset,
-            log_end_offset=self.log_end_offset,
-            now_ms=now_ms,
-            snapshot_max=self.producers_snapshot_max,
-        )
-
-    def producers_rebuilt(self, producers: ProducerState) -> None:
-        """Takes over what `producers_at_end` found."""
-        self.producers = producers
-        producers.replicated_to(self.high_watermark)
-
     def is_whole(self) -> None:
         """What was lost is there again, or nothing more is to be had. `KafkaError` KAFKA_STORAGE_ERROR."""
         if self.damage is not None:
@@ -619,14 +538,6 @@ class Log(ReadableLog):
             except OSError as error:
                 raise self.folder.fail(error, "forgetting the damage of") from error
             self.damage = None
-
-    def truncate_fully(self, offset: int, *, log_start_offset: int | None = None) -> None:
-        """Removes everything; the log goes on at `offset`, where the leader's log begins."""
-        self.folder.check_online()
-        try:
-            truncation.begin_anew(self, offset, offset if log_start_offset is None else log_start_offset)
-        except OSError as error:
-            raise self.folder.fail(error, "truncating") from error
 
     # Durability.
 
@@ -654,10 +565,6 @@ class Log(ReadableLog):
         """Has the owner flush what is not flushed yet, as if `flush.messages` asked for it."""
         if self.log_end_offset > self.flushed_offset:
             self.folder.owner.flush_wanted(self.topic_partition)
-
-    def truncation(self) -> Truncation:
-        """What makes the last truncation durable."""
-        return Truncation(self.durability, self.active)
 
     def truncation_is_durable(self) -> None:
         """Flushes that waited for it go on."""

@@ -23,7 +23,7 @@ from tidelog.storage.disk_errors import advice, fails_alone
 from tidelog.storage.errors import DirectoryOffline, RefusedForNow
 from tidelog.storage.file_names import DELETED
 from tidelog.storage.file_pool import close_file
-from tidelog.storage.integrity import Findings
+from tidelog.storage.rot import Findings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from tidelog.ports.disk import Disk, File
     from tidelog.ports.random import Random
     from tidelog.storage.file_pool import FilePool
-    from tidelog.storage.log import Log
     from tidelog.storage.producer_limit import ProducerLimit
+    from tidelog.storage.tasks import DiskTask
 
 
 logger = logging.getLogger(__name__)
@@ -97,8 +97,8 @@ class LogEnvironment:
     """Draws the jitter of `segment.jitter.ms`; None for none."""
     producer_expiration_ms: int
     producer_limit: ProducerLimit
-    snapshots: dict[Log, None] = field(default_factory=dict)
-    """Logs whose producers are to be written down by a task."""
+    snapshots: dict[LogFolder, Callable[[], DiskTask]] = field(default_factory=dict)
+    """[a log's folder] -> makes the task that writes the log's producers down."""
     findings: Findings = field(default_factory=Findings)
     """Rot that was found, for the broker to take up."""
 

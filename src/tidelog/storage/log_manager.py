@@ -10,7 +10,7 @@ hands it out as `DiskTask`s, because it waits for the disk.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,6 @@ from tidelog.placement import log_directory as placement
 from tidelog.ports.disk import replace_file
 from tidelog.storage.checkpoints import encode_partition_metadata
 from tidelog.storage.cleaner.log_cleaner import LogCleaner
-from tidelog.storage.cleaner.settings import CleanerSettings
 from tidelog.storage.errors import DirectoryOffline, NoLogDirectory, WrongLogDirectory
 from tidelog.storage.file_names import (
     CLEANER_CHECKPOINT,
@@ -32,14 +31,15 @@ from tidelog.storage.file_names import (
     STRAY_FOLDER,
     marked_folder,
 )
-from tidelog.storage.file_pool import DEFAULT_CAPACITY, FilePool
+from tidelog.storage.file_pool import FilePool
 from tidelog.storage.future_logs import FutureLogs
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_directory import LogDirectory, remove_folder
 from tidelog.storage.log_folder import LogEnvironment, LogFolder
 from tidelog.storage.log_loader import compare_with_high_watermark, load_log
-from tidelog.storage.producer_limit import PRODUCERS_MAX, ProducerLimit
+from tidelog.storage.log_manager_settings import LogManagerSettings
+from tidelog.storage.producer_limit import ProducerLimit
 from tidelog.storage.producer_upkeep import ProducerUpkeep
 from tidelog.storage.segment import Segment
 from tidelog.storage.upkeep import Upkeep
@@ -55,27 +55,6 @@ if TYPE_CHECKING:
 __all__ = ["LogManager", "LogManagerSettings", "NewLog"]
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogManagerSettings:
-    """Broker-wide settings, milliseconds unless named otherwise; defaults are Kafka's."""
-
-    initial_task_delay_ms: int = 30_000
-    """`log.initial.task.delay.ms`: until retention is looked at first; clients come before."""
-    retention_check_interval_ms: int = 300_000
-    flush_offset_checkpoint_interval_ms: int = 60_000
-    """`log.flush.offset.checkpoint.interval.ms`, and that of start offsets."""
-    high_watermark_checkpoint_interval_ms: int = 5_000
-    """`replica.high.watermark.checkpoint.interval.ms`"""
-    producer_expiration_ms: int = 86_400_000
-    """`producer.id.expiration.ms`"""
-    producer_expiration_check_interval_ms: int = 600_000
-    producers_max: int = PRODUCERS_MAX
-    """`producer.ids.max`"""
-    cleaner: CleanerSettings = field(default_factory=CleanerSettings)
-    open_files_max: int = DEFAULT_CAPACITY
-    """Descriptors of logs and indexes open at once."""
 
 
 @dataclass(frozen=True, slots=True)

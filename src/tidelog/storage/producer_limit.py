@@ -23,13 +23,14 @@ import logging
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-from tidelog.storage.producer_state import is_expired
+from tidelog.storage.producer_entries import is_expired
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from tidelog.ports.clock import Clock
-    from tidelog.storage.producer_state import ProducerEntry, ProducerState
+    from tidelog.storage.producer_entries import ProducerEntry
+    from tidelog.storage.producer_state import ProducerState
 
 logger = logging.getLogger(__name__)
 

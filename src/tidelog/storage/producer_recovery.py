@@ -12,15 +12,9 @@ from tidelog.records.errors import InvalidBatch
 from tidelog.storage.append import end_of_transaction
 from tidelog.storage.errors import CorruptFile, CorruptIndex
 from tidelog.storage.file_names import DELETED, SNAPSHOT, parse_segment_file, segment_file
-from tidelog.storage.producer_snapshots import decode_snapshot, encode_snapshot
-from tidelog.storage.producer_state import (
-    BATCHES_KEPT,
-    AppendOrigin,
-    ProducerBatch,
-    ProducerEntry,
-    ProducerState,
-    ProducerUpdate,
-)
+from tidelog.storage.producer_entries import BATCHES_KEPT, ProducerBatch, ProducerEntry
+from tidelog.storage.producer_snapshots import PendingSnapshot, decode_snapshot, encode_snapshot
+from tidelog.storage.producer_state import AppendOrigin, ProducerState, ProducerUpdate
 from tidelog.storage.segment import floor_index
 
 if TYPE_CHECKING:
@@ -67,33 +61,19 @@ def take_snapshot(folder: LogFolder, producers: ProducerState, offset: int | Non
     return True
 
 
-class PendingSnapshot:
-    """The producers as of an offset, to be written later: encoding many thousands would hold the loop."""
-
-    __slots__ = ("_content", "_entries", "offset")
-
-    def __init__(self, entries: Sequence[ProducerEntry], offset: int) -> None:
-        self.offset = offset
-        self._entries = entries
-        self._content = b""
-
-    def encode(self) -> None:
-        """In any thread."""
-        self._content = encode_snapshot(self._entries)
-
-    def write(self, folder: LogFolder, producers: ProducerState) -> None:
-        """Writes what is encoded, unless there is a newer snapshot; nothing is synced. OSError."""
-        if self.offset > producers.snapshot_offset:
-            _write_snapshot(folder, self.offset, self._content)
-            producers.snapshot_offset = self.offset
-
-
 def take_snapshot_soon(folder: LogFolder, producers: ProducerState, offset: int) -> None:
     """As `take_snapshot` as of `offset`, the log's end; of many producers by a task (`ProducerUpkeep`)."""
     if len(producers.entries) <= SNAPSHOT_AT_ONCE_MAX:
         take_snapshot(folder, producers, offset)
         return
     producers.pending_snapshot = PendingSnapshot(tuple(producers.entries.values()), offset)
+
+
+def write_pending(folder: LogFolder, producers: ProducerState, pending: PendingSnapshot) -> None:
+    """Writes a snapshot that is encoded, unless there is a newer one; nothing is synced. OSError."""
+    if pending.offset > producers.snapshot_offset:
+        _write_snapshot(folder, pending.offset, pending.content)
+        producers.snapshot_offset = pending.offset
 
 
 def _write_snapshot(folder: LogFolder, offset: int, content: bytes) -> None:

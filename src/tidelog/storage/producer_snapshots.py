@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.records.checksum import crc32c
 from tidelog.storage.errors import CorruptFile
-from tidelog.storage.producer_state import NO_SEQUENCE, ProducerBatch, ProducerEntry
+from tidelog.storage.producer_entries import NO_SEQUENCE, ProducerBatch, ProducerEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 _SNAPSHOT_HEADER: Final = Struct(">hIi")
 _SNAPSHOT_ENTRY: Final = Struct(">qhiqiqiq")
@@ -65,3 +65,19 @@ def decode_snapshot(data: bytes) -> list[ProducerEntry]:
         batches = (ProducerBatch(sequence, offset, delta, timestamp),) if offset >= 0 else ()
         entries.append(ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp, transaction, batches))
     return entries
+
+
+class PendingSnapshot:
+    """The producers as of an offset, to be written later: encoding many thousands would hold the loop."""
+
+    __slots__ = ("_entries", "content", "offset")
+
+    def __init__(self, entries: Sequence[ProducerEntry], offset: int) -> None:
+        self.offset = offset
+        self._entries = entries
+        self.content = b""
+        """Of the file, once it is encoded."""
+
+    def encode(self) -> None:
+        """In any thread."""
+        self.content = encode_snapshot(self._entries)

@@ -14,6 +14,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.records.control import ControlRecordType, EndTxnMarker
+from tidelog.storage.producer_entries import (
+    BATCHES_KEPT,
+    NO_PRODUCER_EPOCH,
+    SEQUENCE_COUNT,
+    ProducerBatch,
+    ProducerEntry,
+    is_expired,
+)
 from tidelog.storage.transaction_index import AbortedTransaction
 from tidelog.storage.verification import ONGOING, VerificationGuard
 
@@ -22,16 +30,10 @@ if TYPE_CHECKING:
 
     from tidelog.model.identifiers import TopicPartition
     from tidelog.records.batch import BatchHeader
-    from tidelog.storage.producer_recovery import PendingSnapshot
+    from tidelog.storage.producer_snapshots import PendingSnapshot
 
-BATCHES_KEPT: Final = 5
-"""As many as a client may have in flight on one connection (max.in.flight.requests.per.connection)."""
-NO_SEQUENCE: Final = -1
-NO_PRODUCER_EPOCH: Final = -1
-NO_COORDINATOR_EPOCH: Final = -1
 EPOCHS_BUMPED_SINCE: Final = 2
 """The transaction.version since which each transaction has a producer epoch of its own (KIP-890)."""
-_SEQUENCE_COUNT: Final = 2**31
 
 
 class AppendOrigin(Enum):
@@ -43,70 +45,6 @@ class AppendOrigin(Enum):
     """A group or transaction coordinator in this broker: sequences are not checked, control batches are allowed."""
     REPLICATION = "replication"
     """The leader's own bytes: kept as they are."""
-
-
-class ProducerBatch(NamedTuple):
-    """What is remembered of one batch."""
-
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    """Last offset less first offset."""
-    timestamp: int
-    """Its largest timestamp."""
-
-    @property
-    def first_sequence(self) -> int:
-        if self.last_sequence < 0:
-            return NO_SEQUENCE
-        return (self.last_sequence - self.offset_delta) % _SEQUENCE_COUNT
-
-    @property
-    def first_offset(self) -> int:
-        return self.last_offset - self.offset_delta
-
-
-@dataclass(slots=True)
-class ProducerEntry:
-    """One producer's state in one partition."""
-
-    producer_id: int
-    producer_epoch: int = NO_PRODUCER_EPOCH
-    coordinator_epoch: int = NO_COORDINATOR_EPOCH
-    """Of the coordinator that wrote the last marker."""
-    last_timestamp: int = -1
-    """Of its newest batch or marker: what expiry goes by."""
-    transaction_first_offset: int = -1
-    """Where its open transaction began; -1 without one."""
-    batches: tuple[ProducerBatch, ...] = ()
-    """Its last batches of this epoch, oldest first, at most `BATCHES_KEPT`."""
-    seen_ms: int = 0
-    """When this broker last heard of it, monotonic, in whole seconds."""
-
-    @property
-    def last_sequence(self) -> int:
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
-
-    def duplicate(self, header: BatchHeader) -> ProducerBatch | None:
-        """The remembered batch that `header` repeats."""
-        if header.producer_epoch != self.producer_epoch:
-            return None
-        first, last = header.base_sequence, header.last_sequence
-        for batch in self.batches:
-            if batch.last_sequence == last and batch.first_sequence == first:
-                return batch
-        return None
-
-    def copy(self) -> ProducerEntry:
-        return ProducerEntry(
-            self.producer_id,
-            self.producer_epoch,
-            self.coordinator_epoch,
-            self.last_timestamp,
-            self.transaction_first_offset,
-            self.batches,
-            self.seen_ms,
-        )
 
 
 class CompletedTransaction(NamedTuple):
@@ -331,7 +269,7 @@ class ProducerState:
                 )
             return
         last = entry.last_sequence
-        if first != (last + 1) % _SEQUENCE_COUNT:
+        if first != (last + 1) % SEQUENCE_COUNT:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"Out of order sequence number for producer {entry.producer_id} at offset {header.base_offset}"
@@ -469,10 +407,6 @@ def _check_bumped(entry: ProducerEntry, header: BatchHeader, topic_partition: To
             f"Epoch of producer {entry.producer_id} at offset {header.base_offset} in {topic_partition} is"
             f" {header.producer_epoch}, and the marker of its transaction must have one above {entry.producer_epoch}",
         )
-
-
-def is_expired(entry: ProducerEntry, now_ms: int, expiration_ms: int) -> bool:
-    return entry.transaction_first_offset < 0 and now_ms - entry.last_timestamp >= expiration_ms
 
 
 def _set_epoch(entry: ProducerEntry, producer_epoch: int) -> None:

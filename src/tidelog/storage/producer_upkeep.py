@@ -6,11 +6,9 @@ which a thread may encode or judge while the log goes on.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from tidelog.storage.producer_limit import LOOK_IN_VAIN_INTERVAL_MS, LOOK_INTERVAL_MS, Choice
-from tidelog.storage.producer_recovery import PendingSnapshot
 from tidelog.storage.tasks import DiskTask, SimpleTask
 
 if TYPE_CHECKING:
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
     from tidelog.model.identifiers import TopicPartition
     from tidelog.storage.log import Log
     from tidelog.storage.log_folder import LogEnvironment
-
-logger = logging.getLogger(__name__)
 
 
 class ProducerUpkeep:
@@ -43,41 +39,15 @@ class ProducerUpkeep:
 
     def tasks(self, now_ms: int) -> list[DiskTask]:
         """Writes snapshots that wait, and forgets producers where there are too many, at most once a second."""
-        tasks = [self._snapshot_task(log) for log in self._take_snapshots()]
+        tasks = self._snapshot_tasks()
         if self._limit.is_crowded and now_ms >= self._look_ms and not self._is_looking:
             tasks.append(self.look_task(now_ms))
         return tasks
 
-    # Snapshots.
-
-    def _take_snapshots(self) -> list[Log]:
-        waiting = list(self._environment.snapshots)
+    def _snapshot_tasks(self) -> list[DiskTask]:
+        wanted = list(self._environment.snapshots.values())
         self._environment.snapshots.clear()
-        return waiting
-
-    def _snapshot_task(self, log: Log) -> DiskTask:
-        state, pending = log.producers, log.producers.pending_snapshot
-
-        def run() -> None:
-            if pending is not None:
-                pending.encode()
-
-        def finish(error: OSError | None) -> None:
-            # Truncations replace or clear the state, and what they cut off must not come back in a snapshot.
-            if pending is None or error is not None or log.producers is not state or log.is_offline:
-                return
-            if state.pending_snapshot is pending and log.holds_segment(pending.offset):
-                state.pending_snapshot = None
-                self._write(log, pending)
-
-        return SimpleTask(f"producers of {log.topic_partition}", run, finish)
-
-    def _write(self, log: Log, pending: PendingSnapshot) -> None:
-        try:
-            pending.write(log.folder, log.producers)
-        except OSError as error:
-            # The segments are all there: without it recovery reads more of them.
-            logger.warning("snapshot_not_written log=%s offset=%d error=%s", log.topic_partition, pending.offset, error)
+        return [make() for make in wanted]
 
     # Producers that go.
 

@@ -22,9 +22,10 @@ from tidelog.model.identifiers import (
 from tidelog.records.epochs import EpochCache
 from tidelog.records.errors import InvalidBatch
 from tidelog.storage import log_reader
-from tidelog.storage.integrity import Rot, RottenBatch, SegmentCheck
+from tidelog.storage.integrity import SegmentCheck
 from tidelog.storage.log_reader import EMPTY_READ, FoundRecord, ReadResult, read_batches
 from tidelog.storage.producer_state import ProducerState
+from tidelog.storage.rot import Rot, RottenBatch
 from tidelog.storage.segment import floor_index
 
 if TYPE_CHECKING:
@@ -232,7 +233,7 @@ class ReadableLog:
         """Notes that a segment is not as it was written, once, for the broker to have it repaired; in any thread."""
         known = self.rot.get(base_offset)
         if known is None:
-            known = self.rot[base_offset] = Rot(self, base_offset, offset, flaw)
+            known = self.rot[base_offset] = Rot(self.topic_partition, self.rot, base_offset, offset, flaw)
             self.folder.environment.findings.add(known)
         return known
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import NO_LEADER_EPOCH
-from tidelog.records.batch import HEADER_SIZE, BatchHeader, InvalidBatch, check_crc, read_header, read_records
+from tidelog.records.batch import HEADER_SIZE, BatchHeader, InvalidBatch, read_header, read_records
 from tidelog.records.compaction import index_batches
-from tidelog.storage.damage import contradicts_next
+from tidelog.storage.batch_scan import contradicts_next, valid_batches
 from tidelog.storage.errors import CorruptIndex, WouldBlock
 from tidelog.storage.file_names import INDEX, LOG
 from tidelog.storage.offset_index import (
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from tidelog.ports.disk import File
     from tidelog.storage.file_pool import FilePool
-    from tidelog.storage.integrity import Verified
     from tidelog.storage.log_config import LogConfig
 
     BeforeCut = Callable[[File, int, int, int, int], None]
@@ -51,8 +50,6 @@ _PAGE: Final = 4096
 EPOCH_STEP_MAX: Final = 255
 """By how much a leader epoch rises from one batch to the next in recovery, unless its checkpoint knows the epoch: an
 election raises it by one or two."""
-_SCAN_CHUNK: Final = 1 << 20
-"""Bytes read at once while going through a whole segment."""
 
 
 class FoundBatch(NamedTuple):
@@ -577,7 +574,7 @@ class Segment(SegmentFiles):
         with self.log_file as file:
             size = file.size()
             valid, last_entry, next_offset = 0, 0, self.base_offset
-            for position, header, data in _valid_batches(file, size):
+            for position, header, data in valid_batches(file, size):
                 if header.base_offset < next_offset or header.last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
                     break
                 if header.partition_leader_epoch < latest_epoch:
@@ -654,24 +651,15 @@ def _read(file: File, size: int, position: int, *, blocking: bool) -> bytes:
     return data
 
 
-def _valid_batches(file: File, size: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Batches whose bytes are all there and whose checksum holds, from the start to the first that fails."""
-    position = 0
-    buffer = memoryview(b"")
-    start = 0
-    while size - position >= HEADER_SIZE:
-        at = position - start
-        if at + HEADER_SIZE > len(buffer):
-            buffer, start, at = memoryview(file.pread(min(_SCAN_CHUNK, size - position), position)), position, 0
-        try:
-            header = read_header(buffer, at)
-            if position + header.size > size:
-                return
-            if at + header.size > len(buffer):
-                length = min(max(header.size, _SCAN_CHUNK), size - position)
-                buffer, start, at = memoryview(file.pread(length, position)), position, 0
-            check_crc(buffer, at, header)
-        except InvalidBatch:
-            return
-        yield position, header, buffer[at : at + header.size]
-        position += header.size
+class Verified(NamedTuple):
+    """A range of a segment in which every batch was sound."""
+
+    start: int
+    end: int
+    """Positions in the file; a batch begins at `start`, and one ends at `end`."""
+    next_offset: int | None
+    """The offset behind the batch that ends at `end`."""
+    version: int
+    """`File.version` before it was read."""
+    until_ms: int
+    """Monotonic time up to which it is trusted."""

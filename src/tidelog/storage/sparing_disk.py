@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tidelog.ports.disk import Disk, File, FileStat, Lock, Space
-    from tidelog.storage.file_pool import FilePool
 
 logger = logging.getLogger(__name__)
 
@@ -30,9 +29,10 @@ TOLD_EVERY: Final = 1_000
 class SparingDisk:
     """`tidelog.ports.disk.Disk` on another one."""
 
-    def __init__(self, inner: Disk, pool: FilePool) -> None:
+    def __init__(self, inner: Disk, give_way: Callable[[], int]) -> None:
+        """`give_way` closes what can be closed, and gives how many descriptors that freed."""
         self._inner = inner
-        self._pool = pool
+        self._give_way = give_way
         self._shortages = 0
 
     def _twice(self, operation: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
@@ -42,7 +42,7 @@ class SparingDisk:
         except OSError as error:
             if error.errno not in SHORTAGES:
                 raise
-            closed = self._pool.give_way()
+            closed = self._give_way()
             if self._shortages % TOLD_EVERY == 0:
                 logger.warning("descriptors_short: closed=%d error=%s", closed, error)
             self._shortages += 1

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tidelog.ports.disk import Disk
     from tidelog.storage.log import Log
     from tidelog.storage.log_directory import LogDirectory
-    from tidelog.storage.log_manager import LogManagerSettings
+    from tidelog.storage.log_manager_settings import LogManagerSettings
     from tidelog.storage.producer_state import ProducerState
     from tidelog.storage.producer_upkeep import ProducerUpkeep
     from tidelog.storage.segment import Segment

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from tidelog.store import jute
 from tidelog.store.client import Created, OperationResult, Stat, Watch, WatchEvent
@@ -35,7 +35,7 @@ from tidelog.store.jute import MalformedRecord, OpCode, Reader, WatcherType
 from tidelog.store.tree import NODE_SIZE_MAX
 
 if TYPE_CHECKING:
-    from tidelog.store.server import StoreServer
+    from tidelog.store.tree import SessionRecord
 
 logger: Final = logging.getLogger(__name__)
 
@@ -57,10 +57,30 @@ Answer = Callable[[Any], bytes]
 """The body of an answer, from what the store's future came to."""
 
 
+class SessionHost(Protocol):
+    """What a connection asks of the server that has accepted it, which owns the sessions."""
+
+    def admit(self, connection: StoreConnection) -> bool: ...
+
+    def establish(
+        self, connection: StoreConnection, request: jute.ConnectRequest
+    ) -> asyncio.Future[tuple[int, SessionRecord]]: ...
+
+    def established(self, connection: StoreConnection, session_id: int) -> None: ...
+
+    def keep(self, session_id: int, timeout_ms: int) -> None: ...
+
+    def heard_from(self, session_id: int) -> None: ...
+
+    def lost(self, connection: StoreConnection, session_id: int | None) -> None: ...
+
+    def report(self, word: bytes) -> str: ...
+
+
 class StoreConnection(asyncio.Protocol):
     """From accepted to lost; at most one session."""
 
-    def __init__(self, server: StoreServer, store: EmbeddedStore) -> None:
+    def __init__(self, server: SessionHost, store: EmbeddedStore) -> None:
         self._server = server
         self._store = store
         self._transport: asyncio.Transport | None = None

@@ -15,7 +15,6 @@ from tidelog.broker.replicas.refusals import (
     PRODUCERS_MAX,
     REMEMBERED_MS,
     Refusals,
-    note_refusal,
 )
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicId, TopicPartition
@@ -126,11 +125,11 @@ def test_partitions_that_never_come_are_forgotten(start_broker: Callable[..., Br
     """Clients that ask the wrong broker push out the oldest."""
     replicas = start_broker().node.replicas
     for number in range(PARTITIONS_BEFORE_MAX + 1):
-        note_refusal(replicas, TopicPartition("t", number), batch(0), ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
+        replicas.note_refusal(TopicPartition("t", number), batch(0), ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
     expected = [TopicPartition("t", number) for number in range(1, PARTITIONS_BEFORE_MAX + 1)]
     assert list(replicas.refusals_before) == expected
     for producer_id in range(100, 100 + PRODUCERS_BEFORE_MAX + 1):
-        note_refusal(replicas, expected[0], batch(1, producer_id=producer_id), ErrorCode.NOT_LEADER_OR_FOLLOWER, 1)
+        replicas.note_refusal(expected[0], batch(1, producer_id=producer_id), ErrorCode.NOT_LEADER_OR_FOLLOWER, 1)
     refusals = replicas.refusals_before[expected[0]]
     refusals.check(batch(2, producer_id=100), 1, {})
     with pytest.raises(KafkaError):
@@ -142,7 +141,7 @@ def test_nothing_is_kept_for_longer_than_it_is_of_use(start_broker: Callable[...
     replicas = start_broker().node.replicas
     for number, at_ms in ((0, 0), (1, 1), (0, 3), (2, 2 + REMEMBERED_MS)):
         partition = TopicPartition("t", number)
-        note_refusal(replicas, partition, batch(0, producer_id=at_ms), ErrorCode.NOT_LEADER_OR_FOLLOWER, at_ms)
+        replicas.note_refusal(partition, batch(0, producer_id=at_ms), ErrorCode.NOT_LEADER_OR_FOLLOWER, at_ms)
     assert list(replicas.refusals_before) == [TopicPartition("t", 0), TopicPartition("t", 2)]
     refusals = Refusals()
     for producer_id, at_ms in ((1, 0), (2, 1), (1, REMEMBERED_MS)):

@@ -17,7 +17,8 @@ from tidelog.records.batch import Record, build_batch, read_records
 from tidelog.records.control import ControlRecordType, EndTxnMarker, build_end_txn_batch
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
-from tidelog.storage.log_manager import LogManager, LogManagerSettings
+from tidelog.storage.log_manager import LogManager
+from tidelog.storage.log_manager_settings import LogManagerSettings
 
 NOW_MS = 1_700_000_000_000
 TP = TopicPartition("topicone", 0)

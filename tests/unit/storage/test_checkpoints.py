@@ -17,8 +17,8 @@ from tidelog.storage.checkpoints import (
     encode_partition_metadata,
 )
 from tidelog.storage.errors import CorruptFile
+from tidelog.storage.producer_entries import ProducerBatch, ProducerEntry
 from tidelog.storage.producer_snapshots import decode_snapshot, encode_snapshot
-from tidelog.storage.producer_state import ProducerBatch, ProducerEntry
 
 pytestmark = pytest.mark.row("R31")
 

@@ -32,7 +32,8 @@ from tidelog.storage.cleaner.settings import CleanerSettings
 from tidelog.storage.file_names import CLEANER_CHECKPOINT
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
-from tidelog.storage.log_manager import LogManager, LogManagerSettings
+from tidelog.storage.log_manager import LogManager
+from tidelog.storage.log_manager_settings import LogManagerSettings
 from tidelog.storage.tasks import run_now
 
 OTHER = TopicPartition("other", 0)

@@ -10,8 +10,8 @@ from tests.unit.storage.support import NOW_MS, batch, marker
 from tidelog.ports.real import SystemDisk
 from tidelog.records.batch import patch
 from tidelog.storage.dump import dump_items, dump_lines
+from tidelog.storage.producer_entries import ProducerEntry
 from tidelog.storage.producer_snapshots import encode_snapshot
-from tidelog.storage.producer_state import ProducerEntry
 
 pytestmark = pytest.mark.row("R31")
 

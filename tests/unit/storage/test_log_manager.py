@@ -29,7 +29,8 @@ from tidelog.storage.errors import (
     WrongLogDirectory,
 )
 from tidelog.storage.log_config import LogConfig
-from tidelog.storage.log_manager import LogManager, LogManagerSettings, NewLog
+from tidelog.storage.log_manager import LogManager, NewLog
+from tidelog.storage.log_manager_settings import LogManagerSettings
 from tidelog.storage.tasks import run_now
 from tidelog.storage.upkeep import RECOVERED_CHECKPOINT_MS
 

@@ -11,7 +11,7 @@ from tests.unit.storage.support import NOW_MS, TP, StandingClock, batch, marker,
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.storage.log import AppendInfo, AppendOrigin, Log
 from tidelog.storage.log_config import LogConfig
-from tidelog.storage.log_manager import LogManagerSettings
+from tidelog.storage.log_manager_settings import LogManagerSettings
 
 
 def send(

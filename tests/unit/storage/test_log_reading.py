@@ -25,7 +25,7 @@ from tidelog.model.identifiers import TopicPartition
 from tidelog.storage.errors import WouldBlock
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
-from tidelog.storage.log_manager import LogManagerSettings
+from tidelog.storage.log_manager_settings import LogManagerSettings
 
 SIZE = len(batch(b"." * 100))
 

@@ -11,7 +11,7 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.records.batch import BatchHeader, iterate_headers
 from tidelog.storage.log import AppendInfo, AppendOrigin, Log, ReadResult
 from tidelog.storage.log_config import LogConfig
-from tidelog.storage.log_manager import LogManagerSettings
+from tidelog.storage.log_manager_settings import LogManagerSettings
 from tidelog.storage.verification import ONGOING, VerificationGuard
 
 PRODUCER = 5

@@ -11,7 +11,8 @@ from tests.unit.storage.support import NOW_MS, TOPIC_ID, TP, StandingClock, batc
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.storage.log import AppendOrigin, Log
-from tidelog.storage.log_manager import LogManager, LogManagerSettings
+from tidelog.storage.log_manager import LogManager
+from tidelog.storage.log_manager_settings import LogManagerSettings
 from tidelog.storage.producer_limit import KEPT_MS, LOOK_INTERVAL_MS, RECENT_MS
 from tidelog.storage.producer_recovery import SNAPSHOT_AT_ONCE_MAX, snapshot_offsets
 from tidelog.storage.tasks import run_now

@@ -12,10 +12,11 @@ from tests.unit.storage.support import NOW_MS, StandingClock, batch, fill, open_
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.records.batch import iterate_headers
 from tidelog.storage.errors import WouldBlock
-from tidelog.storage.integrity import AHEAD_BYTES, INLINE_BYTES_MAX, TRUSTED_MS, RottenBatch
+from tidelog.storage.integrity import AHEAD_BYTES, INLINE_BYTES_MAX, TRUSTED_MS
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.repair import find_damages, fit, write
+from tidelog.storage.rot import RottenBatch
 
 BATCHES = 9
 RECORDS = 2

@@ -10,9 +10,9 @@ from tests.unit.storage.test_rot import flip
 
 from tidelog.model.identifiers import TopicPartition
 from tidelog.ports.real import SystemDisk
-from tidelog.storage.integrity import Rot
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_manager import LogManager
+from tidelog.storage.rot import Rot
 from tidelog.storage.scrub import CHECKPOINT_MS, REST, REST_MS_MIN, SCRUB_CHECKPOINT, Scrub, rest_ms
 from tidelog.storage.tasks import run_now
 
@@ -82,7 +82,7 @@ def test_rot_is_found_once_where_nothing_reads(tmp_path: Path) -> None:
         flip(log.segments[index].log_file.path, log.segments[index].size - 3)
     scrub = scrub_of(manager, clock)
     run(scrub)
-    assert [(rot.log.topic_partition, rot.base_offset) for rot in found(manager)] == rotten
+    assert [(rot.topic_partition, rot.base_offset) for rot in found(manager)] == rotten
     clock.now_ms += INTERVAL_MS
     run(scrub)
     assert found(manager) == []

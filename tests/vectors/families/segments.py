@@ -19,8 +19,8 @@ from tidelog.storage.file_names import parse_partition_folder
 from tidelog.storage.log import Log
 from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_manager import LogManager
+from tidelog.storage.producer_entries import ProducerEntry
 from tidelog.storage.producer_snapshots import decode_snapshot
-from tidelog.storage.producer_state import ProducerEntry
 from tidelog.storage.segment import Segment
 
 FILES = ("segments.tar.gz",)

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidelog.broker.connections.server import Connection
+    from tidelog.broker.connections.dispatch import Peer
     from tidelog.broker.descriptors import Descriptors
     from tidelog.config.broker_config import BrokerConfig
 
@@ -43,7 +43,28 @@ _CLIENT_ID_OFFSET: Final = 14
 """Of its bytes in a frame: size, key, version, correlation id and the length of the client id come before it."""
 
 
-class Admission:
+class Admissible(Protocol):
+    """What is counted, and may have to go."""
+
+    peer: Peer
+    active_ms: int
+    """When the last bytes came in or went out, monotonic."""
+    has_asked: bool
+    provisional: bool
+    """Whether it is in one of the brokers' places, and has not shown that it is a broker's."""
+
+    @property
+    def is_idle(self) -> bool: ...
+
+    def make_way(self) -> None:
+        """Closes for another one, and is dismissed."""
+        ...
+
+
+C = TypeVar("C", bound=Admissible)
+
+
+class Admission(Generic[C]):
     """The connections of one broker, counted; oldest first."""
 
     def __init__(
@@ -53,14 +74,14 @@ class Admission:
         self._config = config
         self._monotonic_ms = monotonic_ms
         self._descriptors = descriptors
-        self.connections: dict[Connection, None] = {}
+        self.connections: dict[C, None] = {}
         """A set's order would differ from run to run, and a simulation could not be replayed."""
         self._by_address: dict[str, int] = {}
         self._duplicates = 0
         """Sockets that are open twice, so that files can be sent: each takes a descriptor more."""
-        self._provisional: dict[Connection, None] = {}
+        self._provisional: dict[C, None] = {}
         """Those in the brokers' places that have not shown yet that they are a broker's."""
-        self._idle: deque[tuple[Connection, int]] = deque()
+        self._idle: deque[tuple[C, int]] = deque()
         """Connections that were idle at the last look, with when they were last active; idle longest first."""
         self._looked_ms = -LOOK_INTERVAL_MS
         self._told_ms: int | None = None
@@ -87,7 +108,7 @@ class Admission:
 
     # Coming and going.
 
-    def admit(self, connection: Connection, address: str) -> str | None:
+    def admit(self, connection: C, address: str) -> str | None:
         """Counts a new connection; the reason when it may not stay."""
         count = self._by_address.get(address, 0)
         count_max = self._per_ip_overrides.get(address, self.connections_per_ip_max)
@@ -99,7 +120,7 @@ class Admission:
         self.connections[connection] = None
         return None
 
-    def dismiss(self, connection: Connection, address: str) -> None:
+    def dismiss(self, connection: C, address: str) -> None:
         """A connection that was admitted is gone."""
         self.connections.pop(connection, None)
         self._provisional.pop(connection, None)
@@ -122,7 +143,7 @@ class Admission:
 
     # When there is no room.
 
-    def _make_room(self, newcomer: Connection) -> bool:
+    def _make_room(self, newcomer: C) -> bool:
         """Whether `newcomer` may stay: in the place of one that is idle, or in one of the brokers' places."""
         victim = self._longest_idle()
         if victim is None and newcomer.peer.listener == self._broker_listener and self._descriptors is not None:
@@ -142,7 +163,7 @@ class Admission:
             self._tell(self._limit)
         return True
 
-    def _longest_idle(self) -> Connection | None:
+    def _longest_idle(self) -> C | None:
         now_ms = self._monotonic_ms()
         if now_ms - self._looked_ms >= LOOK_INTERVAL_MS:
             self._looked_ms = now_ms
@@ -153,7 +174,7 @@ class Admission:
                 return connection
         return None
 
-    def _look(self, now_ms: int) -> list[tuple[Connection, int]]:
+    def _look(self, now_ms: int) -> list[tuple[C, int]]:
         found = [
             (connection, connection.active_ms)
             for connection in self.connections
@@ -164,12 +185,12 @@ class Admission:
         # Those that never asked anything before those that did: nothing says that a client is behind them.
         return sorted(found, key=lambda each: (each[0].has_asked, each[1]))
 
-    def _is_between_brokers(self, connection: Connection) -> bool:
+    def _is_between_brokers(self, connection: C) -> bool:
         if connection.peer.listener != self._broker_listener:
             return False
         return not self._one_listener or connection.peer.raw_client_id.startswith(BROKER_CLIENT_ID)
 
-    def prove(self, connection: Connection, first: memoryview) -> bool:
+    def prove(self, connection: C, first: memoryview) -> bool:
         """Whether the first bytes of a connection in the brokers' places are a broker's: then it may stay."""
         client_id = bytes(first[_CLIENT_ID_OFFSET : _CLIENT_ID_OFFSET + len(BROKER_CLIENT_ID)])
         if self._one_listener and client_id != BROKER_CLIENT_ID:

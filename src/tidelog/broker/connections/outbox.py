@@ -23,7 +23,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.shell import InDirectories
 from tidelog.ports.disk import Chunk, FileRange
@@ -79,7 +79,7 @@ class Outbox:
         on_failure: Callable[[Exception], None],
         *,
         send_buffer_bytes: int = 0,
-        admission: Admission | None = None,
+        admission: Admission[Any] | None = None,
     ) -> None:
         """`admission` counts the duplicate; with None there is always one to be had.
 

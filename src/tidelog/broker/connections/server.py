@@ -95,7 +95,7 @@ class Server:
         self.monotonic_ms = clock.monotonic_ms
         self.request_bytes_max = config.socket_request_max_bytes
         self.send_buffer_bytes = config.socket_send_buffer_bytes
-        self.admission = Admission(config, clock.monotonic_ms, descriptors)
+        self.admission: Admission[Connection] = Admission(config, clock.monotonic_ms, descriptors)
         self.connections = self.admission.connections
         self.configure()
         self.budget = ByteBudget(self.request_bytes_max, cast(int, config.get("queued.max.request.bytes")), shell.soon)

@@ -11,7 +11,7 @@ from tidelog.model.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from tidelog.broker.coordinators.loading import Marker
     from tidelog.broker.deferred import Deferred
-    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.broker.replicas.replica import Replica
     from tidelog.broker.shell import Timer
     from tidelog.coordinator.result import Result
     from tidelog.storage.log import AppendInfo

@@ -28,7 +28,7 @@ from tidelog.model.identifiers import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
-    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.broker.replicas.replica import Replica
     from tidelog.coordinator.result import Result
     from tidelog.metadata.image import PartitionImage
     from tidelog.storage.verification import VerificationGuard

@@ -15,7 +15,7 @@ from tidelog.records.errors import InvalidBatch
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.node import Node
-    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.broker.replicas.replica import Replica
     from tidelog.storage.log import AppendInfo
 
 FLEXIBLE_SINCE: Final = 9

@@ -23,7 +23,7 @@ from tidelog.security.access import Operation, ResourceType
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.node import Node
-    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.broker.replicas.replica import Replica
 
 KEY: Final = ApiKey.DELETE_RECORDS
 VERSIONS: Final = Versions(0, 2)

@@ -23,7 +23,8 @@ from tidelog.broker.handlers._between_brokers import require_broker
 from tidelog.broker.replicas import replica_fetch, replica_selector
 from tidelog.broker.replicas.fetch_partitions import failed, replica_of, topic_of
 from tidelog.broker.replicas.fetch_sessions import FetchContext, FetchPartition
-from tidelog.broker.replicas.replica_manager import Replica, check_leader_epoch, diverging_epoch
+from tidelog.broker.replicas.replica import Replica, check_leader_epoch
+from tidelog.broker.replicas.replica_manager import diverging_epoch
 from tidelog.broker.shell import InDirectories
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicPartition

@@ -18,7 +18,7 @@ from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers.fetch import READ_COMMITTED
-from tidelog.broker.replicas.replica_manager import check_leader_epoch
+from tidelog.broker.replicas.replica import check_leader_epoch
 from tidelog.broker.shell import InDirectories
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import (
@@ -37,7 +37,7 @@ from tidelog.storage.errors import WouldBlock
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.node import Node
-    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.broker.replicas.replica import Replica
 
 KEY: Final = ApiKey.LIST_OFFSETS
 VERSIONS: Final = Versions(1, 11)

@@ -29,7 +29,6 @@ from tidelog.broker.handlers._produce_answers import (
     quick_answer,
 )
 from tidelog.broker.replicas.delayed_produce import ACKS_ALL, DelayedProduce
-from tidelog.broker.replicas.refusals import note_refusal
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition
 from tidelog.model.topics import INTERNAL_TOPICS
@@ -41,7 +40,7 @@ from tidelog.security.access import Operation, ResourceType
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.node import Node
-    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.broker.replicas.replica import Replica
     from tidelog.ports.disk import Bytes
     from tidelog.storage.log import AppendInfo
 
@@ -213,7 +212,7 @@ def handle(
                 outcome.error = error
                 if data.records is not None:
                     refused, now_ms = TopicPartition(name, data.index), node.clock.monotonic_ms()
-                    note_refusal(node.replicas, refused, data.records, error.code, now_ms)
+                    node.replicas.note_refusal(refused, data.records, error.code, now_ms)
     late = [outcome.late for outcome in outcomes if outcome.late is not None]
     if not late:
         return _answer(node, context, request, response, outcomes)

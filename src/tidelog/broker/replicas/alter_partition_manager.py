@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tidelog.broker.deferred import Deferred
     from tidelog.broker.node import Node
-    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.broker.replicas.replica import Replica
     from tidelog.broker.shell import Timer
     from tidelog.model.identifiers import TopicPartition
     from tidelog.replication.events import IsrProposed

@@ -31,7 +31,7 @@ from tidelog.storage.tasks import run_now
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
-    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.broker.replicas.replica import Replica
     from tidelog.broker.shell import Timer
     from tidelog.storage.log import Log
     from tidelog.storage.log_directory import LogDirectory

@@ -11,7 +11,7 @@ from tidelog.protocol import messages
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
     from tidelog.broker.replicas.fetch_sessions import FetchPartition
-    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.broker.replicas.replica import Replica
 
 CURRENT_LEADER_SINCE: Final = 16
 """From this version of Fetch on, errors of leadership come with who leads (KIP-951)."""

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from tidelog.broker.cluster.metadata_cache import broker_ids
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.replicas.postponed_orders import Deletion, Order, PostponedOrders
-from tidelog.broker.replicas.replica_manager import Replica, ReplicaManager
+from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.replicas.replica_manager import ReplicaManager
 from tidelog.broker.replicas.topic_settings import log_config
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode, KafkaError

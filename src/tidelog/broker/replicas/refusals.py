@@ -20,10 +20,9 @@ from tidelog.model.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidelog.broker.replicas.replica_manager import Replica, ReplicaManager
     from tidelog.model.identifiers import TopicPartition
     from tidelog.ports.disk import Bytes
-    from tidelog.storage.producer_state import ProducerEntry
+    from tidelog.storage.producer_entries import ProducerEntry
 
 REMEMBERED_MS: Final = 5_000
 PRODUCERS_MAX: Final = 1_000
@@ -116,23 +115,24 @@ class Refusals:
         del self._refused[producer_id]
 
 
-def note_refusal(
-    replicas: ReplicaManager, topic_partition: TopicPartition, data: Bytes, code: ErrorCode, now_ms: int
-) -> None:
-    """A producer's batch was refused with `code`; one that names no producer is none of ours.
-
-    Clients may hear of a new partition before its replica is there: what is refused until then is kept for it.
+def refused_batch(data: Bytes, code: ErrorCode) -> tuple[int, int, int] | None:
+    """Producer id, epoch and first sequence of a batch that was refused with `code`; None where it need not be noted:
+    it names no producer, or the producer will not send it again.
     """
     if code not in RETRIABLE or len(data) < _HEADER_SIZE:
-        return
+        return None
     producer_id, producer_epoch, sequence = _PRODUCER.unpack_from(data, _PRODUCER_AT)
-    if producer_id < 0 or sequence < 0:
-        return
-    replica = replicas.get(topic_partition)
-    if replica is not None:
-        _of(replica).note(producer_id, producer_epoch, sequence, code, now_ms)
-        return
-    awaited = replicas.refusals_before
+    return None if producer_id < 0 or sequence < 0 else (producer_id, producer_epoch, sequence)
+
+
+def note_before(
+    awaited: dict[TopicPartition, Refusals],
+    topic_partition: TopicPartition,
+    batch: tuple[int, int, int],
+    code: ErrorCode,
+    now_ms: int,
+) -> None:
+    """Clients may hear of a new partition before its replica is there: what is refused until then is kept for it."""
     while awaited:
         oldest = next(iter(awaited))
         awaited[oldest].expire(now_ms)
@@ -142,33 +142,9 @@ def note_refusal(
     # Where it was noted last stands last: those before it expire first.
     refusals = awaited.pop(topic_partition) if topic_partition in awaited else Refusals()
     awaited[topic_partition] = refusals
-    refusals.note(producer_id, producer_epoch, sequence, code, now_ms, producers_max=PRODUCERS_BEFORE_MAX)
+    refusals.note(*batch, code, now_ms, producers_max=PRODUCERS_BEFORE_MAX)
     if len(awaited) > PARTITIONS_BEFORE_MAX:
         del awaited[next(iter(awaited))]
-
-
-def note_truncation(replica: Replica, offset: int, now_ms: int) -> None:
-    """A follower's log is cut at `offset`: nothing of that was acknowledged with acks=all, and its producers are about
-    to send it again."""
-    for entry in replica.log.producers.entries.values():
-        gone = next((batch for batch in entry.batches if batch.last_offset >= offset), None)
-        if gone is not None:
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            _of(replica).note(entry.producer_id, entry.producer_epoch, gone.first_sequence, code, now_ms)
-
-
-def check_refusals(replica: Replica, data: Bytes, now_ms: int) -> None:
-    """Before an append: KafkaError of an earlier refusal, if the batch was sent behind the refused one."""
-    if replica.refusals is not None:
-        replica.refusals.check(data, now_ms, replica.log.producers.entries)
-        if not replica.refusals:
-            replica.refusals = None
-
-
-def _of(replica: Replica) -> Refusals:
-    if replica.refusals is None:
-        replica.refusals = Refusals()
-    return replica.refusals
 
 
 def _is_written(refused: _Refused, entry: ProducerEntry | None) -> bool:

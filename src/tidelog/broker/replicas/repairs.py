@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from tidelog.broker.node import Node
     from tidelog.broker.shell import Timer
     from tidelog.ports.disk import Bytes
-    from tidelog.storage.integrity import Rot, SegmentCheck
+    from tidelog.storage.integrity import SegmentCheck
     from tidelog.storage.log import Log
+    from tidelog.storage.rot import Rot
     from tidelog.storage.segment import Segment
 
 logger: Final = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ class _Repair:
 
     __slots__ = (
         "damages",
+        "log",
         "may_come",
         "not_before_ms",
         "rot",
@@ -69,8 +71,9 @@ class _Repair:
         "unmended",
     )
 
-    def __init__(self, rot: Rot, now_ms: int) -> None:
+    def __init__(self, rot: Rot, log: Log, now_ms: int) -> None:
         self.rot = rot
+        self.log = log
         self.segment: Segment | None = None
         self.damages: deque[Damage] = deque()
         """Still to be mended in this round; the first is being asked for."""
@@ -105,7 +108,11 @@ class Repairs:
             return
         now_ms = self._node.clock.monotonic_ms()
         while (rot := findings.take()) is not None:
-            self._waiting.append(_Repair(rot, now_ms))
+            log = self._node.logs.get(rot.topic_partition)
+            if log is None or log.rot is not rot.of_log:
+                rot.forget()  # Of a log that is no more, or not yet the partition's.
+            else:
+                self._waiting.append(_Repair(rot, log, now_ms))
         self._go_on()
 
     def stop(self) -> None:
@@ -136,9 +143,7 @@ class Repairs:
 
     def _done(self, repair: _Repair) -> None:
         """Nothing is left to do for the segment."""
-        log = repair.rot.log
-        if log.rot.get(repair.rot.base_offset) is repair.rot:
-            del log.rot[repair.rot.base_offset]
+        repair.rot.forget()
         self._current = None
         self._node.shell.soon(self._go_on)
 
@@ -150,8 +155,8 @@ class Repairs:
 
     def _state(self, repair: _Repair) -> tuple[Log, Segment, SegmentCheck] | None:
         """The segment and what its batches are judged by; None where it is not here any more."""
-        log = self._node.logs.get(repair.rot.log.topic_partition)
-        if log is None or log is not repair.rot.log or log.is_offline:
+        log = self._node.logs.get(repair.rot.topic_partition)
+        if log is None or log is not repair.log or log.is_offline:
             return None
         segment = next((each for each in log.segments if each.base_offset == repair.rot.base_offset), None)
         check = None if segment is None else log.segment_check(segment)
@@ -167,13 +172,13 @@ class Repairs:
                 result = ran.result()
             except Exception as error:
                 if isinstance(error, OSError):
-                    repair.rot.log.folder.fail(error, "looking for damage in")
-                logger.warning("rot_not_looked_at: partition=%s error=%s", repair.rot.log.topic_partition, error)
+                    repair.log.folder.fail(error, "looking for damage in")
+                logger.warning("rot_not_looked_at: partition=%s error=%s", repair.rot.topic_partition, error)
                 self._later(repair, RETRY_MS)
             else:
                 proceed(result)
 
-        self._node.shell.in_pool(InDirectories((repair.rot.log.owner.path,), work)).on_complete(settle)
+        self._node.shell.in_pool(InDirectories((repair.log.owner.path,), work)).on_complete(settle)
 
     # Where is the damage?
 
@@ -195,7 +200,7 @@ class Repairs:
             rot = repair.rot
             logger.warning(
                 "rot_found: partition=%s segment=%d position=%d offset=%d damages=%d reason=%s",
-                rot.log.topic_partition,
+                rot.topic_partition,
                 rot.base_offset,
                 damages[0].position,
                 damages[0].next_offset,
@@ -219,7 +224,7 @@ class Repairs:
 
     def _sources(self, repair: _Repair) -> list[BrokerId]:
         """The live brokers that hold a replica, the leader first."""
-        partition = self._node.metadata.image.partition(repair.rot.log.topic_partition)
+        partition = self._node.metadata.image.partition(repair.rot.topic_partition)
         if partition is None:
             repair.may_come = True
             return []  # Told of before long.
@@ -238,7 +243,7 @@ class Repairs:
             self._next_damage(repair)
             return
         source = repair.sources.pop(0)
-        log = repair.rot.log
+        log = repair.log
         partition = messages.FetchRequest.FetchPartition(
             partition=log.topic_partition.partition,
             current_leader_epoch=NO_LEADER_EPOCH,
@@ -301,7 +306,7 @@ class Repairs:
         if patch is None or patch.before == patch.after:
             self._ask(repair)
             return
-        log, damage = repair.rot.log, repair.damages[0]
+        log, damage = repair.log, repair.damages[0]
         state = self._state(repair)
         if state is None or state[1] is not segment:
             self._later(repair, 0)
@@ -371,13 +376,13 @@ class Repairs:
                     " replica has these records; readers get CORRUPT_MESSAGE there, and may seek behind them."
                     " Restore %s/%020d.log from a backup while the broker is stopped, or delete the records up to"
                     " a later offset",
-                    rot.log.topic_partition,
+                    rot.topic_partition,
                     rot.base_offset,
                     damage.position,
                     damage.end - damage.position,
                     damage.next_offset,
                     damage.flaw,
-                    rot.log.directory,
+                    repair.log.directory,
                     rot.base_offset,
                 )
         self._later(repair, FINAL_RETRY_MS)

@@ -25,19 +25,21 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.replicas.fetch_partitions import failed, replica_of, topic_of
 from tidelog.broker.replicas.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, TOPIC_IDS_SINCE
-from tidelog.broker.replicas.replica_manager import check_leader_epoch, diverging_epoch
+from tidelog.broker.replicas.replica import check_leader_epoch
+from tidelog.broker.replicas.replica_manager import diverging_epoch
 from tidelog.broker.shell import InDirectories
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import BrokerEpoch, BrokerId, Offset
 from tidelog.ports.disk import FileRange
 from tidelog.protocol import messages
-from tidelog.replication.events import FollowerFetched
+from tidelog.replication.events import FollowerFetched, FollowerLeft
 from tidelog.storage.errors import WouldBlock
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.node import Node
-    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.broker.replicas.replica import Replica
+    from tidelog.broker.replicas.replica_manager import ReplicaManager
     from tidelog.broker.replicas.replica_sessions import FollowedPartition, ReplicaSession
     from tidelog.broker.shell import Timer
     from tidelog.replication.leader import PartitionLeader
@@ -68,7 +70,7 @@ def handle(
         request, context.api_version, follower, broker_epoch, context.received_ms
     )
     for partition in dropped:
-        node.replicas.unfollowed(partition)
+        _leave(node.replicas, partition)
     fetch = _ReplicaFetch(node, context, request, session)
     fetch.begin()
     return fetch.answer.result() if fetch.answer.done else fetch.answer
@@ -226,7 +228,7 @@ class _ReplicaFetch:
 
     def _close_session(self) -> None:
         for partition in self._node.replica_sessions.close(self._session):
-            self._node.replicas.unfollowed(partition)
+            _leave(self._node.replicas, partition)
 
     # Reading.
 
@@ -559,6 +561,14 @@ def _read_these(readings: list[_Reading], bytes_max: int, nothing_yet: bool) -> 
         nothing_yet = nothing_yet and not result.size
         bytes_max = max(0, bytes_max - result.size)
     return results
+
+
+def _leave(replicas: ReplicaManager, partition: FollowedPartition) -> None:
+    """A follower's session does not have the partition any more."""
+    partition.unwatch()
+    if partition.replica is not None:
+        session = partition.session
+        replicas.unfollowed(partition.replica, FollowerLeft(session.follower, session.fetch_times))
 
 
 def _is_to_be_checked(partition: FollowedPartition, replica: Replica) -> bool:

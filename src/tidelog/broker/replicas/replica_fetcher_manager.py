@@ -17,7 +17,6 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tidelog.broker.replicas.leader_fetcher import LeaderFetcher
-from tidelog.broker.replicas.refusals import note_truncation
 from tidelog.broker.shell import Purpose
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import (
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
 
     from tidelog.broker.deferred import Deferred
     from tidelog.broker.node import Node
-    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.broker.replicas.replica import Replica
     from tidelog.broker.shell import Timer
     from tidelog.ports.disk import Bytes
     from tidelog.replication.follower_events import FetchPosition, FollowerEffect, FollowerEvent
@@ -367,7 +366,7 @@ class ReplicaFetcherManager:
                 replica.log.log_end_offset,
                 followed.follower.leader_epoch,
             )
-        note_truncation(replica, offset, self._node.clock.monotonic_ms())
+        replica.note_truncation(offset, self._node.clock.monotonic_ms())
         followed.cut = functools.partial(replica.log.truncate_to, offset)
         self._announce_truncation(followed, offset)
 

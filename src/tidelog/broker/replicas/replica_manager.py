@@ -11,21 +11,20 @@ Leadership comes from the controller only, by LeaderAndIsr and StopReplica (`lea
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.replicas.delayed_produce import ACKS_ALL, DelayedAppends
-from tidelog.broker.replicas.refusals import Refusals, check_refusals
+from tidelog.broker.replicas.delayed_produce import ACKS_ALL
+from tidelog.broker.replicas.refusals import Refusals, note_before, refused_batch
+from tidelog.broker.replicas.replica import Replica, check_leader_epoch
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import (
-    NO_LEADER,
     NO_LEADER_EPOCH,
     ZERO_TOPIC_ID,
     BrokerId,
     LeaderEpoch,
     Offset,
     PartitionEpoch,
-    TopicId,
     TopicPartition,
 )
 from tidelog.replication.events import (
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from tidelog.broker.replicas.purgatory import Purgatory
-    from tidelog.broker.replicas.replica_sessions import FollowedPartition
     from tidelog.broker.shell import Shell, Timer
     from tidelog.ports.clock import Clock
     from tidelog.ports.disk import Bytes
@@ -60,66 +58,6 @@ if TYPE_CHECKING:
     from tidelog.storage.verification import VerificationGuard
 
 logger: Final = logging.getLogger(__name__)
-
-
-class Replica:
-    """One partition on this broker. It is itself the purgatory's key for whatever waits for it."""
-
-    __slots__ = (
-        "answers",
-        "delayed_appends",
-        "known_high_watermark",
-        "leader",
-        "leader_epoch",
-        "leader_id",
-        "log",
-        "partition_epoch",
-        "refusals",
-        "removed",
-        "topic_partition",
-        "watchers",
-    )
-
-    def __init__(self, log: Log) -> None:
-        self.topic_partition = log.topic_partition
-        self.log = log
-        self.leader: PartitionLeader | None = None
-        """The state of this broker's leadership; None while it does not lead."""
-        self.leader_id = NO_LEADER
-        self.leader_epoch = NO_LEADER_EPOCH
-        self.partition_epoch = PartitionEpoch(-1)
-        self.known_high_watermark = log.high_watermark
-        """As checkpointed, or as of the last leadership; the leader's own counts while it leads."""
-        self.removed = False
-        """Whether the controller took the partition away; who still waits for it gets an error."""
-        self.answers: dict[int, Any] | None = None
-        """What Produce's fast path keeps, by version; None while there is nothing: most replicas are idle."""
-        self.refusals: Refusals | None = None
-        """Batches that were refused for a while; None while there are none."""
-        self.delayed_appends: DelayedAppends | None = None
-        """Appends that wait to be acknowledged; None before the first."""
-        self.watchers: list[FollowedPartition] = []
-        """Followers' fetch sessions that are to hear of changes."""
-
-    @property
-    def high_watermark(self) -> Offset:
-        """Everything below is committed."""
-        return self.known_high_watermark if self.leader is None else self.leader.high_watermark
-
-    @property
-    def last_stable_offset(self) -> Offset:
-        """Where read_committed ends: the first open transaction, or the high watermark."""
-        return self.log.last_stable_offset
-
-    @property
-    def topic_id(self) -> TopicId:
-        return self.log.topic_id or ZERO_TOPIC_ID
-
-    def delayed(self) -> DelayedAppends:
-        """Where appends wait that `ReplicaManager.acknowledged` denies."""
-        if self.delayed_appends is None:
-            self.delayed_appends = DelayedAppends()
-        return self.delayed_appends
 
 
 class ReplicaManager:
@@ -358,13 +296,10 @@ class ReplicaManager:
             if effects:
                 self._carry_out(replica, effects)
 
-    def unfollowed(self, partition: FollowedPartition) -> None:
+    def unfollowed(self, replica: Replica, event: FollowerLeft) -> None:
         """A follower's session does not have the partition any more."""
-        replica = partition.replica
-        partition.unwatch()
-        if replica is not None and replica.leader is not None:
-            session = partition.session
-            replica.leader.step(self._clock.monotonic_ms(), FollowerLeft(session.follower, session.fetch_times))
+        if replica.leader is not None:
+            replica.leader.step(self._clock.monotonic_ms(), event)
 
     def low_watermark(self, replica: Replica) -> Offset:
         """Where this leader and all its live or in-sync followers begin: what DeleteRecords waits for."""
@@ -416,7 +351,7 @@ class ReplicaManager:
                 f"{leader.effective_min_isr} for partition {replica.topic_partition}",
             )
         if replica.refusals is not None:
-            check_refusals(replica, data, self._clock.monotonic_ms())
+            replica.check_refusals(data, self._clock.monotonic_ms())
         info = log.append(
             data,
             leader_epoch=leader.leader_epoch,
@@ -434,6 +369,17 @@ class ReplicaManager:
             if info.rolled or log.log_end_offset - log.flushed_offset >= log.config.flush_messages:
                 self._on_disk_work()
         return info
+
+    def note_refusal(self, topic_partition: TopicPartition, data: Bytes, code: ErrorCode, now_ms: int) -> None:
+        """A producer's batch was refused with `code`: those behind it in flight are to be refused, too (`Refusals`)."""
+        batch = refused_batch(data, code)
+        if batch is None:
+            return
+        replica = self.get(topic_partition)
+        if replica is not None:
+            replica.note_refusal(*batch, code, now_ms)
+        else:
+            note_before(self.refusals_before, topic_partition, batch, code, now_ms)
 
     def acknowledged(self, replica: Replica, last_offset: int, required_acks: int) -> bool:
         """Whether an append up to `last_offset` has what `required_acks` asks for."""
@@ -599,12 +545,3 @@ def diverging_epoch(log: Log, fetch_offset: int, last_fetched_epoch: int) -> tup
     if epoch < last_fetched_epoch or end_offset < fetch_offset:
         return epoch, end_offset
     return None
-
-
-def check_leader_epoch(replica: Replica, current_leader_epoch: int) -> None:
-    """KafkaError FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH where a client knows another epoch (KIP-320)."""
-    if current_leader_epoch < 0 or current_leader_epoch == replica.leader_epoch:
-        return
-    if current_leader_epoch < replica.leader_epoch:
-        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"The leader epoch is {replica.leader_epoch} by now.")
-    raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"The newest leader epoch known here is {replica.leader_epoch}.")

@@ -31,7 +31,7 @@ from tidelog.replication.progress import NEVER_MS, FetchTimes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.broker.replicas.replica import Replica
     from tidelog.ports.random import Random
     from tidelog.protocol import messages
 

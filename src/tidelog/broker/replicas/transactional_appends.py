@@ -15,7 +15,6 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.replicas.refusals import check_refusals, note_refusal
 from tidelog.broker.replicas.verification import Asked, Verifications
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.storage.verification import ONGOING, VerificationGuard
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidelog.broker.node import Node
-    from tidelog.broker.replicas.replica_manager import Replica
+    from tidelog.broker.replicas.replica import Replica
     from tidelog.ports.disk import Bytes
     from tidelog.storage.log import AppendInfo
 
@@ -174,7 +173,7 @@ class TransactionalAppends:
         key = _Key(replica, transactional_id, producer_id, producer_epoch)
         line = self._lines.get(key)
         if line is None:
-            check_refusals(replica, data, self._node.clock.monotonic_ms())
+            replica.check_refusals(data, self._node.clock.monotonic_ms())
             if self._is_free(replica, asked):
                 guard = ONGOING if self._verifies(asked) else None
                 return self._node.replicas.append(replica, data, required_acks=required_acks, guard=guard)
@@ -250,7 +249,7 @@ class TransactionalAppends:
             except KafkaError as refused:
                 # Those behind it, in this line or still on their way, must not be appended without it.
                 now_ms = self._node.clock.monotonic_ms()
-                note_refusal(replicas, replica.topic_partition, waiting.data, refused.code, now_ms)
+                replicas.note_refusal(replica.topic_partition, waiting.data, refused.code, now_ms)
                 waiting.outcome.fail(refused)
             else:
                 waiting.outcome.complete(info)

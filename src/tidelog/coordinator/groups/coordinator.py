@@ -4,14 +4,13 @@
     record   --by its key's class-->    the same, each its own
     deadline --by its kind-->           the same
 
-It holds what they share: the groups by id, the deadlines, the settings, and what is known of topics.
+What they share is `CoordinatorState`: the coordinator is one, which its parts take.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from tidelog.coordinator.deadlines import Deadlines
 from tidelog.coordinator.groups.classic.events import DescribeGroup, Heartbeat
 from tidelog.coordinator.groups.classic.groups import ClassicGroups
 from tidelog.coordinator.groups.consumer.events import DescribeConsumerGroup
@@ -23,10 +22,9 @@ from tidelog.coordinator.groups.events import (
     ListedGroup,
     ListGroups,
 )
-from tidelog.coordinator.groups.group import OFFSETS_ONLY
 from tidelog.coordinator.groups.offset_events import CommitOffsets, ExpireOffsets, FetchOffsets, ForgetPartitions
 from tidelog.coordinator.groups.offsets import Offsets
-from tidelog.coordinator.groups.settings import GroupSettings
+from tidelog.coordinator.groups.state import CoordinatorState
 from tidelog.coordinator.records import OffsetRecord, decode_offset_key, decode_record
 from tidelog.coordinator.result import Result
 from tidelog.coordinator.state_machine import StateMachine, TimePassed
@@ -34,14 +32,14 @@ from tidelog.model.errors import ErrorCode
 from tidelog.protocol.coordinator_records import CONSUMER_OFFSETS
 
 if TYPE_CHECKING:
-    from tidelog.coordinator.groups.group import Group
     from tidelog.coordinator.groups.part import DeadlineHandler, EventHandler, GroupResult, Part, Replayer
+    from tidelog.coordinator.groups.settings import GroupSettings
 
 _OFFSET_KEYS: Final = (b"\x00\x01", b"\x00\x00")
 """How the keys of offsets begin."""
 
 
-class GroupCoordinator(StateMachine):
+class GroupCoordinator(CoordinatorState, StateMachine):
     """State of one partition. `handle` decides; of what is in the log, `replay` alone changes anything."""
 
     TOPIC: ClassVar[str] = CONSUMER_OFFSETS
@@ -51,13 +49,7 @@ class GroupCoordinator(StateMachine):
     )
 
     def __init__(self, settings: GroupSettings | None = None) -> None:
-        self.settings = GroupSettings() if settings is None else settings
-        self.groups: dict[str, Group] = {}
-        """Groups that have, or had, members; parts put them in and take them out."""
-        self.deadlines = Deadlines()
-        """Keys are tuples whose first element is a part's kind of deadline."""
-        self.metadata: Any = None
-        """What is known of topics, for server-side assignment; the shell sets it before each event."""
+        super().__init__(settings)
         self.offsets = Offsets(self)
         self.classic = ClassicGroups(self)
         self.consumers = ConsumerGroups(self)
@@ -88,13 +80,6 @@ class GroupCoordinator(StateMachine):
     def __len__(self) -> int:
         """Offsets held."""
         return len(self.offsets.store)
-
-    def group(self, group_id: str) -> Group | None:
-        """The group; OFFSETS_ONLY for one that only has offsets; None for one that is not."""
-        found = self.groups.get(group_id)
-        if found is None and self.offsets.store.knows(group_id):
-            return OFFSETS_ONLY
-        return found
 
     # The shell's side.
 

@@ -25,7 +25,6 @@ from tidelog.coordinator.groups.offset_events import (
     ForgetPartitions,
     OffsetToCommit,
 )
-from tidelog.coordinator.groups.offset_store import OffsetStore
 from tidelog.coordinator.groups.part import Part
 from tidelog.coordinator.records import NEVER, CommittedOffset, OffsetRecord, decode_offset
 from tidelog.coordinator.state_machine import Remaining
@@ -33,8 +32,8 @@ from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.coordinator.groups.coordinator import GroupCoordinator
     from tidelog.coordinator.groups.part import EventHandler, GroupResult
+    from tidelog.coordinator.groups.state import CoordinatorState
 
 EXPIRY_OFFSETS_MAX: Final = 2_000
 """Offsets, and groups, that one event looks at: some milliseconds. A partition may hold millions."""
@@ -46,9 +45,9 @@ GROUP_NOT_FOUND_FROM: Final = 9
 class Offsets(Part):
     """The offsets of one coordinator's groups; records come in through `store`."""
 
-    def __init__(self, coordinator: GroupCoordinator) -> None:
-        self._coordinator = coordinator
-        self.store = OffsetStore()
+    def __init__(self, state: CoordinatorState) -> None:
+        self._state = state
+        self.store = state.offset_store
 
     def handlers(self) -> Mapping[type, EventHandler]:
         return {
@@ -65,7 +64,7 @@ class Offsets(Part):
     # Commit.
 
     def _commit(self, now_ms: int, event: CommitOffsets, result: GroupResult) -> None:
-        group = self._coordinator.group(event.group)
+        group = self._state.group(event.group)
         refused = _told(event, _unknown_group_error(event) if group is None else group.check_commit(event))
         if group is not None and refused is ErrorCode.NONE:
             group.committed(now_ms, event)
@@ -80,7 +79,7 @@ class Offsets(Part):
         result.replies.append((event.request_id, CommitOutcome(errors)))
 
     def _offset_error(self, wanted: OffsetToCommit) -> ErrorCode:
-        longest = self._coordinator.settings.offset_metadata_max_bytes
+        longest = self._state.settings.offset_metadata_max_bytes
         if wanted.metadata is not None and len(wanted.metadata) > longest:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         return ErrorCode.NONE
@@ -92,7 +91,7 @@ class Offsets(Part):
 
     def _fetched(self, event: FetchOffsets) -> FetchedOffsets:
         name = event.group
-        group = self._coordinator.group(name)
+        group = self._state.group(name)
         if group is None:
             return FetchedOffsets()
         error = group.check_fetch(event.member_id, event.member_epoch)
@@ -121,14 +120,14 @@ class Offsets(Part):
 
         The event of the deletion may have been missed; both ids must be known to differ, as in Kafka.
         """
-        view = self._coordinator.metadata
+        view = self._state.metadata
         known = None if view is None else view.topics.get(place.topic)
         return known is not None and committed.topic_id not in (ZERO_TOPIC_ID, known.topic_id)
 
     # Delete.
 
     def _delete(self, now_ms: int, event: DeleteOffsets, result: GroupResult) -> None:
-        group = self._coordinator.group(event.group)
+        group = self._state.group(event.group)
         refused = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_delete_offsets()
         if group is None or refused is not ErrorCode.NONE:
             result.replies.append((event.request_id, DeletedOffsets(refused)))
@@ -170,18 +169,18 @@ class Offsets(Part):
     # Expiry.
 
     def _expire(self, now_ms: int, event: ExpireOffsets, result: GroupResult) -> None:
-        coordinator = self._coordinator
+        state = self._state
         names = event.groups
         if names is None:
             # Groups that never committed anything go by the same rule, when they have no members.
-            names = list(dict.fromkeys([*coordinator.groups, *self.store.committed]))
+            names = list(dict.fromkeys([*state.groups, *self.store.committed]))
         seen = 0
         for count, name in enumerate(names):
             if seen >= EXPIRY_OFFSETS_MAX:
                 result.replies.append((event.request_id, Remaining(names[count:])))
                 return
             seen += 1
-            group = coordinator.group(name)
+            group = state.group(name)
             if group is None:
                 continue
             since_ms = group.offsets_expire_from_ms

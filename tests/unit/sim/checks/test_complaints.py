@@ -5,7 +5,7 @@ import logging
 import pytest
 from sim.checks.complaints import Complaints
 from sim.plan import FaultKind
-from sim.world.loop import PROCESS
+from sim.world.ownership import PROCESS
 from sim.world.trace import Trace
 
 

@@ -35,8 +35,8 @@ from tidelog.model.errors import ErrorCode
 from tidelog.protocol import messages
 
 if TYPE_CHECKING:
-    from tidelog.coordinator.groups.coordinator import GroupCoordinator
     from tidelog.coordinator.groups.part import DeadlineHandler, EventHandler, GroupResult, Replayer
+    from tidelog.coordinator.groups.state import CoordinatorState
 
 
 class ClassicGuests(Protocol):
@@ -57,9 +57,9 @@ class ClassicGuests(Protocol):
 class ClassicGroups(Part):
     """Decides for those of the coordinator's groups that are classic, and makes them."""
 
-    def __init__(self, coordinator: GroupCoordinator) -> None:
-        self._coordinator = coordinator
-        self._groups = coordinator.groups
+    def __init__(self, state: CoordinatorState) -> None:
+        self._state = state
+        self._groups = state.groups
         self._is_loaded = False
         self.guests: ClassicGuests | None = None
 
@@ -102,7 +102,7 @@ class ClassicGroups(Part):
             if event.member_id != UNKNOWN_MEMBER:
                 result.replies.append((event.request_id, JoinReply(ErrorCode.UNKNOWN_MEMBER_ID, event.member_id)))
                 return
-            group = ClassicGroup(event.group, self._coordinator.deadlines, event.wall_ms)
+            group = ClassicGroup(event.group, self._state.deadlines, event.wall_ms)
             self._groups[event.group] = group
         join(self._turn(now_ms, event.wall_ms, result), group, event)
         self._forget_if_nothing(group)
@@ -138,7 +138,7 @@ class ClassicGroups(Part):
             self._forget_if_nothing(group)
 
     def _describe(self, now_ms: int, event: DescribeGroup, result: GroupResult) -> None:
-        group = self._coordinator.group(event.group)
+        group = self._state.group(event.group)
         if isinstance(group, ClassicGroup):
             described = described_group(group)
         else:
@@ -176,7 +176,7 @@ class ClassicGroups(Part):
         if group is not None and self._is_loaded:
             group.recorded = value
         else:
-            self._groups[key.group] = ClassicGroup.restored(key.group, self._coordinator.deadlines, value)
+            self._groups[key.group] = ClassicGroup.restored(key.group, self._state.deadlines, value)
 
     # What requests and deadlines need.
 
@@ -190,7 +190,7 @@ class ClassicGroups(Part):
         return group if isinstance(group, ClassicGroup) else None
 
     def _turn(self, now_ms: int, wall_ms: int, result: GroupResult) -> Turn:
-        return Turn(now_ms, wall_ms, self._coordinator.settings, result)
+        return Turn(now_ms, wall_ms, self._state.settings, result)
 
     def _forget_if_nothing(self, group: ClassicGroup) -> None:
         """Groups that nobody ever joined to the end must not fill the memory."""

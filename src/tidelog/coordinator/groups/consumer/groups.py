@@ -45,8 +45,8 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 
 if TYPE_CHECKING:
-    from tidelog.coordinator.groups.coordinator import GroupCoordinator
     from tidelog.coordinator.groups.part import DeadlineHandler, EventHandler, GroupResult, Replayer
+    from tidelog.coordinator.groups.state import CoordinatorState
     from tidelog.protocol.messages import Message
 
 logger = logging.getLogger(__name__)
@@ -71,9 +71,9 @@ R = TypeVar("R")
 class ConsumerGroups(Part):
     """Decides for those of the coordinator's groups that are consumer groups, and makes them."""
 
-    def __init__(self, coordinator: GroupCoordinator) -> None:
-        self._coordinator = coordinator
-        self._groups = coordinator.groups
+    def __init__(self, state: CoordinatorState) -> None:
+        self._state = state
+        self._groups = state.groups
 
     def handlers(self) -> Mapping[type, EventHandler]:
         return {ConsumerHeartbeat: self._heartbeat, DescribeConsumerGroup: self._describe}
@@ -104,9 +104,9 @@ class ConsumerGroups(Part):
         self._decide(now_ms, event.wall_ms, event.request_id, result, lambda turn: heartbeat(turn, event), refused)
 
     def _describe(self, now_ms: int, event: DescribeConsumerGroup, result: GroupResult) -> None:
-        group = self._coordinator.group(event.group)
+        group = self._state.group(event.group)
         if isinstance(group, ConsumerGroup):
-            reply = described(group, self._topics, self._coordinator.settings.consumer.assignors[0])
+            reply = described(group, self._topics, self._state.settings.consumer.assignors[0])
         else:
             what = "not found" if group is None else "is not a consumer group"
             reply = DescribedConsumerGroup(ErrorCode.GROUP_ID_NOT_FOUND, event.group, f"Group {event.group} {what}.")
@@ -204,7 +204,7 @@ class ConsumerGroups(Part):
 
     @property
     def _topics(self) -> TopicsView:
-        topics: TopicsView | None = self._coordinator.metadata
+        topics: TopicsView | None = self._state.metadata
         return NO_TOPICS if topics is None else topics
 
     def _find(self, group_id: str) -> ConsumerGroup | None:
@@ -212,10 +212,8 @@ class ConsumerGroups(Part):
         return group if isinstance(group, ConsumerGroup) else None
 
     def _turn(self, now_ms: int, wall_ms: int, result: GroupResult) -> ConsumerTurn:
-        coordinator = self._coordinator
-        return ConsumerTurn(
-            now_ms, wall_ms, coordinator.settings, self._topics, coordinator.deadlines, self._groups, result
-        )
+        state = self._state
+        return ConsumerTurn(now_ms, wall_ms, state.settings, self._topics, state.deadlines, self._groups, result)
 
     def _decide(
         self,
