@@ -33,6 +33,7 @@ from tidelog.broker.deferred import Deferred
 from tidelog.broker.descriptors import allot, raise_file_limit
 from tidelog.broker.failure import BrokerFailed, disk_refused
 from tidelog.broker.io_threads import IoThreads
+from tidelog.broker.metrics.health import BrokerState
 from tidelog.broker.node import Node
 from tidelog.broker.replicas.cleaning import cleaner_settings
 from tidelog.broker.replicas.topic_settings import log_config
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from concurrent.futures import Executor, Future
 
+    from tidelog.broker.metrics.service import BrokerMetrics
     from tidelog.config.listeners import Listener as ConfiguredListener
     from tidelog.ports.clock import Clock
     from tidelog.ports.disk import Disk
@@ -120,6 +122,7 @@ class Runtime:
         self._server.tls = self._tls
         # Before anything is bound: what connects while the broker starts is to authenticate, too.
         self._server.authentication = Authentication(config, random, self._credential)
+        self._metrics = self._make_metrics()
         self._inter_broker_listener = config.inter_broker_listener_name
         self._peers = Peers(
             network,
@@ -144,6 +147,14 @@ class Runtime:
         self._tls_timer: asyncio.TimerHandle | None = None
         self._stored: dict[ConfigResource, Mapping[str, str]] = {}
         """Settings read from the store before there was a node."""
+
+    def _make_metrics(self) -> BrokerMetrics | None:
+        address = self.config.metrics_listener
+        if address is None:
+            return None
+        from tidelog.broker.metrics.service import BrokerMetrics  # Most brokers on one machine have none.
+
+        return BrokerMetrics(address, self, self._clock, self._server)
 
     # What a node asks of its shell.
 
@@ -208,6 +219,11 @@ class Runtime:
         """Where it listens, host:port, the first listener first."""
         return [f"{listener.address[0]}:{listener.address[1]}" for _, listener in self._listeners]
 
+    @property
+    def metrics_address(self) -> str | None:
+        """host:port where metrics and health are served; None where `metrics.listener` is not set."""
+        return None if self._metrics is None else self._metrics.address
+
     async def start(self) -> None:
         """Returns when clients can connect. BrokerFailed says why it cannot start; nothing is left running then."""
         logger.info("descriptors: %s", self._descriptors)
@@ -225,6 +241,8 @@ class Runtime:
 
     async def _start(self) -> None:
         await self._bind()
+        if self._metrics is not None:
+            await self._metrics.bind(self._network)
         if self._tls:
             self._look_at_certificates()
         session = await self._connect_store()
@@ -263,6 +281,7 @@ class Runtime:
         security.start()
         logs = self._logs = self._log_manager(broker_id, cluster_id)
         logs.upkeep.settings_gate = settings
+        self._is_now(BrokerState.RECOVERY)
         await _future(self.in_pool(logs.open))
         forwarding = self._forwarding = Forwarding(_LocalController(driver))
         self._node = Node(
@@ -284,6 +303,9 @@ class Runtime:
         self._node.metadata.on_brokers_changed.append(self._brokers_changed)
         self._node.settings_loaded(self._stored)
         self._dispatcher = Dispatcher(self._node, self._node.handlers, forwarding)
+        if self._metrics is not None:
+            self._metrics.attach(self._node, driver)
+            self._dispatcher = self._metrics.dispatcher(self._node, forwarding)
         # Before it knows its epoch, a broker would obey orders that were meant for its former life.
         self._node.broker_epoch = await self._with_session(lambda: self._register(broker_id, settings))
         # The controller's requests come by a listener like any others; whatever else comes waits until it has spoken.
@@ -296,6 +318,11 @@ class Runtime:
         self._node.scrubbing.start()
         self._server.dispatcher = self._dispatcher
         starting.open(self._dispatcher)
+        self._is_now(BrokerState.RUNNING)
+
+    def _is_now(self, state: BrokerState) -> None:
+        if self._metrics is not None:
+            self._metrics.state = state
 
     def _driver_of_start(self) -> ControllerDriver:
         """What takes part in the cluster; BrokerFailed where a stop has taken it away in the middle of the start."""
@@ -558,6 +585,7 @@ class Runtime:
         if not config.controlled_shutdown_enable or len(node.metadata.image.brokers) < 2:
             return
         self._handed_over = True
+        self._is_now(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
         for tries_left in range(config.controlled_shutdown_max_retries, -1, -1):
             remaining = await self._ask_to_leave(node, forwarding)
             if not remaining:
@@ -582,6 +610,8 @@ class Runtime:
     async def _stop_parts(self, *, clean: bool) -> None:
         if self._tls_timer is not None:
             self._tls_timer.cancel()
+        if self._metrics is not None:
+            self._metrics.stop()
         self._server.stop()
         for _, listener in self._listeners:
             listener.close()

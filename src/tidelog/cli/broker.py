@@ -1,7 +1,7 @@
 """`tidelog broker`: one broker from Kafka's own server.properties file, as systemd starts it on servers.
 
-Prints `ready: HOST:PORT` when clients can connect; SIGTERM stops it cleanly. With zookeeper.connect it joins the
-cluster whose metadata store is there.
+Prints `ready: HOST:PORT` when clients can connect, and before it `metrics: HOST:PORT` where metrics.listener is set;
+SIGTERM stops it cleanly. With zookeeper.connect it joins the cluster whose metadata store is there.
 """
 
 from __future__ import annotations
@@ -9,9 +9,13 @@ from __future__ import annotations
 import argparse
 import gc
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tidelog.cli.errors import Refused
 from tidelog.cli.start import settings
+
+if TYPE_CHECKING:
+    from tidelog.broker.runtime import Runtime
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -65,7 +69,7 @@ def broker(properties: str, overrides: dict[str, str], log_level: str = "info", 
             lambda stop: serve(
                 config,
                 stop,
-                lambda runtime: print(f"ready: {runtime.addresses[0]}", flush=True),
+                _say_ready,
                 # A secret, for nobody but a supervisor.
                 None if parent_pipe is None else lambda key: print(f"session: {key}", flush=True),
             ),
@@ -74,3 +78,9 @@ def broker(properties: str, overrides: dict[str, str], log_level: str = "info", 
     except BrokerFailed as error:
         raise Refused([str(error)]) from error
     return 0
+
+
+def _say_ready(runtime: Runtime) -> None:
+    if runtime.metrics_address is not None:
+        print(f"metrics: {runtime.metrics_address}")
+    print(f"ready: {runtime.addresses[0]}", flush=True)

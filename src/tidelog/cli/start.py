@@ -1,8 +1,8 @@
 """`tidelog start`: a cluster on this machine, in the foreground.
 
-Prints two lines: `store: HOST:PORT`, where the metadata store is, and `ready: HOST:PORT,...` when clients can
-connect to every broker. Ctrl-C or SIGTERM stops it cleanly. One broker runs in this process, several in processes of
-their own.
+Prints `store: HOST:PORT`, where the metadata store is, with --metrics `metrics: http://HOST:PORT/metrics ...`, and
+`ready: HOST:PORT,...` when clients can connect to every broker. Ctrl-C or SIGTERM stops it cleanly. One broker runs in
+this process, several in processes of their own.
 """
 
 from __future__ import annotations
@@ -48,6 +48,12 @@ def run(arguments: Sequence[str]) -> int:
         help="port of the metadata store, which speaks ZooKeeper's protocol (2181, or any where that is taken)",
     )
     parser.add_argument(
+        "--metrics",
+        metavar="M",
+        type=int,
+        help="serve metrics for Prometheus and health by HTTP: broker N on port M + N, on loopback; 0: any free ones",
+    )
+    parser.add_argument(
         "--zookeeper",
         metavar="HOSTS[/CHROOT]",
         help="keep the cluster's metadata in this ZooKeeper ensemble: host:port,host:port; a missing chroot is created",
@@ -67,14 +73,19 @@ def run(arguments: Sequence[str]) -> int:
         parsed = parser.parse_args(arguments)
     except SystemExit as end:
         return int(end.code or 0)
-    for name, port in (("--port", parsed.port), ("--store-port", parsed.store_port or 0)):
+    for name, port in (
+        ("--port", parsed.port),
+        ("--store-port", parsed.store_port or 0),
+        ("--metrics", parsed.metrics or 0),
+    ):
         if not 0 <= port <= 65535:
             raise WrongUsage(f"{name} {port}: ports go from 0 to 65535")
     if not 1 <= parsed.brokers <= BROKERS_MAX:
         raise WrongUsage(f"--brokers {parsed.brokers}: one to {BROKERS_MAX} run on one machine")
-    ports = tuple(parsed.port + broker_id if parsed.port else 0 for broker_id in range(parsed.brokers))
-    if ports[-1] > 65535:
-        raise WrongUsage(f"--port {parsed.port}: the last of {parsed.brokers} brokers would have port {ports[-1]}")
+    ports = _ports("--port", parsed.port, parsed.brokers)
+    metrics_ports = () if parsed.metrics is None else _ports("--metrics", parsed.metrics, parsed.brokers)
+    if parsed.port and parsed.metrics and set(ports) & set(metrics_ports):
+        raise WrongUsage(f"--metrics {parsed.metrics}: brokers have ports {ports[0]} to {ports[-1]} for their clients")
     if parsed.zookeeper is not None and parsed.store_port is not None:
         raise WrongUsage("--store-port: with --zookeeper there is no store here that could be served")
     return start(
@@ -82,10 +93,19 @@ def run(arguments: Sequence[str]) -> int:
         ports,
         settings(parsed.settings),
         zookeeper=parsed.zookeeper,
+        metrics_ports=metrics_ports,
         store_port=parsed.store_port,
         restart=not parsed.no_restart,
         log_level=parsed.log_level,
     )
+
+
+def _ports(option: str, first: int, brokers: int) -> tuple[int, ...]:
+    """One for each broker: `first` and those behind it, or 0 for any."""
+    ports = tuple(first + broker_id if first else 0 for broker_id in range(brokers))
+    if ports[-1] > 65535:
+        raise WrongUsage(f"{option} {first}: the last of {brokers} brokers would have port {ports[-1]}")
+    return ports
 
 
 def start(
@@ -94,12 +114,14 @@ def start(
     overrides: dict[str, str],
     *,
     zookeeper: str | None = None,
+    metrics_ports: tuple[int, ...] = (),
     store_port: int | None = None,
     restart: bool = True,
     log_level: str | None = None,
 ) -> int:
     """Runs a broker for each of `ports` (0: any) with everything it keeps in the folder `data`, until told to stop.
 
+    `metrics_ports` has one for each broker's metrics, or none at all.
     `zookeeper` is the ensemble that has the metadata, else it is in that folder too.
     """
     from tidelog.broker.failure import BrokerFailed
@@ -110,7 +132,7 @@ def start(
 
     log_to_stderr(log_level or "warning")
     log_absent_kernel()
-    plan = Plan(os.path.abspath(data), ports, overrides, zookeeper=zookeeper)
+    plan = Plan(os.path.abspath(data), ports, overrides, metrics_ports=metrics_ports, zookeeper=zookeeper)
 
     async def main(stop: Stop) -> None:
         if plan.brokers == 1:
@@ -140,7 +162,7 @@ async def _one(plan: Plan, stop: Stop, store_port: int | None) -> None:
         if stop.asked:
             return
         settle_memory()
-        _say(cluster.store.address, cluster.addresses.values())
+        _say(cluster.store.address, cluster.metrics_addresses, cluster.addresses.values())
         reason = await stop.wait_for(cluster.failed())
     finally:
         await cluster.stop()
@@ -157,7 +179,7 @@ async def _several(plan: Plan, stop: Stop, store_port: int | None, restart: bool
         await stop.wait_for(cluster.start(store_port=store_port))
         if stop.asked:
             return
-        _say(cluster.store.address, cluster.addresses.values())
+        _say(cluster.store.address, cluster.metrics_addresses, cluster.addresses.values())
         reason = await stop.wait_for(cluster.failed())
     finally:
         await cluster.stop()
@@ -176,5 +198,10 @@ def settings(pairs: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _say(store: str, addresses: Iterable[str]) -> None:
-    print(f"store: {store}\nready: {','.join(addresses)}", flush=True)
+def _say(store: str, metrics: Iterable[str], addresses: Iterable[str]) -> None:
+    lines = [f"store: {store}"]
+    served = [f"http://{address}/metrics" for address in metrics]
+    if served:
+        lines.append(f"metrics: {' '.join(served)}")
+    lines.append(f"ready: {','.join(addresses)}")
+    print("\n".join(lines), flush=True)

@@ -18,6 +18,7 @@ from tidelog.config.checks import check_broker
 from tidelog.config.jaas import LoginModule
 from tidelog.config.listener_security import listener_of, login_module, resolve
 from tidelog.config.listeners import Listener, parse_listeners, parse_protocol_map
+from tidelog.config.metrics_listener import MetricsListener, parse_metrics_listener
 from tidelog.config.properties import ConfigError, Entry, Problem, entries_of, parse
 from tidelog.config.setting import Effect, InvalidValue, UpdateMode, Value, render
 
@@ -223,6 +224,12 @@ class BrokerConfig:
             if member.partition(":")[0].upper() not in controllers
         ]
         return parse_listeners(members, self._protocols())
+
+    @property
+    def metrics_listener(self) -> MetricsListener | None:
+        """Where metrics and health are served; None: nowhere."""
+        text = cast("str | None", self.values["metrics.listener"])
+        return parse_metrics_listener(text) if text else None
 
     @property
     def advertised_listeners(self) -> list[Listener]:

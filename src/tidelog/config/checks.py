@@ -8,6 +8,7 @@ from typing import Final, cast
 
 from tidelog.config.listener_security import check_listeners, parse_super_users
 from tidelog.config.listeners import Listener, parse_listeners, parse_protocol_map
+from tidelog.config.metrics_listener import parse_metrics_listener
 from tidelog.config.setting import Value
 
 _STORE_HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]/\s]+)(:[0-9]{1,5})?")
@@ -20,6 +21,7 @@ def check_broker(values: Mapping[str, Value], written: Mapping[str, str]) -> Ite
     yield from _check_listeners(values, written)
     yield from _check_authorizer(values)
     yield from _check_log_dirs(values)
+    yield from _check_metrics(values)
     yield from _check_relations(values, written)
 
 
@@ -169,6 +171,15 @@ def _check_log_dirs(values: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
         yield "log.dirs", "log.dirs has an empty member: name at least one directory, and none that is empty"
     if several is None and not values["log.dir"]:
         yield "log.dir", "log.dir is empty: name a directory"
+
+
+def _check_metrics(values: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
+    text = cast("str | None", values["metrics.listener"])
+    if text:
+        try:
+            parse_metrics_listener(text)
+        except ValueError as error:
+            yield "metrics.listener", f"metrics.listener: {error}"
 
 
 def _check_relations(values: Mapping[str, Value], written: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """One broker in a process of its own: `tidelog broker` with a properties file, started, watched and ended.
 
-    stdout        the line `ready: HOST:PORT`, and a line `session: KEY` for each session with the metadata store
+    stdout        the line `ready: HOST:PORT`, `metrics: HOST:PORT` before it where metrics are served, and a line
+                  `session: KEY` for each session with the metadata store
     stderr        the broker's log, and the sentence that says why it cannot start: appended to a file
     a pipe        which the broker inherits for reading; when its other end goes, with us or by `stop_with_cluster`,
                   the broker stops
@@ -23,6 +24,7 @@ from tidelog.broker.failure import BrokerFailed
 from tidelog.store.client import SessionKey
 
 READY_PREFIX: Final = b"ready: "
+METRICS_PREFIX: Final = b"metrics: "
 SESSION_PREFIX: Final = b"session: "
 FAILURE_PREFIX: Final = "tidelog: "
 """Begins the lines with which the command line says why it ends."""
@@ -66,6 +68,8 @@ class BrokerProcess:
         self._read = b""
         self.session: SessionKey | None = None
         """The broker's session with the metadata store, as it told last; good for ending it when the process has."""
+        self.metrics_address: str | None = None
+        """host:port where the broker serves metrics, once it is ready; None where it does not."""
         os.set_blocking(self._output, False)
         self._loop.add_reader(self._output, self._output_came)
         self._pidfd = os.pidfd_open(self._process.pid)
@@ -125,6 +129,8 @@ class BrokerProcess:
         for line in lines:
             if line.startswith(READY_PREFIX) and not self._ready.done():
                 self._ready.set_result(line[len(READY_PREFIX) :].decode())
+            elif line.startswith(METRICS_PREFIX):
+                self.metrics_address = line[len(METRICS_PREFIX) :].decode()
             elif line.startswith(SESSION_PREFIX):
                 self.session = SessionKey.parse(line[len(SESSION_PREFIX) :].decode())
 

@@ -69,6 +69,12 @@ class InProcessCluster:
         """host:port of each broker, by id, whether it runs or not."""
         return dict(sorted(self._addresses.items()))
 
+    @property
+    def metrics_addresses(self) -> list[str]:
+        """host:port of each running broker's metrics, of those that serve any, by id."""
+        runtimes = [runtime for _, runtime in sorted(self.runtimes.items())]
+        return [runtime.metrics_address for runtime in runtimes if runtime.metrics_address is not None]
+
     async def start(self, *, store_port: int | None = None) -> None:
         """Returns when clients can connect to all brokers. BrokerFailed; nothing is left running then.
 

@@ -28,6 +28,7 @@ OWN: Final = (
     "advertised.listeners",
     "log.dir",
     "log.dirs",
+    "metrics.listener",
 )
 """Settings in which several brokers on one machine must differ."""
 INTERNAL_REPLICATION_FACTORS: Final = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
@@ -47,6 +48,8 @@ class Plan:
     """Settings of single brokers, such as broker.rack, by id: they win."""
     zookeeper: str | None = None
     """The ensemble with the cluster's metadata, as in zookeeper.connect; None: an embedded store of its own."""
+    metrics_ports: tuple[int, ...] = ()
+    """A port for each broker's metrics, on loopback; empty: none but what the settings say."""
 
     @property
     def brokers(self) -> int:
@@ -62,6 +65,8 @@ class Plan:
     def _unshareable(self) -> Iterable[tuple[str, str]]:
         if "zookeeper.connect" in self.settings:
             yield "zookeeper.connect", "--zookeeper HOSTS[/CHROOT] says that the metadata is kept there"
+        if self.metrics_ports and "metrics.listener" in self.settings:
+            yield "metrics.listener", "--metrics PORT says where metrics are served"
         if self.brokers > 1:
             for name in OWN:
                 if name in self.settings:
@@ -93,6 +98,8 @@ class Plan:
             "listeners": f"PLAINTEXT://{HOST}:{port}",
             "log.dirs": self.log_dir(broker_id),
         }
+        if self.metrics_ports:
+            own["metrics.listener"] = f"{HOST}:{self.metrics_ports[broker_id]}"
         if self.brokers > 1:
             factor = str(min(self.brokers, INTERNAL_REPLICATION_FACTOR_MAX))
             # Said, not left to how many happen to be there when the topic is first needed.

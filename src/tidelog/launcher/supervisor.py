@@ -101,6 +101,12 @@ class Supervisor:
         """host:port of each broker, by id, whether it runs or not."""
         return {broker_id: f"{HOST}:{broker.port.number}" for broker_id, broker in self._brokers.items()}
 
+    @property
+    def metrics_addresses(self) -> list[str]:
+        """host:port of each running broker's metrics, of those that serve any, by id."""
+        processes = [broker.process for broker in self._brokers.values() if broker.process is not None]
+        return [process.metrics_address for process in processes if process.metrics_address is not None]
+
     def log_path(self, broker_id: int) -> str:
         """The file that a broker logs to."""
         return f"{self.plan.data}/broker-{broker_id}.log"

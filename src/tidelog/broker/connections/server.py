@@ -106,6 +106,7 @@ class Server:
         self._frames = 0
         """Requests handled in this turn of the loop, all connections together."""
         self._turn_started_ms = 0
+        self.listeners = tuple(listener.name for listener in config.listeners)
         self.authentication: Authentication | None = None
         """For connections by SASL listeners; None where there are none."""
         self._sasl_listeners = frozenset(

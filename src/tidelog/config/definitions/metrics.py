@@ -1,4 +1,4 @@
-"""Brokers' settings: metrics and their reporters, which there are not yet."""
+"""Brokers' settings: the metrics listener, which is tidelog's own, and Kafka's reporters, which are not loaded."""
 
 from typing import Final
 
@@ -34,6 +34,13 @@ SETTINGS: Final = (
         importance=LOW,
         mode=CLUSTER_WIDE,
         effect=ACCEPTED,
+    ),
+    Setting(
+        "metrics.listener",
+        STRING,
+        None,
+        "tidelog's own: where `/metrics`, `/healthz` and `/readyz` are served by HTTP: `9404`, which is on loopback, or"
+        " `0.0.0.0:9404`. Port 0 is any free one; not set: nowhere.",
     ),
     Setting(
         "metrics.num.samples", INT, 2, "Samples kept for a metric.", valid=Range(1), importance=LOW, effect=ACCEPTED

@@ -1,0 +1,167 @@
+"""A dispatcher that measures: how long requests take in each phase, and what errors they are answered with.
+
+It stands in the place of the plain one where somebody is to read what it measures (`metrics.listener`), and costs
+about half a microsecond a request. A mistake in measuring fails no request: it is logged once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.broker.connections.dispatch import Answer, Dispatcher, Peer
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.handlers import Handler
+from tidelog.broker.metrics.errors import error_codes
+from tidelog.metrics.requests import ApiTimes
+from tidelog.protocol import apis
+from tidelog.protocol.apis import ApiKey
+
+if TYPE_CHECKING:
+    from tidelog.broker.cluster.forwarding import Forwarding
+    from tidelog.broker.context import RequestContext
+    from tidelog.broker.node import Node
+    from tidelog.protocol import messages
+
+logger: Final = logging.getLogger(__name__)
+
+_REPLICA_STATE_SINCE: Final = 15
+"""The version of Fetch whose follower names itself in a tag."""
+
+
+class RequestMetrics:
+    """What is counted of a broker's requests."""
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        """`now_ns`: monotonic nanoseconds, of the clock whose milliseconds `received_ms` is."""
+        self.now_ns = now_ns
+        self._by_key: list[ApiTimes | None] = [None] * (max(ApiKey) + 1)
+        self.fetch_consumer = ApiTimes("FetchConsumer")
+        self.fetch_follower = ApiTimes("FetchFollower")
+        """Fetches of either kind, which are counted as `Fetch` too."""
+        self.faults = 0
+        """Requests that could not be measured."""
+
+    def of(self, key: int) -> ApiTimes:
+        """The counts of an API that is served."""
+        found = self._by_key[key]
+        if found is None:
+            found = self._by_key[key] = ApiTimes(apis.name(ApiKey(key)))
+        return found
+
+    def seen(self) -> list[ApiTimes]:
+        """APIs that were asked at least once, kinds of Fetch after all others."""
+        known = [times for times in self._by_key if times is not None]
+        return [times for times in (*known, self.fetch_consumer, self.fetch_follower) if times.requests]
+
+    def roll(self) -> None:
+        """A minute has passed (`Histogram.roll`)."""
+        for times in (*self._by_key, self.fetch_consumer, self.fetch_follower):
+            if times is not None:
+                times.roll()
+
+    def fault(self) -> None:
+        """Something could not be measured; to be called while the exception is handled."""
+        self.faults += 1
+        if self.faults == 1:
+            logger.exception("request not measured")
+
+
+class MeasuredDispatcher(Dispatcher):
+    """A dispatcher whose requests are counted in `metrics`."""
+
+    def __init__(
+        self, node: Node, handlers: dict[int, Handler], forwarding: Forwarding | None, metrics: RequestMetrics
+    ) -> None:
+        super().__init__(node, _with_kinds_of_fetch(handlers, self), forwarding)
+        self._metrics = metrics
+        self._now_ns = metrics.now_ns
+        self._times = {key: metrics.of(key) for key in handlers}
+        self.kind: ApiTimes | None = None
+        """Of the request that is being handled: consumer's or follower's; of Fetch only."""
+
+    def request(
+        self, peer: Peer, view: memoryview, position: int, end: int, received_ms: int
+    ) -> Answer | Deferred[Answer]:
+        began = self._now_ns()
+        answer = Dispatcher.request(self, peer, view, position, end, received_ms)
+        # A key that is not served has raised; all keys and versions that are served fit into a byte.
+        try:
+            took = (self._now_ns() - began) // 1000
+            key, version = view[position + 1], view[position + 3]
+            times = self._times[key]
+            times.versions[version] += 1
+            if type(answer) is Deferred or self.kind is not None or began - received_ms * 1_000_000 >= 2_000_000:
+                self._measure(times, version, answer, began, took, received_ms)
+            else:
+                times.at_once.observe(took)
+        except Exception:
+            self._metrics.fault()
+        return answer
+
+    def _measure(self, times: ApiTimes, version: int, answer: Any, began: int, took: int, received_ms: int) -> None:
+        """A request that has waited before its handler was called, or waits after it, or is of a kind of its own."""
+        kinds = [times]
+        if self.kind is not None:
+            kinds.append(self.kind)
+            self.kind.versions[version] += 1
+            self.kind = None
+        # The time of receipt is known in whole milliseconds only: what is less than one is nothing.
+        queued = max(began // 1000 - received_ms * 1000 - 1000, 0)
+        if queued < 1000:
+            queued = 0
+        waits = isinstance(answer, Deferred) and not answer.done
+        for each in kinds:
+            if queued or waits:
+                each.queue.observe(queued)
+                each.local.observe(took)
+                if not waits:
+                    each.remote.observe(0)
+                    each.total.observe(queued + took)
+            else:
+                each.at_once.observe(took)
+        if waits:
+            returned = began + took * 1000
+
+            def answered(_: Deferred[Answer]) -> None:
+                remote = (self._now_ns() - returned) // 1000
+                for each in kinds:
+                    each.remote.observe(remote)
+                    each.total.observe(queued + took + remote)
+
+            answer.on_complete(answered)
+
+    def _encode(self, handler: Handler, context: RequestContext, response: Any) -> Answer:
+        try:
+            if response is not None and type(response) is not bytes:
+                times = self._times[handler.key]
+                has_failed = False
+                for code in error_codes(response):
+                    has_failed = True
+                    times.errors[code] = times.errors.get(code, 0) + 1
+                times.failed += has_failed
+        except Exception:
+            self._metrics.fault()
+        return super()._encode(handler, context, response)
+
+    def fetch_begins(self, request: messages.FetchRequest, version: int) -> None:
+        """A fetch was decoded: notes whether it is a follower's."""
+        replica_id = request.replica_id
+        if version >= _REPLICA_STATE_SINCE:
+            replica_id = request.replica_state.replica_id
+        self.kind = self._metrics.fetch_consumer if replica_id < 0 else self._metrics.fetch_follower
+
+
+def _with_kinds_of_fetch(handlers: dict[int, Handler], dispatcher: MeasuredDispatcher) -> dict[int, Handler]:
+    """The handlers, of which Fetch's says first of which kind the request is."""
+    plain = handlers.get(ApiKey.FETCH)
+    if plain is None:
+        return handlers
+
+    def handle(node: Any, context: RequestContext, request: messages.FetchRequest) -> Any:
+        dispatcher.fetch_begins(request, context.api_version)
+        return plain.handle(node, context, request)
+
+    fetch = Handler(plain.key, plain.name, plain.versions, handle, plain.error_response, plain.handle_body)
+    return {**handlers, int(ApiKey.FETCH): fetch}

@@ -1,0 +1,130 @@
+"""Requests are counted with their times and errors, and no mistake in counting reaches a client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.broker.harness import Broker, whole
+
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.metrics.errors import error_codes
+from tidelog.broker.metrics.requests import MeasuredDispatcher, RequestMetrics
+from tidelog.model.errors import ErrorCode
+from tidelog.protocol import messages
+from tidelog.protocol.apis import ApiKey
+
+
+class Nanoseconds:
+    """A clock that the test moves; each look at it takes 20 us."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.extra = 0
+
+    def __call__(self) -> int:
+        self.extra += 20_000
+        return self._broker.clock.now_ms * 1_000_000 + self.extra
+
+
+@pytest.fixture
+def metrics(broker: Broker) -> RequestMetrics:
+    """Those of a broker whose dispatcher measures."""
+    metrics = RequestMetrics(Nanoseconds(broker))
+    broker.dispatcher = MeasuredDispatcher(broker.node, broker.node.handlers, None, metrics)
+    return metrics
+
+
+def test_a_request_is_counted_by_version_and_phase(broker: Broker, metrics: RequestMetrics) -> None:
+    """One that is answered at once has a local time, and nothing else."""
+    for version in (0, 0, 1):
+        broker.ask(ApiKey.DESCRIBE_CLUSTER, version, messages.DescribeClusterRequest())
+    (times,) = metrics.seen()
+    assert (times.name, times.versions[:2]) == ("DescribeCluster", [2, 1])
+    assert {phase: (each.count, each.sum) for phase, each in times.phases()} == {
+        "total": (3, 60),
+        "queue": (3, 0),
+        "local": (3, 60),
+        "remote": (3, 0),
+    }
+
+
+def test_a_request_that_waits_has_its_remote_time(broker: Broker, metrics: RequestMetrics) -> None:
+    """From the handler's return to the answer; counted when it is answered."""
+    late: Deferred[Any] = Deferred()
+    broker.node.handlers[ApiKey.DESCRIBE_CLUSTER].handle = lambda *_: late
+    answer = broker.send(ApiKey.DESCRIBE_CLUSTER, 0, messages.DescribeClusterRequest())
+    times = metrics.of(ApiKey.DESCRIBE_CLUSTER)
+    assert (times.requests, dict(times.phases())["total"].count) == (1, 0)
+    broker.clock.now_ms += 300
+    late.complete(messages.DescribeClusterResponse())
+    assert whole(answer.result())
+    phases = dict(times.phases())
+    assert 300_000 <= phases["remote"].sum <= phases["total"].sum <= 300_100
+
+
+def test_a_request_that_waited_for_its_turn_has_a_queue_time(broker: Broker, metrics: RequestMetrics) -> None:
+    """Whole milliseconds count: those of its receipt are not known better."""
+    frame_ms = broker.clock.now_ms
+    broker.clock.now_ms += 50
+    request = messages.DescribeClusterRequest()
+    from tidelog.protocol import framing
+
+    frame = memoryview(framing.encode_request(ApiKey.DESCRIBE_CLUSTER, 0, 1, "c", request))[4:]
+    broker.dispatcher.request(broker.peer, frame, 0, len(frame), frame_ms)
+    phases = dict(metrics.of(ApiKey.DESCRIBE_CLUSTER).phases())
+    assert 49_000 <= phases["queue"].sum <= 50_100
+
+
+def test_errors_are_counted_wherever_they_stand(broker: Broker, metrics: RequestMetrics) -> None:
+    """A code for each partition that has one; the answer counts as one that failed."""
+    topics = [
+        messages.ListOffsetsRequest.ListOffsetsTopic(
+            name=name,
+            partitions=[
+                messages.ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=-1)
+                for index in (0, 77)
+            ],
+        )
+        for name in ("t", "absent")
+    ]
+    broker.ask(ApiKey.LIST_OFFSETS, 6, messages.ListOffsetsRequest(replica_id=-1, topics=topics))
+    times = metrics.of(ApiKey.LIST_OFFSETS)
+    assert (sum(times.errors.values()), times.failed) == (3, 1)
+    assert times.errors[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] >= 2
+
+
+def test_every_answer_can_be_searched_for_errors() -> None:
+    """Of each response that there is, also where structs are nested or null."""
+    for name in dir(messages):
+        if name.endswith("Response"):
+            assert [*error_codes(getattr(messages, name)())] == []
+
+
+def test_fetches_are_counted_by_who_asks(broker: Broker, metrics: RequestMetrics) -> None:
+    """As Fetch, and as FetchConsumer or FetchFollower."""
+    broker.ask(ApiKey.FETCH, 12, messages.FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=0))
+    broker.ask(ApiKey.FETCH, 12, messages.FetchRequest(replica_id=0, max_wait_ms=0, min_bytes=0))
+    assert {times.name: times.requests for times in metrics.seen()} == {
+        "Fetch": 2,
+        "FetchConsumer": 1,
+        "FetchFollower": 1,
+    }
+
+
+def test_a_mistake_in_measuring_fails_no_request(
+    broker: Broker, metrics: RequestMetrics, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged once and counted; clients get their answers."""
+
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("tidelog.broker.metrics.requests.error_codes", broken)
+    monkeypatch.setattr(MeasuredDispatcher, "_times", None, raising=False)
+    broker.dispatcher._times = {}  # type: ignore[attr-defined]
+    for _ in range(3):
+        response = broker.ask(ApiKey.DESCRIBE_CLUSTER, 0, messages.DescribeClusterRequest())
+        assert response.error_code == 0
+    assert metrics.faults >= 3
+    assert caplog.text.count("request not measured") == 1

@@ -1,0 +1,81 @@
+"""The page as others read it: Prometheus's own client library parses what the renderer writes."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from tidelog.metrics.histogram import Histogram
+from tidelog.metrics.page import LINES_PER_CHUNK, Page, labels_text, pairs_text
+
+texts = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\r\x00\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
+)
+
+
+def parsed(page: Page) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+    """[name of a sample][labels] -> value"""
+    found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
+    for family in text_string_to_metric_families(b"".join(page.chunks()).decode()):
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
+    return found
+
+
+@given(texts, st.one_of(st.integers(-(1 << 60), 1 << 60), st.floats()))
+def test_any_label_and_any_value(label: str, value: float) -> None:
+    """What stands in a label, such as a client's name, cannot break the page."""
+    page = Page()
+    page.family("a", "gauge", "Some \\ help\nin two lines.").add(value, labels_text(x=label))
+    found = parsed(page)["a"][(("x", label),)]
+    assert found == value or (math.isnan(found) and math.isnan(value))
+
+
+def test_a_summary_has_kafkas_quantiles() -> None:
+    """Six quantiles by the texts that dashboards compare, in milliseconds, a sum and a count; NaN before anything."""
+    histogram = Histogram()
+    page = Page()
+    family = page.family("times", "summary", "Times.")
+    family.add_summary(histogram, pairs_text(request="Fetch"))
+    histogram.observe(1500)
+    family.add_summary(histogram, pairs_text(request="Produce"))
+    found = parsed(page)
+    quantiles = {dict(labels)["quantile"] for labels in found["times"]}
+    assert quantiles == {"0.50", "0.75", "0.95", "0.98", "0.99", "0.999"}
+    assert found["times"][(("quantile", "0.99"), ("request", "Produce"))] == 1.535
+    assert math.isnan(found["times"][(("quantile", "0.99"), ("request", "Fetch"))])
+    assert found["times_sum"][(("request", "Produce"),)] == 1.5
+    assert found["times_count"][(("request", "Fetch"),)] == 0
+
+
+def test_a_histogram_is_cumulative() -> None:
+    """Buckets by their upper bound in seconds, the last one is all."""
+    histogram = Histogram()
+    for duration in (10, 100, 5_000, 1 << 35):
+        histogram.observe(duration)
+    page = Page()
+    page.family("seconds", "histogram", "Times.").add_histogram(histogram)
+    buckets = [
+        value for _, value in sorted((float(dict(k)["le"]), v) for k, v in parsed(page)["seconds_bucket"].items())
+    ]
+    assert buckets == sorted(buckets)
+    assert (buckets[0], buckets[-1]) == (1, 4)
+
+
+def test_a_family_without_samples_is_not_there() -> None:
+    """Nor its comments: a page of a small broker is short."""
+    page = Page()
+    page.family("a_total", "counter", "Never.")
+    assert b"".join(page.chunks()) == b""
+
+
+def test_a_large_family_is_written_in_parts() -> None:
+    """No part has more lines than a turn of the loop may take; comments come once."""
+    page = Page()
+    family = page.family("a", "gauge", "Many.")
+    for number in range(2 * LINES_PER_CHUNK + 1):
+        family.add(number, labels_text(n=number))
+    chunks = list(page.chunks())
+    assert [chunk.count(b"\n") - 2 * (not index) for index, chunk in enumerate(chunks)] == [LINES_PER_CHUNK] * 2 + [1]
+    assert page.samples == len(parsed(page)["a"]) == 2 * LINES_PER_CHUNK + 1
