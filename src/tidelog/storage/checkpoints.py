@@ -5,11 +5,16 @@
     log-start-offset-checkpoint               clicks 1 456           topic, partition, offset
     cleaner-offset-checkpoint                 orders 0 481
 
+    segment-sizes (ours; Kafka and older versions look at no file of that name)
+    0 37                                      version, the broker's epoch at the clean stop that wrote it
+    clicks 1 0 1048530 456 20480              topic, partition, then base offset and bytes of each segment
+
 A file that cannot be read so is `CorruptFile`; who reads it decides whether it can be done without.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.model.identifiers import TopicId, TopicPartition, format_topic_id, parse_topic_id
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _OFFSETS_VERSION: Final = "0"
+_SIZES_VERSION: Final = "0"
 _NUMBER_MAX_DIGITS: Final = 19
 
 
@@ -54,6 +60,31 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= _NUMBER_MAX_DIGITS and int(text) < 2**63
+
+
+def encode_segment_sizes(broker_epoch: int, sizes: Mapping[TopicPartition, Mapping[int, int]]) -> bytes:
+    """The content of `segment-sizes`; `sizes`: base offset to bytes of the .log file, of each segment."""
+    lines = [f"{_SIZES_VERSION} {broker_epoch}"]
+    for (topic, partition), segments in sorted(sizes.items()):
+        lines.append(" ".join([topic, str(partition), *(f"{base} {size}" for base, size in segments.items())]))
+    return ("\n".join(lines) + "\n").encode()
+
+
+def decode_segment_sizes(data: bytes) -> tuple[int, dict[TopicPartition, dict[int, int]]]:
+    """The inverse; `CorruptFile` naming the line."""
+    try:
+        lines = [line.split() for line in data.decode("ascii").splitlines()]
+    except UnicodeDecodeError as error:
+        raise CorruptFile(f"byte {error.start} is no text") from error
+    if not lines or len(lines[0]) != 2 or lines[0][0] != _SIZES_VERSION or not _is_number(lines[0][1]):
+        raise CorruptFile(f"line 1: version {_SIZES_VERSION} and a broker epoch expected")
+    sizes: dict[TopicPartition, dict[int, int]] = {}
+    for number, fields in enumerate(lines[1:], 2):
+        if len(fields) < 2 or len(fields) % 2 or not all(map(_is_number, fields[1:])):
+            raise CorruptFile(f"line {number}: topic, partition, base offsets and sizes expected")
+        numbers = [int(field) for field in fields[2:]]
+        sizes[TopicPartition(fields[0], int(fields[1]))] = dict(zip(numbers[::2], numbers[1::2], strict=True))
+    return int(lines[0][1]), sizes
 
 
 def encode_partition_metadata(topic_id: TopicId) -> bytes:
@@ -123,6 +154,14 @@ class CleanShutdown(NamedTuple):
     """`.kafka_cleanshutdown`: the logs were closed, nothing needs recovery (KIP-966 added the epoch)."""
 
     broker_epoch: int = -1
+
+
+def decode_clean_shutdown(data: bytes) -> CleanShutdown:
+    """The inverse; Kafka's oldest brokers leave the file empty, and what cannot be read tells no epoch."""
+    try:
+        return CleanShutdown(int(json.loads(data)["brokerEpoch"]))
+    except (ValueError, KeyError, TypeError):
+        return CleanShutdown()
 
 
 def encode_clean_shutdown(shutdown: CleanShutdown) -> bytes:

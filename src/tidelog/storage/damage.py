@@ -54,7 +54,10 @@ def read_damage(disk: Disk, directory: str) -> ReplicaDamage | None:
     try:
         content = json.loads(disk.read(f"{directory}/{DAMAGE_FILE}"))
         return ReplicaDamage(
-            Offset(int(content["log_end"])), LeaderEpoch(int(content["leader_epoch"])), Offset(int(content["lost_end"]))
+            Offset(int(content["log_end"])),
+            LeaderEpoch(int(content["leader_epoch"])),
+            Offset(int(content["lost_end"])),
+            has_hole=content.get("has_hole") is True,
         )
     except FileNotFoundError:
         return None
@@ -65,7 +68,12 @@ def read_damage(disk: Disk, directory: str) -> ReplicaDamage | None:
 
 def write_damage(disk: Disk, directory: str, damage: ReplicaDamage) -> None:
     """Makes it known to later starts, durably. OSError."""
-    content = {"log_end": damage.log_end, "leader_epoch": damage.leader_epoch, "lost_end": damage.lost_end}
+    content = {
+        "log_end": damage.log_end,
+        "leader_epoch": damage.leader_epoch,
+        "lost_end": damage.lost_end,
+        "has_hole": damage.has_hole,
+    }
     replace_file(disk, f"{directory}/{DAMAGE_FILE}", json.dumps(content).encode())
 
 

@@ -40,6 +40,7 @@ REPLICATION_CHECKPOINT: Final = "replication-offset-checkpoint"
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+SEGMENT_SIZES: Final = "segment-sizes"
 META_PROPERTIES: Final = "meta.properties"
 LOCK: Final = ".lock"
 

@@ -24,11 +24,14 @@ from tidelog.ports.disk import replace_file, sync_file
 from tidelog.storage.checkpoints import (
     CleanShutdown,
     MetaProperties,
+    decode_clean_shutdown,
     decode_meta_properties,
     decode_offsets,
+    decode_segment_sizes,
     encode_clean_shutdown,
     encode_meta_properties,
     encode_offsets,
+    encode_segment_sizes,
 )
 from tidelog.storage.disk_errors import advice, fails_alone
 from tidelog.storage.errors import CorruptFile, DirectoryOffline, LogDirectoryLocked, RefusedForNow, WrongLogDirectory
@@ -43,6 +46,7 @@ from tidelog.storage.file_names import (
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_CHECKPOINT,
+    SEGMENT_SIZES,
     parse_marked_folder,
     parse_partition_folder,
 )
@@ -78,6 +82,8 @@ class LogDirectory:
         self.logs: dict[TopicPartition, Log] = {}
         self.properties: MetaProperties | None = None
         self.was_clean = False
+        self.sizes_at_stop: Mapping[TopicPartition, Mapping[int, int]] = {}
+        """Bytes of each segment at a clean stop, by base offset; nothing of a partition of which they are not known."""
         """Whether the last owner closed everything."""
         self.is_new = False
         """Whether it had no owner before."""
@@ -238,9 +244,22 @@ class LogDirectory:
         clean = f"{path}/{CLEAN_SHUTDOWN}"
         if disk.exists(clean):
             self.was_clean = True
+            self.sizes_at_stop = self._read_sizes(decode_clean_shutdown(disk.read(clean)))
             # Gone before anything is written: a crash from here on needs recovery.
             disk.unlink(clean)
             disk.fsync_directory(path)
+
+    def _read_sizes(self, stop: CleanShutdown) -> dict[TopicPartition, dict[int, int]]:
+        """What segments had at the stop; nothing where it is not known: another version was the last to stop."""
+        path = f"{self._path}/{SEGMENT_SIZES}"
+        try:
+            broker_epoch, sizes = decode_segment_sizes(self._disk.read(path))
+        except FileNotFoundError:
+            return {}
+        except CorruptFile as error:
+            logger.warning("segment_sizes_ignored path=%s reason=%s", path, error)
+            return {}
+        return sizes if broker_epoch == stop.broker_epoch else {}
 
     def _check_properties(self, broker_id: int, cluster_id: str | None, directory_id: Callable[[], TopicId]) -> None:
         file = f"{self._path}/{META_PROPERTIES}"
@@ -426,12 +445,21 @@ class LogDirectory:
                     log.synced()
                 self.write_checkpoints(self.checkpoint_writes())
                 if not self._is_damaged:
+                    self._write_sizes(broker_epoch)
                     shutdown = encode_clean_shutdown(CleanShutdown(broker_epoch))
                     replace_file(self._disk, f"{self._path}/{CLEAN_SHUTDOWN}", shutdown)
         except OSError as error:
             self.failed(error, "closing the logs")
         finally:
             self.release()
+
+    def _write_sizes(self, broker_epoch: int) -> None:
+        if broker_epoch >= 0:
+            sizes = {
+                topic_partition: {segment.base_offset: segment.size for segment in log.segments}
+                for topic_partition, log in self.logs.items()
+            }
+            replace_file(self._disk, f"{self._path}/{SEGMENT_SIZES}", encode_segment_sizes(broker_epoch, sizes))
 
     def _close_log(self, log: Log) -> bool:
         """`Log.close`; one whose files turn out to be damaged makes the next start recover all."""

@@ -1,6 +1,7 @@
 """Opening a partition's folder: what a crash or a compaction left behind is put in order, then the log is loaded.
 
-    clean stop      sizes of files are taken as they are; only the last batches are read, to know where the log ends
+    clean stop      sizes of files are compared with those at the stop; only the last batches are read, to know where
+                    the log ends
     otherwise       segments from the recovery point on are scanned: checksums checked, the torn tail cut, indexes
                     written anew, producers' state brought up from the last snapshot before
 
@@ -17,7 +18,10 @@ left it, in former versions, and what was appended afterwards lies in the segmen
 
 from __future__ import annotations
 
+import itertools
 import logging
+from collections.abc import Mapping, Set
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from tidelog.metadata.replica_marks import ReplicaDamage
@@ -75,6 +79,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_NOTHING_KNOWN: Final[Mapping[int, int]] = MappingProxyType({})
 _INDEX_SIZES: Final = {
     INDEX: OFFSET_ENTRY_SIZE,
     TIME_INDEX: TIME_ENTRY_SIZE,
@@ -90,10 +95,12 @@ def load_log(
     log_start_offset: int = 0,
     cleaned_offset: int | None = None,
     clean: bool = False,
+    sizes_at_stop: Mapping[int, int] = _NOTHING_KNOWN,
 ) -> Log:
     """Loads the log in `folder`; recovers it unless its last owner stopped cleanly.
 
-    `cleaned_offset` is how far compaction had come; None for a log that it never saw.
+    `cleaned_offset` is how far compaction had come; None for a log that it never saw. `sizes_at_stop` are the bytes of
+    each segment at the clean stop, by base offset, where they are known.
 
     OSError where the disk refuses. Damage in the files is repaired, at the cost of what cannot be read any more.
     """
@@ -113,8 +120,11 @@ def load_log(
     )
     log.cleaned_offset = None if cleaned_offset is None else Offset(cleaned_offset)
     log.damage = read_damage(disk, directory)
+    shortened = _note_holes(log, sizes_at_stop, log_start_offset) if log.segments else set()
     try:
-        _recover(log, damaged, recovery_point, now_ms, clean=clean, epochs_lost=epochs is None)
+        _recover(
+            log, damaged | shortened, recovery_point, now_ms, clean=clean, epochs_lost=epochs is None, holes=shortened
+        )
         end = log.segments[-1].next_offset() if log.segments else log_start_offset
         if log.segments:
             log.segments[-1].check_indexes()
@@ -249,6 +259,37 @@ def _open_segments(
     return segments, damaged
 
 
+def _note_holes(log: Log, sizes_at_stop: Mapping[int, int], log_start_offset: int) -> set[Segment]:
+    """The closed segments that have fewer bytes than at the clean stop. What these and missing ones held is a hole in
+    the log, which is noted, durably: other replicas have the records. OSError.
+
+    The end of a log is compared with its high watermark instead.
+    """
+    present = {segment.base_offset: segment for segment in log.segments}
+    ends = dict(itertools.pairwise(sorted({*sizes_at_stop, *present})))
+    short: set[Segment] = set()
+    holes = []
+    for base, size in sizes_at_stop.items():
+        segment = present.get(Offset(base))
+        if size > (0 if segment is None else segment.size) and log_start_offset < ends.get(base, 0) <= max(present):
+            holes.append(base)
+            if segment is not None:
+                short.add(segment)
+            logger.error(
+                "segment_lost log=%s base_offset=%d bytes=%d bytes_at_stop=%d: its file was changed while the broker"
+                " was stopped; the records are copied from another replica where there is one",
+                log.topic_partition,
+                base,
+                0 if segment is None else segment.size,
+                size,
+            )
+    if holes:
+        end = Offset(log.segments[-1].next_offset())
+        log.damage = ReplicaDamage(end, log.epochs.latest, end, has_hole=True)
+        write_damage(log.folder.disk, log.folder.path, log.damage)
+    return short
+
+
 def _may_be_true(segment: Segment, end: int | None) -> bool:
     """Whether the entries of a transaction index can be those of its segment, which ends below `end` where that is
     known: no checksum covers them, and readers go by them."""
@@ -277,10 +318,12 @@ def _recover(
     clean: bool,
     epochs_lost: bool,
     durable: int = 0,
+    holes: Set[Segment] = frozenset(),
 ) -> None:
     """Scans the segments that need it, oldest first; what follows a segment that had to be cut is removed.
 
-    `durable` is up to where no power cut can have taken anything, where that is above `recovery_point`.
+    `durable` is up to where no power cut can have taken anything, where that is above `recovery_point`. What follows
+    segments of `holes` stays.
     """
     previous: Segment | None = None
     index = 0
@@ -304,9 +347,12 @@ def _recover(
             for found in segment.headers(0):
                 _note_epoch(log.epochs, found.header)
         _remove_strays(log, index, damaged)
-        if index + 1 < len(log.segments) and (
-            cut or (unflushed and _does_not_follow(log, segment, log.segments[index + 1], durable))
-        ):
+        ends_log = (cut and segment not in holes) or (
+            unflushed
+            and index + 1 < len(log.segments)
+            and _does_not_follow(log, segment, log.segments[index + 1], durable)
+        )
+        if ends_log and index + 1 < len(log.segments):
             logger.warning(
                 "segments_removed log=%s after=%d cut_bytes=%d", log.topic_partition, segment.base_offset, cut
             )
@@ -381,9 +427,11 @@ def _continuation(last: Segment, removed: list[Segment]) -> Offset | None:
 
 def _lost(log: Log, end: int, leader_epoch: int, lost_end: int) -> None:
     """Notes that records from `end` to `lost_end` are lost here, durably, before anything is cut."""
+    has_hole = False
     if log.damage is not None:
         lost_end = max(lost_end, log.damage.lost_end)
-    log.damage = ReplicaDamage(Offset(end), LeaderEpoch(leader_epoch), Offset(lost_end))
+        has_hole = log.damage.has_hole
+    log.damage = ReplicaDamage(Offset(end), LeaderEpoch(leader_epoch), Offset(lost_end), has_hole)
     write_damage(log.folder.disk, log.folder.path, log.damage)
 
 
@@ -394,7 +442,7 @@ def compare_with_high_watermark(log: Log, high_watermark: int) -> None:
     The checkpoint is a lower bound of what was committed: it goes down before a log is cut below it.
     """
     end = log.log_end_offset
-    if log.damage is not None and end >= log.damage.lost_end:
+    if log.damage is not None and end >= log.damage.lost_end and not log.damage.has_hole:
         # Its last owner has fetched again what was lost.
         log.damage = None
         remove_damage(log.folder.disk, log.folder.path)

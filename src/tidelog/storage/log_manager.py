@@ -188,6 +188,7 @@ class LogManager:
                     log_start_offset=start_offsets.get(topic_partition, 0),
                     cleaned_offset=cleaned.get(topic_partition),
                     clean=directory.was_clean,
+                    sizes_at_stop=directory.sizes_at_stop.get(topic_partition, {}),
                 )
                 mark = high_watermarks.get(topic_partition, 0)
                 log.begin_at_high_watermark(min(max(mark, log.log_start_offset), log.log_end_offset))
