@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.waiting import eventually
 
-from tidelog.broker.cluster import stored_security as module
+from tidelog.broker.cluster import store_follower as module
 from tidelog.broker.cluster.stored_security import StoredSecurity
 from tidelog.metadata.operations import Create, SetData
 from tidelog.ports.real import SystemClock, SystemRandom

@@ -3,23 +3,17 @@
     /config/users, told of by /config/changes                    -> `credential`
     /kafka-acl, /kafka-acl-extended, told of by their -changes   -> the authorizer
 
-One task follows the notifications. Where some were missed, and in each new session with the store, everything is read
-again. A change is made by whichever broker is asked: it compares and sets the node's version, adds the notification in
-the same transaction, and takes the change over itself before it answers; the others follow by their watches.
-
-While the store cannot be asked, what was known last holds, as with Kafka's brokers of ZooKeeper days.
+`StoreFollower` follows the notifications, and makes the changes last (`persist`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.cluster.background import Background
-from tidelog.broker.cluster.commit import RETRY_DELAY_MS
-from tidelog.broker.cluster.notifications import Notifications
+from tidelog.broker.cluster.store_follower import StoreFollower, persist
 from tidelog.broker.cluster.store_results import results
 from tidelog.broker.deferred import Deferred
 from tidelog.metadata.operations import Create, Delete, Operation, SetData
@@ -39,22 +33,16 @@ from tidelog.security import stored
 from tidelog.security.access import Operation as AclOperation
 from tidelog.security.acls import WILDCARD, WILDCARD_PRINCIPAL, AclEntry, Permission, ResourcePattern
 from tidelog.security.scram import MECHANISMS, ScramCredential
-from tidelog.store.errors import BadVersion, ConnectionLoss, NodeExists, NoNode, SessionExpired, StoreClosed, StoreError
+from tidelog.store.errors import NodeExists, NoNode
 
 if TYPE_CHECKING:
     from tidelog.ports.clock import Clock
     from tidelog.security.authorizer import Authorizer
-    from tidelog.store.client import StoreClient, WatchEvent
+    from tidelog.store.client import StoreClient
 
 logger: Final = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 USERS: Final = f"{CONFIG}/users"
-LOOK_MS: Final = 500
-"""Between two looks whether the broker has another session with the store, whose watches are not set yet."""
-CHANGE_MS_MAX: Final = 20_000
-"""How long a change is tried while the store is away."""
 UNREADABLE: Final = (AclEntry(WILDCARD_PRINCIPAL, WILDCARD, AclOperation.ALL, Permission.DENY),)
 """In place of ACLs that cannot be read: a DENY may be among them, so nobody but super users may do anything."""
 
@@ -76,13 +64,9 @@ class StoredSecurity:
         """[user][mechanism] -> credential"""
         self._complaints: dict[str, str] = {}
         """Nodes that could not be read, with the reason: each is told once."""
-        self._session: StoreClient | None = None
-        """The one that is followed."""
-        self._followed: list[Notifications] = []
-        self._woken = asyncio.Event()
         self._background = Background()
-        self._task: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._follower = StoreFollower("users and ACLs", store_of, self)
+        self.open, self.start, self.close = self._follower.open, self._follower.start, self._follower.close
 
     def credential(self, mechanism: str, user: str) -> ScramCredential | None:
         """What is known of a SCRAM user."""
@@ -92,82 +76,29 @@ class StoredSecurity:
         """All SCRAM users: [user][mechanism] -> credential."""
         return self._credentials
 
-    # Following.
+    # What the follower asks.
 
-    async def open(self) -> None:
-        """Reads everything, and follows from here on. StoreError."""
-        store = self._store_of()
+    @property
+    def containers(self) -> Sequence[str]:
+        return [CONFIG_CHANGES] + ([] if self.authorizer is None else _ACL_CONTAINERS)
+
+    async def prepare(self, store: StoreClient) -> None:
         if self.authorizer is not None:
             await results([store.create(path) for path in stored.CONTAINERS], NodeExists)
-        paths = [CONFIG_CHANGES] + ([] if self.authorizer is None else _ACL_CONTAINERS)
-        followed = [Notifications(store, path, self._changed) for path in paths]
-        # Watched before anything is read: what changes meanwhile is read again.
-        for notifications in followed:
-            await notifications.begin()
-        await store.sync()
+
+    async def read_all(self, store: StoreClient) -> None:
         await self._read_all_users(store)
         if self.authorizer is not None:
             await self._read_all_acls(store, self.authorizer)
-        self._followed, self._session = followed, store
 
-    def start(self) -> None:
-        """Goes on following by itself, over ends of sessions; `open` came before."""
-        self._task = asyncio.get_running_loop().create_task(self._follow())
-        self._look()
-
-    async def close(self) -> None:
-        """Ends the following. Idempotent."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    def _changed(self, event: WatchEvent) -> None:
-        self._woken.set()
-
-    def _look(self) -> None:
-        if self._store_of() is not self._session:
-            self._woken.set()
-        self._timer = asyncio.get_running_loop().call_later(LOOK_MS / 1000, self._look)
-
-    async def _follow(self) -> None:
-        while True:
-            await self._woken.wait()
-            self._woken.clear()
-            try:
-                if self._store_of() is self._session:
-                    await self._take_new()
-                else:
-                    await self.open()
-            except (ConnectionLoss, SessionExpired, StoreClosed):
-                # The watch may not have been set, and notifications that were counted may not have been followed.
-                self._session = None
-                self._woken.set()
-                await asyncio.sleep(RETRY_DELAY_MS / 1000)
-            except StoreError as error:
-                logger.warning("changes of users and ACLs could not be read: %s", error)
-                self._session = None
-                await asyncio.sleep(RETRY_DELAY_MS / 1000)
-
-    async def _take_new(self) -> None:
-        store = self._store_of()
-        for notifications in self._followed:
-            try:
-                found = await notifications.new()
-            except NoNode:
-                self._session = None
-                return
-            if found is None:
-                logger.warning("security_notifications_missed: container=%s", notifications.path)
-                self._session = None
-                self._woken.set()
-                return
-            if notifications.path == CONFIG_CHANGES:
-                await self._read_users(store, _users_of(found))
-            elif found:
-                await self._read_changed_acls(store, found)
-                await notifications.purge()
+    async def read_changed(self, store: StoreClient, container: str, found: Sequence[tuple[str, bytes | None]]) -> bool:
+        if container == CONFIG_CHANGES:
+            # Those are deleted by what follows topics' settings.
+            await self._read_users(store, _users_of(found))
+            return False
+        if found:
+            await self._read_changed_acls(store, found)
+        return bool(found)
 
     # Users.
 
@@ -226,7 +157,7 @@ class StoredSecurity:
             await self._read_users(store, [user])
 
         try:
-            await self._persist(attempt)
+            await persist(self._store_of, self._clock, attempt)
         except (MalformedZnode, ValueError) as error:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The user's node {path} cannot be read.") from error
 
@@ -262,7 +193,7 @@ class StoredSecurity:
         self._complaints.pop(path, None)
         return entries
 
-    async def _read_changed_acls(self, store: StoreClient, found: list[tuple[str, bytes | None]]) -> None:
+    async def _read_changed_acls(self, store: StoreClient, found: Sequence[tuple[str, bytes | None]]) -> None:
         assert self.authorizer is not None
         try:
             patterns = {stored.decode_change(path, data) for path, data in found}
@@ -304,24 +235,9 @@ class StoredSecurity:
             authorizer.set_acls(pattern, (await self._read_patterns(store, [pattern]))[pattern])
 
         try:
-            await self._persist(attempt)
+            await persist(self._store_of, self._clock, attempt)
         except stored.MalformedNode as error:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{error}: mend or delete the node.") from error
-
-    async def _persist(self, attempt: Callable[[StoreClient], Awaitable[None]]) -> None:
-        """Tries again while others are faster, or the store is away; what an attempt did twice is done once."""
-        deadline_ms = self._clock.monotonic_ms() + CHANGE_MS_MAX
-        while True:
-            try:
-                await attempt(self._store_of())
-                return
-            except (BadVersion, NodeExists, NoNode):
-                failure = "others change the same all the time"
-            except (ConnectionLoss, SessionExpired, StoreClosed) as error:
-                failure = f"the metadata store cannot be asked: {error}"
-                await asyncio.sleep(RETRY_DELAY_MS / 1000)
-            if self._clock.monotonic_ms() >= deadline_ms:
-                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Not changed in time: {failure}.")
 
     def _complain(self, path: str, reason: str) -> None:
         if self._complaints.get(path) != reason:
@@ -336,7 +252,7 @@ def _user_path(user: str) -> str:
     return f"{USERS}/{stored.sanitized(user)}"
 
 
-def _users_of(found: list[tuple[str, bytes | None]]) -> set[str]:
+def _users_of(found: Sequence[tuple[str, bytes | None]]) -> set[str]:
     """The users that notifications of changed settings tell of; what cannot be read is others' affair."""
     users = set()
     for path, data in found:
