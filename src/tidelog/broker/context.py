@@ -9,6 +9,8 @@ from tidelog.security.access import ANONYMOUS, operation_bits
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tidelog.broker.connections.dispatch import Peer
+    from tidelog.quotas.request_quota import MutationQuota, RequestQuota
     from tidelog.security.access import Operation, Principal, ResourceType
     from tidelog.security.authorizer import Access
 
@@ -25,7 +27,9 @@ class RequestContext:
         "connection_id",
         "correlation_id",
         "listener",
+        "peer",
         "principal",
+        "quota",
         "received_ms",
     )
 
@@ -41,6 +45,8 @@ class RequestContext:
         connection_id: int = 0,
         principal: Principal = ANONYMOUS,
         access: Access | None = None,
+        peer: Peer | None = None,
+        quota: RequestQuota | None = None,
     ) -> None:
         self.api_key = api_key
         self.api_version = api_version
@@ -58,6 +64,19 @@ class RequestContext:
         self.principal = principal
         self.access = access
         """What the principal may do; None where there is no authorizer."""
+        self.peer = peer
+        """The connection's end; None where there is no connection."""
+        self.quota = quota
+        """What the request uses of its client's quotas; None where the client is not limited."""
+
+    def mutations(self, *, strict_since: int) -> MutationQuota | None:
+        """What counts the partitions that the request makes or deletes; None: they are not limited.
+
+        From version `strict_since` on, what exceeds the quota is refused with THROTTLING_QUOTA_EXCEEDED (KIP-599).
+        """
+        if self.quota is None:
+            return None
+        return self.quota.mutations(strict=self.api_version >= strict_since)
 
     def deadline_ms(self, timeout_ms: int) -> int:
         """Monotonic time at which a request that may take `timeout_ms` must have been answered."""

@@ -22,6 +22,7 @@ from tidelog.broker.cluster.departures import Departures
 from tidelog.broker.cluster.metadata_cache import MetadataCache
 from tidelog.broker.cluster.replica_marks import ReplicaMarks
 from tidelog.broker.cluster.stored_settings import broker_resources, tell_of_group, tell_what_cannot_be
+from tidelog.broker.connections.throttling import client_quotas
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.handlers import load_handlers
 from tidelog.broker.replicas.alter_partition_manager import AlterPartitionManager
@@ -50,6 +51,7 @@ from tidelog.storage.tasks import log_unexpected
 
 if TYPE_CHECKING:
     from tidelog.broker.cluster.producer_ids import ProducerIds
+    from tidelog.broker.cluster.stored_quotas import StoredQuotas
     from tidelog.broker.cluster.stored_security import StoredSecurity
     from tidelog.broker.coordinators.groups import Groups
     from tidelog.broker.coordinators.transactions import Transactions
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from tidelog.ports.clock import Clock
     from tidelog.ports.disk import Disk
     from tidelog.ports.random import Random
+    from tidelog.quotas.client_quotas import ClientQuotas
     from tidelog.security.authorizer import Authorizer
     from tidelog.storage.log import Log
     from tidelog.storage.log_config import LogConfig
@@ -136,6 +139,8 @@ class Node:
         controller: ControllerChannel,
         settings: Settings,
         security: StoredSecurity | None = None,
+        quotas: ClientQuotas | None = None,
+        stored_quotas: StoredQuotas | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.cluster_id = cluster_id
@@ -152,6 +157,9 @@ class Node:
         self.controller = controller
         self.settings = settings
         self._security = security
+        self.quotas = quotas or client_quotas(config)
+        """Client quotas, and what has been used of them here."""
+        self._stored_quotas = stored_quotas
         self.known_settings = KnownSettings()
         """Which version of each resource's settings is in force here; the runtime's, where there is one."""
         self.handlers: dict[int, Handler] = load_handlers()
@@ -289,6 +297,13 @@ class Node:
         if self._security is None:
             raise KafkaError(ErrorCode.SECURITY_DISABLED, "This broker has no store of users and ACLs.")
         return self._security
+
+    @property
+    def stored_quotas(self) -> StoredQuotas:
+        """Changes client quotas in the metadata store."""
+        if self._stored_quotas is None:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "This broker has no store of client quotas.")
+        return self._stored_quotas
 
     @property
     def authorizer(self) -> Authorizer | None:

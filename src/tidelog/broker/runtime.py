@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from tidelog.broker.cluster.controller_driver import ControllerDriver
 from tidelog.broker.cluster.forwarding import Forwarding
 from tidelog.broker.cluster.membership import Membership, generate_broker_id, patiently
+from tidelog.broker.cluster.stored_quotas import StoredQuotas
 from tidelog.broker.cluster.stored_security import StoredSecurity
 from tidelog.broker.cluster.stored_settings import StoredSettings, broker_resources
 from tidelog.broker.connections.authentication import Authentication, broker_login, make_authorizer
@@ -136,6 +137,8 @@ class Runtime:
         )
         self._driver: ControllerDriver | None = None
         self._security: StoredSecurity | None = None
+        self._quotas = self._server.quotas
+        self._stored_quotas: StoredQuotas | None = None
         self._logs: LogManager | None = None
         self._node: Node | None = None
         self._forwarding: Forwarding | None = None
@@ -279,6 +282,9 @@ class Runtime:
         # session with the store is kept meanwhile.
         await self._with_session(lambda: patiently(security.open))
         security.start()
+        quotas = self._stored_quotas = StoredQuotas(lambda: driver.store, self._clock, self._quotas)
+        await self._with_session(lambda: patiently(quotas.open))
+        quotas.start()
         logs = self._logs = self._log_manager(broker_id, cluster_id)
         logs.upkeep.settings_gate = settings
         self._is_now(BrokerState.RECOVERY)
@@ -296,6 +302,8 @@ class Runtime:
             controller=forwarding,
             settings=settings,
             security=security,
+            quotas=self._quotas,
+            stored_quotas=quotas,
         )
         self._node.marks.on_change = self._marks_changed
         forwarding.attach(self._node)
@@ -623,6 +631,9 @@ class Runtime:
         security, self._security = self._security, None
         if security is not None:
             await security.close()
+        quotas, self._stored_quotas = self._stored_quotas, None
+        if quotas is not None:
+            await quotas.close()
         driver, self._driver = self._driver, None
         if driver is not None:
             await driver.close()

@@ -20,6 +20,7 @@ from tidelog.controller.events import (
     DeletionsDue,
     DeletionsRequested,
     Fence,
+    MutationQuota,
     ReplicasStopped,
     TopicReference,
 )
@@ -34,7 +35,7 @@ from tidelog.metadata.znodes import (
     state_path,
     topic_path,
 )
-from tidelog.model.errors import ErrorCode
+from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import NO_LEADER, ZERO_TOPIC_ID, BrokerId, TopicPartition
 
 ASK_AGAIN_MS: Final = 2_000
@@ -61,7 +62,7 @@ class Deletions:
     def request(self, turn: Turn, request_id: int, request: DeleteTopics) -> None:
         """Begins deletions; the answer is given when the last one ends."""
         times = Counter(request.topics)
-        outcomes = [self._check(turn, reference, times[reference]) for reference in request.topics]
+        outcomes = [self._check(turn, reference, times[reference], request.quota) for reference in request.topics]
         doomed = [outcome.name for outcome in outcomes if outcome.error is ErrorCode.NONE and outcome.name is not None]
         for name in doomed:
             if name not in turn.state.deleting:
@@ -120,7 +121,7 @@ class Deletions:
                 for topic_partition in sorted(replicas.get(broker_id, ())):
                     turn.tell.stop(broker_id, topic_partition, delete=True)
 
-    def _check(self, turn: Turn, reference: TopicReference, times: int) -> DeletedTopic:
+    def _check(self, turn: Turn, reference: TopicReference, times: int, quota: MutationQuota | None) -> DeletedTopic:
         name, topic_id = reference.name, reference.topic_id
         if name is not None and topic_id != ZERO_TOPIC_ID:
             error, message = ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
@@ -137,6 +138,11 @@ class Deletions:
             error, message = ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled."
         else:
             assert found is not None
+            try:
+                if quota is not None and found.name not in turn.state.deleting:
+                    quota.record(len(found.partitions), turn.now_ms)
+            except KafkaError as refusal:
+                return DeletedTopic(name, topic_id, refusal.code, refusal.message)
             return DeletedTopic(found.name, found.topic_id)
         return DeletedTopic(name, topic_id, error, message)
 

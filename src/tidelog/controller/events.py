@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from tidelog.metadata.image import NO_BROKER_EPOCH, NO_PARTITION_EPOCH, BrokerRegistration, ConfigResource
 from tidelog.metadata.operations import Operation
@@ -30,6 +30,14 @@ from tidelog.model.identifiers import (
 )
 
 R = TypeVar("R")
+
+
+class MutationQuota(Protocol):
+    """What a client may still change in the cluster (KIP-599)."""
+
+    def record(self, partitions: int, now_ms: int) -> None:
+        """Counts a topic's; KafkaError THROTTLING_QUOTA_EXCEEDED: it may not be changed now. `now_ms` is monotonic."""
+        ...
 
 
 class Request(Generic[R]):
@@ -76,6 +84,8 @@ class CreateTopics(Request[Sequence[CreatedTopic]]):
 
     topics: Sequence[NewTopic]
     validate_only: bool = False
+    quota: MutationQuota | None = field(default=None, compare=False)
+    """Counts each topic's partitions; None: they are not limited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +111,8 @@ class DeleteTopics(Request[Sequence[DeletedTopic]]):
     """Answered once the topics are gone from the store: after every live replica was stopped."""
 
     topics: Sequence[TopicReference]
+    quota: MutationQuota | None = field(default=None, compare=False)
+    """Counts each topic's partitions; None: they are not limited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +137,8 @@ class TopicOutcome:
 class CreatePartitions(Request[Sequence[TopicOutcome]]):
     topics: Sequence[MorePartitions]
     validate_only: bool = False
+    quota: MutationQuota | None = field(default=None, compare=False)
+    """Counts each topic's new partitions; None: they are not limited."""
 
 
 # Settings.

@@ -95,6 +95,8 @@ def create_topics(turn: Turn, request: CreateTopics) -> list[CreatedTopic]:
             _check_count(new_partitions)
             topic_id = _new_topic_id(turn)
             node = _node_of(topic.name, TopicAssignment(assignment, topic_id))
+            if request.quota is not None:
+                request.quota.record(len(assignment), turn.now_ms)
         except KafkaError as error:
             outcomes.append(CreatedTopic(topic.name, error.code, error.message))
             continue
@@ -247,6 +249,8 @@ def grow_topics(turn: Turn, request: CreatePartitions) -> list[TopicOutcome]:
             _check_count(new_partitions)
             existing = {index: partition.replicas for index, partition in image.partitions.items()}
             node = _node_of(topic.name, TopicAssignment({**existing, **added}, image.topic_id))
+            if request.quota is not None:
+                request.quota.record(len(added), turn.now_ms)
         except KafkaError as error:
             outcomes.append(TopicOutcome(topic.name, error.code, error.message))
         else:

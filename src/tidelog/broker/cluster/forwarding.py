@@ -25,7 +25,7 @@ from tidelog.controller.events import AlterConfigs, AlterPartition, ControlledSh
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import NO_LEADER
-from tidelog.protocol import framing, messages
+from tidelog.protocol import apis, framing, messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.wire import more_of_uvarint, uvarint
@@ -330,6 +330,15 @@ class Forwarding:
 
     def _now_ms(self) -> int:
         return self._node.clock.monotonic_ms()
+
+
+def throttle_ms_of(key: ApiKey, version: int, answer: bytes) -> int:
+    """For how long the controller wants the client throttled: the first field of all answers of `FORWARDED`.
+
+    `answer` has its size and its header, which has an empty section of tags from the first flexible version on.
+    """
+    position = 9 if version >= apis.first_flexible_version(key) else 8
+    return int(_SIZE.unpack_from(answer, position)[0])
 
 
 def _altered(answer: Any) -> list[ConfigResource]:

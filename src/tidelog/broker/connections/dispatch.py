@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import logging
 import struct
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from tidelog.broker.cluster.forwarding import FORWARDED, Forwarding
+from tidelog.broker.cluster.forwarding import FORWARDED, Forwarding, throttle_ms_of
 from tidelog.broker.context import RequestContext
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import advertised
@@ -16,10 +17,13 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.ports.disk import Chunk
 from tidelog.protocol import apis, codec, framing, messages
 from tidelog.protocol.errors import InvalidMessage, ProtocolError
+from tidelog.quotas.request_quota import RequestQuota
 from tidelog.security.access import ANONYMOUS
 from tidelog.security.authorizer import Access
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidelog.broker.handlers import Handler
     from tidelog.broker.node import Node
     from tidelog.security.access import Principal
@@ -32,6 +36,8 @@ Answer: TypeAlias = bytes | list[Chunk] | None
 
 _HEADER: Final = struct.Struct(">hhih")
 _API_VERSIONS: Final = int(apis.ApiKey.API_VERSIONS)
+_PRODUCE: Final = int(apis.ApiKey.PRODUCE)
+_WRITE_TXN_MARKERS: Final = int(apis.ApiKey.WRITE_TXN_MARKERS)
 
 
 class CloseConnection(Exception):
@@ -48,6 +54,7 @@ class Peer:
         "client_id",
         "connection_id",
         "listener",
+        "on_throttled",
         "port",
         "principal",
         "raw_client_id",
@@ -65,11 +72,18 @@ class Peer:
         """The client id of the last request, so that the next one need not decode it again."""
         self.client_id: str | None = ""
         self.authorizer: Authorizer | None = None
+        self.on_throttled: Callable[[int], None] | None = None
+        """Told for how many milliseconds nothing more is to be read from the peer."""
 
     def authenticated(self, principal: Principal) -> None:
         """The peer has shown who it is, or that it need not; its address is known."""
         self.principal = principal
         self.access = None if self.authorizer is None else Access(self.authorizer, principal, self.address)
+
+    def throttle(self, milliseconds: int) -> None:
+        """The client is over a quota: it is not heard for so long (KIP-219)."""
+        if milliseconds > 0 and self.on_throttled is not None:
+            self.on_throttled(milliseconds)
 
 
 class Dispatcher:
@@ -81,6 +95,10 @@ class Dispatcher:
         self._handlers = handlers
         self._forwarding = forwarding
         self._first_flexible = {key: apis.first_flexible_version(apis.ApiKey(key)) for key in handlers}
+        self._exempt = frozenset(key for key, handler in handlers.items() if not handler.versions.advertised) | {
+            _WRITE_TXN_MARKERS
+        }
+        """What brokers ask, which no quota limits."""
 
     def request(
         self, peer: Peer, view: memoryview, position: int, end: int, received_ms: int
@@ -123,9 +141,13 @@ class Dispatcher:
             peer.connection_id,
             peer.principal,
             peer.access,
+            peer,
         )
         body = view[position:end]
-        if handler.handle_body is not None:
+        quotas = self._node.quotas
+        if quotas.limits_clients and key not in self._exempt:
+            context.quota = self._quota(context, end - start)
+        if handler.handle_body is not None and (context.quota is None or context.quota.is_unnoticed):
             try:
                 answer = handler.handle_body(self._node, context, body)
             except CloseConnection:
@@ -136,6 +158,22 @@ class Dispatcher:
             if answer is not NotImplemented:
                 return answer  # type: ignore[no-any-return]  # NotImplemented makes it Any.
         return self._handle(handler, context, body, view[start:end])
+
+    def _quota(self, context: RequestContext, size: int) -> RequestQuota | None:
+        """What the request, `size` bytes with its header, uses of its client's quotas; None: it is not limited."""
+        now_ms = context.received_ms
+        client = self._node.quotas.of(context.principal.name, context.client_id or "", now_ms)
+        if client is None:
+            return None
+        quota = RequestQuota(client)
+        if context.api_key == _PRODUCE:
+            quota.produced(size, now_ms)
+            # What it has sent already is not begun either: produce requests overlap.
+            assert context.peer is not None
+            context.peer.throttle(quota.throttle_ms)
+        if quota.limits_time:
+            quota.begin(perf_counter_ns())
+        return quota
 
     def refuse(self, frame: memoryview, error: KafkaError) -> bytes:
         """The answer of a request's API to an error that is found before its handler is asked. CloseConnection.
@@ -178,6 +216,8 @@ class Dispatcher:
             response = self._error_response(handler, context, request, error)
         if not isinstance(response, Deferred):
             return self._encode(handler, context, response)
+        if context.quota is not None and context.quota.limits_time:
+            context.quota.pause(perf_counter_ns())
         answer: Deferred[Answer] = Deferred()
         answer.on_abandoned = response.abandon
         answer.on_hurried = response.hurry if response.on_hurried is not None else None
@@ -200,9 +240,16 @@ class Dispatcher:
 
     def _encode(self, handler: Handler, context: RequestContext, response: Any) -> Answer:
         """The response's bytes; CloseConnection when it cannot be encoded, which is our own mistake."""
-        if response is None or type(response) is bytes:
-            # None is due, or the controller on another broker has encoded it.
+        if response is None:
+            # None is due.
+            return None
+        if type(response) is bytes:
+            # The controller on another broker has encoded it.
+            if context.peer is not None:
+                context.peer.throttle(throttle_ms_of(apis.ApiKey(context.api_key), context.api_version, response))
             return response
+        if context.quota is not None:
+            self._throttle(context.quota, context, response)
         try:
             return framing.encode_response(
                 apis.ApiKey(context.api_key), context.api_version, context.correlation_id, response
@@ -210,6 +257,18 @@ class Dispatcher:
         except InvalidMessage:
             logger.exception("answer not encoded: api=%s version=%d", handler.name, context.api_version)
             raise CloseConnection(f"the answer to its {handler.name} could not be encoded") from None
+
+    def _throttle(self, quota: RequestQuota, context: RequestContext, response: Any) -> None:
+        """Tells a client that is over a quota for how long it is not heard."""
+        if quota.limits_time:
+            quota.pause(perf_counter_ns())
+            quota.spent(self._node.clock.monotonic_ms())
+        quota.mutated()
+        if quota.throttle_ms:
+            if hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = quota.throttle_ms
+            if context.peer is not None:
+                context.peer.throttle(quota.throttle_ms)
 
     def _error_response(self, handler: Handler, context: RequestContext, request: Any, error: Exception) -> Any:
         if not isinstance(error, KafkaError):

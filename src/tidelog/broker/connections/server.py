@@ -20,6 +20,7 @@ who stalls while others wait is closed.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import mmap
 import struct
@@ -31,6 +32,7 @@ from tidelog.broker.connections.authentication import AUTHENTICATION_MS_MAX, Gat
 from tidelog.broker.connections.budget import ByteBudget, Reservation
 from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher, Peer
 from tidelog.broker.connections.outbox import Outbox
+from tidelog.broker.connections.throttling import ConnectionRates, client_quotas
 from tidelog.broker.connections.tls import UnknownPrincipal
 from tidelog.broker.deferred import Deferred
 from tidelog.config.listener_security import SASL_PROTOCOLS
@@ -96,6 +98,9 @@ class Server:
         self.request_bytes_max = config.socket_request_max_bytes
         self.send_buffer_bytes = config.socket_send_buffer_bytes
         self.admission: Admission[Connection] = Admission(config, clock.monotonic_ms, descriptors)
+        self.quotas = client_quotas(config)
+        """Client quotas of the cluster: of requests, and of new connections."""
+        self.rates = ConnectionRates(config, self.quotas)
         self.connections = self.admission.connections
         self.configure()
         self.budget = ByteBudget(self.request_bytes_max, cast(int, config.get("queued.max.request.bytes")), shell.soon)
@@ -124,6 +129,7 @@ class Server:
         """Takes over what settings say now."""
         self.idle_ms_max = self._config.connections_max_idle_ms
         self.admission.configure()
+        self.rates.configure()
 
     def start(self, dispatcher: Dispatcher) -> None:
         """Begins to serve, those first who have connected already."""
@@ -268,6 +274,8 @@ class Connection(asyncio.BufferedProtocol):
         "_frame_started_ms",
         "_gate",
         "_late",
+        "_muted",
+        "_muted_until_ms",
         "_outbox",
         "_outgoing",
         "_paused_reading",
@@ -321,6 +329,10 @@ class Connection(asyncio.BufferedProtocol):
         self._resuming = False
         self._closed = False
         self._admitted = False
+        self._muted: Timer | None = None
+        """Runs while its client is over a quota: no further request is begun."""
+        self._muted_until_ms = 0
+        self.peer.on_throttled = self._mute
 
     # asyncio's side.
 
@@ -340,6 +352,13 @@ class Connection(asyncio.BufferedProtocol):
             self.close("authentication could not begin", abort=True)
             raise
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
+        held = self._server.rates.came(self.peer.listener, self.peer.address, self.begun_ms)
+        if held.milliseconds:
+            self._mute(held.milliseconds)
+        if held.is_refused:
+            reason = "its address is over its connection_creation_rate"
+            self._server.shell.after(held.milliseconds, functools.partial(self.close, reason, abort=True, quiet=True))
+            return
         refusal = self._server.admit(self, self.peer.address)
         if refusal is not None:
             self.close(refusal, abort=True, quiet=True)
@@ -371,6 +390,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = True
+        self.peer.on_throttled = None
+        if self._muted is not None:
+            self._muted.cancel()
         if self._admitted:
             self._server.dismiss(self, self.peer.address)
         for slot in self._slots:
@@ -416,6 +438,9 @@ class Connection(asyncio.BufferedProtocol):
             self._backlog = memoryview(bytearray(server.view[:nbytes]))
             self._transport.pause_reading()
             return
+        if self._muted is not None:
+            # The same of uvloop, where the rate of connections is held.
+            self._transport.pause_reading()
         if self._frame is not None:
             self._frame_filled += nbytes
             if self._frame_filled < self._frame_size:
@@ -485,7 +510,9 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 if turn <= 0 or unsent > WRITE_BUFFER_HIGH:
                     break
-                if (self._slots or self._write_paused or self._outbox) and self._blocked(view[position:]):
+                if (self._slots or self._write_paused or self._outbox or self._muted) and self._blocked(
+                    view[position:]
+                ):
                     break
                 turn -= 1
                 frame_start = position + 4
@@ -559,7 +586,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._slots and self._slots[0].waits_for is not None:
             # A follower's fetch waits for news, and it has some itself: it is answered, and the next one is begun.
             self._slots[0].waits_for.hurry()
-        if self._write_paused or (self._outbox is not None and self._outbox.busy):
+        if self._muted or self._write_paused or (self._outbox is not None and self._outbox.busy):
             return True
         if not self._slots:
             return False
@@ -698,7 +725,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_idle(self) -> bool:
         """Whether nothing is due to its client: no answer that waits or is unread, no request that is kept waiting."""
-        return not (self._slots or self._write_paused or self._closed or self._backlog is not None) and (
+        return not (self._slots or self._write_paused or self._closed or self._muted or self._backlog is not None) and (
             (self._reservation is None or self._reservation.granted) and not (self._outbox and self._outbox.busy)
         )
 
@@ -735,8 +762,25 @@ class Connection(asyncio.BufferedProtocol):
             self._paused_reading = True
             self._transport.pause_reading()
 
+    def _mute(self, milliseconds: int) -> None:
+        """Begins no further request for so long; answers go out. A later end than the known one counts."""
+        until_ms = self._server.monotonic_ms() + milliseconds
+        if self._closed or (self._muted is not None and until_ms <= self._muted_until_ms):
+            return
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted_until_ms = until_ms
+        self._muted = self._server.shell.after(milliseconds, self._unmute)
+        self._pause_reading()
+
+    def _unmute(self) -> None:
+        self._muted = None
+        if self._server.serving:
+            self.active_ms = self._server.monotonic_ms()
+            self._continue()
+
     def _resume_reading(self) -> None:
-        if self._paused_reading and not self._closed:
+        if self._paused_reading and not self._closed and self._muted is None:
             self._paused_reading = False
             self._transport.resume_reading()
 

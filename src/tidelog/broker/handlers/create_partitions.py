@@ -1,6 +1,6 @@
 """CreatePartitions: more partitions for topics that exist; the controller decides, never fewer.
 
-Versions 0-3. v2: flexible. v3: THROTTLING_QUOTA_EXCEEDED may be answered (here it never is).
+Versions 0-3. v2: flexible. v3: THROTTLING_QUOTA_EXCEEDED may be answered.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.CREATE_PARTITIONS
 VERSIONS: Final = Versions(0, 3)
 
+STRICT_QUOTA_SINCE: Final = 3
+"""From here on clients know THROTTLING_QUOTA_EXCEEDED."""
+
 
 def handle(
     node: Node, context: RequestContext, request: messages.CreatePartitionsRequest
@@ -44,7 +47,7 @@ def handle(
             wanted.append(MorePartitions(topic.name, topic.count, assignments))
     if not wanted:
         return _response([outcomes[name] for name in counts])
-    event = CreatePartitions(wanted, request.validate_only)
+    event = CreatePartitions(wanted, request.validate_only, context.mutations(strict_since=STRICT_QUOTA_SINCE))
     outcome = within(node, context, node.controller.submit(event), request.timeout_ms)
 
     def respond(created: Sequence[TopicOutcome]) -> messages.CreatePartitionsResponse:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.CREATE_TOPICS
 VERSIONS: Final = Versions(2, 7)
 
+STRICT_QUOTA_SINCE: Final = 6
+"""From here on clients know THROTTLING_QUOTA_EXCEEDED."""
+
 DETAILS_FROM: Final = 5
 TOPIC_IDS_FROM: Final = 7
 
@@ -48,7 +51,7 @@ def handle(
     order = list(counts)
     if not wanted:
         return _response(node, context, order, refused)
-    event = CreateTopics(wanted, request.validate_only)
+    event = CreateTopics(wanted, request.validate_only, context.mutations(strict_since=STRICT_QUOTA_SINCE))
     outcome = within(node, context, node.controller.submit(event), request.timeout_ms)
 
     def respond(created: Sequence[CreatedTopic]) -> messages.CreateTopicsResponse:

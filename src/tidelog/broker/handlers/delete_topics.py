@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.DELETE_TOPICS
 VERSIONS: Final = Versions(1, 6)
 
+STRICT_QUOTA_SINCE: Final = 5
+"""From here on clients know THROTTLING_QUOTA_EXCEEDED."""
+
 TOPIC_IDS_FROM: Final = 6
 DISABLED_FROM: Final = 3
 """From here on clients know TOPIC_DELETION_DISABLED."""
@@ -52,7 +55,12 @@ def handle(
             outcomes[reference] = refused
     if not wanted:
         return _response(list(outcomes.values()))
-    outcome = within(node, context, node.controller.submit(DeleteTopics(wanted)), request.timeout_ms)
+    outcome = within(
+        node,
+        context,
+        node.controller.submit(DeleteTopics(wanted, context.mutations(strict_since=STRICT_QUOTA_SINCE))),
+        request.timeout_ms,
+    )
 
     def respond(deleted: Sequence[DeletedTopic]) -> messages.DeleteTopicsResponse:
         outcomes.update(zip(wanted, deleted, strict=True))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.context import authorize
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.node import Node
     from tidelog.broker.replicas.purgatory import Entry
+    from tidelog.quotas.request_quota import RequestQuota
     from tidelog.replication.leader import PartitionLeader
     from tidelog.storage.log import Log, ReadResult
 
@@ -48,6 +50,9 @@ VERSIONS: Final = Versions(4, 18)
 
 READ_COMMITTED: Final = 1
 _UNKNOWN: Final = -1
+_ANSWER_OVERHEAD: Final = 32
+_PARTITION_OVERHEAD: Final = 64
+"""Bytes around the records, about, as quotas count them."""
 _DIVERGING_EPOCH_SINCE: Final = 12
 _RACKS_SINCE: Final = 11
 _TOPIC_IDS_SINCE: Final = 13
@@ -67,6 +72,7 @@ def handle(
         if not authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
             return _denied(request)
         require_broker(node, context)
+        context.quota = None
         return replica_fetch.handle(node, context, request, BrokerId(replica_id), broker_epoch)
     plan = node.fetch_sessions.begin(request, context.api_version, context.received_ms)
     fetch = _Fetch(node, context, request, plan)
@@ -147,6 +153,8 @@ class _Fetch:
         self._plan = plan
         self._committed_only = request.isolation_level == READ_COMMITTED
         self._bytes_max = min(request.max_bytes, node.config.fetch_max_bytes)
+        if context.quota is not None:
+            self._bytes_max = int(min(self._bytes_max, context.quota.fetch_bytes_max))
         self._bytes_min = min(request.min_bytes, self._bytes_max)
         self._resolved: list[tuple[FetchPartition, Replica, PartitionLeader | None, int]] = []
         """Partitions that may have more later, and the leadership and its epoch at which they were looked at."""
@@ -483,6 +491,10 @@ class _Fetch:
     def _complete(self, readings: list[_Reading]) -> None:
         self._entry = None
         self._node.repairs.look()
+        if self._context.quota is not None and not self._may_send(self._context.quota, readings):
+            _discard(readings)
+            self.answer.complete(messages.FetchResponse(session_id=self._node.fetch_sessions.withhold(self._plan)))
+            return
         plan = self._plan
         response = messages.FetchResponse(session_id=plan.session_id)
         topic: messages.FetchResponse.FetchableTopicResponse | None = None
@@ -504,6 +516,15 @@ class _Fetch:
         if leaders - {_UNKNOWN}:
             self._name_leaders(response, leaders)
         self.answer.complete(response)
+
+    def _may_send(self, quota: RequestQuota, readings: list[_Reading]) -> bool:
+        """Whether the client's quotas allow what was read; if not, the answer is empty and says for how long."""
+        if quota.limits_time:
+            quota.pause(perf_counter_ns())
+        now_ms = self._node.clock.monotonic_ms()
+        quota.spent(now_ms)
+        size = _ANSWER_OVERHEAD + sum(_PARTITION_OVERHEAD + reading.size for reading in readings)
+        return quota.may_send(size, now_ms)
 
     def _name_leaders(self, response: messages.FetchResponse, leaders: set[int]) -> None:
         """Adds where the leaders are, so that the consumer need not ask (KIP-951)."""

@@ -95,7 +95,7 @@ class Session:
 class FetchContext:
     """How one fetch request is to be read and answered."""
 
-    __slots__ = ("_incremental", "partitions", "session")
+    __slots__ = ("is_incremental", "partitions", "session")
 
     def __init__(
         self, partitions: dict[PartitionKey, FetchPartition], session: Session | None, incremental: bool
@@ -103,7 +103,7 @@ class FetchContext:
         self.partitions = partitions
         """In the order in which they are to be read."""
         self.session = session
-        self._incremental = incremental
+        self.is_incremental = incremental
 
     @property
     def session_id(self) -> int:
@@ -112,7 +112,7 @@ class FetchContext:
     def has_news(self, wanted: FetchPartition, data: messages.FetchResponse.PartitionData) -> bool:
         """Whether an answer must name the partition."""
         return (
-            not self._incremental
+            not self.is_incremental
             or bool(data.records)
             or data.error_code != 0
             or data.high_watermark != wanted.high_watermark
@@ -128,7 +128,7 @@ class FetchContext:
         # After an error the next answer names the partition again, whatever it says.
         wanted.high_watermark = -1 if data.error_code else data.high_watermark
         wanted.log_start_offset = data.log_start_offset
-        if data.records and self._incremental:
+        if data.records and self.is_incremental:
             key = wanted.key
             if self.partitions.pop(key, None) is not None:
                 self.partitions[key] = wanted
@@ -183,6 +183,13 @@ class FetchSessions:
         self._sessions[session_id] = self._sessions.pop(session_id)
         session.advance()
         return FetchContext(session.partitions, session, True)
+
+    def withhold(self, context: FetchContext) -> int:
+        """The session's id for an answer that is empty because of a quota: a session begins with a full answer."""
+        if context.is_incremental:
+            return context.session_id
+        self._remove(context.session)
+        return NO_SESSION
 
     def _update(self, session: Session, request: messages.FetchRequest, by_id: bool) -> None:
         before = len(session.partitions)
