@@ -78,7 +78,11 @@ class Routing:
         """Which brokers have asked for a pause: what carries out operations keeps it."""
         self._names_by_id: dict[TopicId, str] = {}
         self._coordinators: dict[tuple[int, str], Address] = {}
+        self._leader_epochs: dict[tuple[TopicId, int], int] = {}
+        """[topic id, partition] -> the greatest leader epoch that Metadata ever showed."""
         self._answered_last: Address | None = None
+        self._behind: Address | None = None
+        """The broker that last showed a leader epoch which is over: it is asked last."""
 
     # What is known
 
@@ -124,7 +128,8 @@ class Routing:
         known = [broker.address for broker in self.brokers.values()]
         if self._answered_last in known:
             known.insert(0, self._answered_last)
-        return list(dict.fromkeys((*known, *self.bootstrap)))
+        candidates = dict.fromkeys((*known, *self.bootstrap))
+        return sorted(candidates, key=lambda address: address == self._behind)
 
     # One answer, from any broker or a certain one
 
@@ -215,6 +220,7 @@ class Routing:
             broker.node_id: Broker(broker.node_id, Address(broker.host, broker.port), broker.rack)
             for broker in response.brokers
         }
+        former = dict(self.topics)
         if whole:
             self.topics.clear()
             self._names_by_id.clear()
@@ -226,10 +232,28 @@ class Routing:
                 self.topics.pop(topic.name, None)
                 continue
             view = topic_view(topic)
-            self.topics[topic.name] = view
             if view.topic_id != ZERO_TOPIC_ID:
                 self._names_by_id[view.topic_id] = view.name
+                view = self._without_past_epochs(view, former.get(topic.name))
+            self.topics[topic.name] = view
         return errors
+
+    def _without_past_epochs(self, view: TopicView, former: TopicView | None) -> TopicView:
+        """The view, with what is known already of the partitions that it shows in a leader epoch which is over.
+
+        A broker that was deposed, and has not been told, shows itself as the leader: of a log that may lack what the
+        present leader has acknowledged. Where nothing better is known, the partition has no leader for now (KIP-320).
+        """
+        partitions = dict(view.partitions)
+        for index, partition in view.partitions.items():
+            newest = self._leader_epochs.get((view.topic_id, index), -1)
+            if partition.leader_epoch >= newest:
+                self._leader_epochs[view.topic_id, index] = partition.leader_epoch
+                continue
+            self._behind = self._answered_last
+            known = former.partitions.get(index) if former and former.topic_id == view.topic_id else None
+            partitions[index] = known or dataclasses.replace(partition, leader=-1, leader_epoch=newest)
+        return dataclasses.replace(view, partitions=partitions)
 
     def require_topics(
         self, topics: Collection[str], deadline: Deadline, *, create: bool = False

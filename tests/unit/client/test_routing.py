@@ -325,6 +325,49 @@ def test_a_topic_created_anew_has_a_new_id_and_the_old_one_leads_nowhere() -> No
     assert world.routing.leader_epoch(tp(1)) == -1
 
 
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_a_leader_of_an_epoch_that_is_over_is_not_believed(is_forgotten: bool) -> None:
+    """It was deposed and does not know: the leader of the newer epoch stays, and another broker is asked next."""
+    shown = {ONE: (1, 4), TWO: (2, 5), SEED: (2, 5)}
+
+    def answer(address: Address, request: Any) -> Any:
+        leader, epoch = shown[address]
+        response = metadata({0: leader})
+        response.topics[0].partitions[0].leader_epoch = epoch
+        return response
+
+    world = World(answer)
+    routing, place = world.routing, TopicPartition("t", 0)
+    world.run(routing.refresh(["t"], routing.deadline()))
+    if is_forgotten:
+        routing.forget_leader(place)
+    assert world.run(routing.refresh(["t"], routing.deadline())) == {}
+    assert [address for address, _ in world.asked] == [SEED, ONE]
+    leader = routing.leader(place)
+    assert (leader and leader.broker_id, routing.leader_epoch(place)) == (None if is_forgotten else 2, 5)
+    world.run(routing.refresh(["t"], routing.deadline()))
+    assert world.asked[2][0] == TWO
+    leader = routing.leader(place)
+    assert (leader and leader.broker_id, routing.leader_epoch(place)) == (2, 5)
+
+
+def test_leader_epochs_of_another_topic_begin_anew() -> None:
+    """One that was deleted and made again, which has another id."""
+    epochs = {bytes(range(16)): 5, bytes(range(1, 17)): 0}
+
+    def answer(address: Address, request: Any) -> Any:
+        response = metadata({0: 1})
+        response.topics[0].topic_id, response.topics[0].partitions[0].leader_epoch = present, epochs[present]
+        return response
+
+    world = World(answer)
+    for topic_id in epochs:
+        present = topic_id
+        world.run(world.routing.refresh(["t"], world.routing.deadline()))
+        assert world.routing.leader_epoch(TopicPartition("t", 0)) == epochs[topic_id]
+        assert world.routing.leader(TopicPartition("t", 0)) is not None
+
+
 def test_pauses_are_drawn_around_their_nominal_length() -> None:
     """20 % either way, so that many clients do not come back at once."""
     policy = RetryPolicy(backoff_ms=100, backoff_ms_max=400)
