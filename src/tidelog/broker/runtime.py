@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidelog.broker.cluster.controller_driver import ControllerDriver
 from tidelog.broker.cluster.forwarding import Forwarding
+from tidelog.broker.cluster.initial_users import read_initial_users, write_initial_users
 from tidelog.broker.cluster.membership import Membership, generate_broker_id, patiently
 from tidelog.broker.cluster.stored_quotas import StoredQuotas
 from tidelog.broker.cluster.stored_security import StoredSecurity
@@ -124,6 +125,7 @@ class Runtime:
         # Before anything is bound: what connects while the broker starts is to authenticate, too.
         self._server.authentication = Authentication(config, random, self._credential)
         self._metrics = self._make_metrics()
+        self._initial_users = read_initial_users(config)
         self._inter_broker_listener = config.inter_broker_listener_name
         self._peers = Peers(
             network,
@@ -278,6 +280,7 @@ class Runtime:
         driver = self._driver
         security = self._security = StoredSecurity(lambda: driver.store, self._clock, self._server.authorizer)
         cluster_id = await self._with_session(lambda: self._read_store(broker_id, settings))
+        await self._with_session(lambda: patiently(lambda: self._write_initial_users(driver)))
         # Recovery after a crash reads what was not flushed, which takes as long as it takes: off the loop, so that the
         # session with the store is kept meanwhile.
         await self._with_session(lambda: patiently(security.open))
@@ -362,6 +365,10 @@ class Runtime:
             # Another session than the one that read the settings, and followed them.
             await self._read_store(broker_id, settings)
         return await driver.register()
+
+    async def _write_initial_users(self, driver: ControllerDriver) -> None:
+        if self._initial_users is not None:
+            await write_initial_users(driver.store, self._initial_users)
 
     def _look_at_certificates(self) -> None:
         for tls in self._tls.values():

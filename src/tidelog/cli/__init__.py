@@ -30,7 +30,7 @@ INTERRUPTED: Final = 130
 """128 and SIGINT, as shells count: for commands that Ctrl-C keeps from finishing."""
 
 
-WITHOUT_COMMAND_CONFIG: Final = ("start", "broker", "store", "dump", "table")
+WITHOUT_COMMAND_CONFIG: Final = ("start", "broker", "secure", "store", "dump", "table")
 """Commands that reach no brokers by themselves: they refuse --command-config as any option that they don't know."""
 BOOTSTRAP_OPTIONS: Final = ("-b", "--bootstrap-server")
 
@@ -45,6 +45,7 @@ class Command(NamedTuple):
 COMMANDS: Final = {
     "start": Command("tidelog.cli.start", "A cluster on this machine: embedded store and one or more brokers."),
     "broker": Command("tidelog.cli.broker", "One broker from a server.properties file."),
+    "secure": Command("tidelog.cli.secure", "What secures a cluster: a CA, certificates, users, ready files."),
     "topics": Command("tidelog.cli.topics", "Topics and partitions: create, list, describe, alter, delete."),
     "configs": Command("tidelog.cli.configs", "Settings of topics, brokers, groups: describe, alter."),
     "leaders": Command("tidelog.cli.leaders", "Who leads what: the balance, preferred and unclean elections."),

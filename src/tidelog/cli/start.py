@@ -59,6 +59,9 @@ def run(arguments: Sequence[str]) -> int:
         help="keep the cluster's metadata in this ZooKeeper ensemble: host:port,host:port; a missing chroot is created",
     )
     parser.add_argument(
+        "--secure", metavar="DIR", help="secure it with what `tidelog secure init DIR` has made: TLS, passwords, ACLs"
+    )
+    parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], dest="settings", help="a setting, by Kafka's name"
     )
     parser.add_argument(
@@ -94,6 +97,7 @@ def run(arguments: Sequence[str]) -> int:
         settings(parsed.settings),
         zookeeper=parsed.zookeeper,
         metrics_ports=metrics_ports,
+        secure=parsed.secure,
         store_port=parsed.store_port,
         restart=not parsed.no_restart,
         log_level=parsed.log_level,
@@ -115,6 +119,7 @@ def start(
     *,
     zookeeper: str | None = None,
     metrics_ports: tuple[int, ...] = (),
+    secure: str | None = None,
     store_port: int | None = None,
     restart: bool = True,
     log_level: str | None = None,
@@ -122,17 +127,31 @@ def start(
     """Runs a broker for each of `ports` (0: any) with everything it keeps in the folder `data`, until told to stop.
 
     `metrics_ports` has one for each broker's metrics, or none at all.
-    `zookeeper` is the ensemble that has the metadata, else it is in that folder too.
+    `zookeeper` is the ensemble that has the metadata, else it is in that folder too; `secure` a folder of
+    `tidelog secure init`.
     """
     from tidelog.broker.failure import BrokerFailed
     from tidelog.config.properties import ConfigError
     from tidelog.launcher.foreground import log_absent_kernel, log_to_stderr
     from tidelog.launcher.foreground import run as run_in_foreground
-    from tidelog.launcher.plan import Plan
+    from tidelog.launcher.plan import HOST, Plan
+    from tidelog.launcher.secure_folder import SecureFolder, UnusableFolder
 
     log_to_stderr(log_level or "warning")
     log_absent_kernel()
-    plan = Plan(os.path.abspath(data), ports, overrides, metrics_ports=metrics_ports, zookeeper=zookeeper)
+    try:
+        host, secured = (HOST, {}) if secure is None else SecureFolder.read(secure).here()
+    except UnusableFolder as error:
+        raise Refused([str(error)]) from error
+    plan = Plan(
+        os.path.abspath(data),
+        ports,
+        overrides,
+        metrics_ports=metrics_ports,
+        zookeeper=zookeeper,
+        host=host,
+        secured=secured,
+    )
 
     async def main(stop: Stop) -> None:
         if plan.brokers == 1:

@@ -18,7 +18,7 @@ from tidelog.config.broker_config import BrokerConfig
 from tidelog.launcher.cluster_store import cluster_store
 from tidelog.launcher.foreground import first_failure, run_all
 from tidelog.launcher.last_life import end_last_life
-from tidelog.launcher.plan import HOST, Plan
+from tidelog.launcher.plan import Plan
 from tidelog.launcher.ports import ReservedPort
 from tidelog.model.identifiers import BrokerId
 from tidelog.ports.real import SystemClock, SystemDisk, SystemNetwork, SystemRandom
@@ -84,7 +84,7 @@ class InProcessCluster:
             if self.plan.brokers > 1:
                 for broker_id in self.plan.ids:
                     advice = f"--port, of the first of {self.plan.brokers} brokers"
-                    self._ports[broker_id] = ReservedPort(HOST, self.plan.ports[broker_id], advice)
+                    self._ports[broker_id] = ReservedPort(self.plan.host, self.plan.ports[broker_id], advice)
             self._store_port = store_port
             await run_all(self._start(broker_id) for broker_id in self.plan.ids)
             await self._known(self.plan.ids)
@@ -128,7 +128,7 @@ class InProcessCluster:
         held = self._ports.get(broker_id)
         if held is not None or broker_id in self._addresses:
             # With the port that is ours; a new object too, for the old one has the changes of its broker's last life.
-            port = held.number if held is not None else int(self._addresses[broker_id].rpartition(":")[2])
+            port = held.number if held is not None else port_of(self._addresses[broker_id])
             self._configs[broker_id] = self._config(broker_id, port)
         runtime = Runtime(
             self._configs[broker_id],
@@ -141,7 +141,9 @@ class InProcessCluster:
         )
         await runtime.start()
         self.runtimes[broker_id] = runtime
-        self._addresses[broker_id] = runtime.addresses[0]
+        address = runtime.addresses[0]
+        # As certificates name it.
+        self._addresses[broker_id] = f"{self.plan.host}:{port_of(address)}" if self.plan.secured else address
         self._watchers[broker_id] = asyncio.get_running_loop().create_task(self._watch(broker_id, runtime))
 
     async def _session(self, broker_id: int) -> StoreClient:
@@ -174,6 +176,11 @@ class InProcessCluster:
                 if loop.time() > deadline:
                     raise BrokerFailed(f"the brokers have not heard of each other within {READY_S_MAX:g} s")
                 await asyncio.sleep(LOOK_INTERVAL_S)
+
+
+def port_of(address: str) -> int:
+    """The port of host:port."""
+    return int(address.rpartition(":")[2])
 
 
 async def _outcome(future: asyncio.Future[str]) -> str:

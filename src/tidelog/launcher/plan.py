@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.config.properties import ConfigError, Problem
+from tidelog.launcher.secure_folder import listeners
 
 HOST: Final = "127.0.0.1"
 """A cluster on this machine is for this machine."""
@@ -50,6 +51,10 @@ class Plan:
     """The ensemble with the cluster's metadata, as in zookeeper.connect; None: an embedded store of its own."""
     metrics_ports: tuple[int, ...] = ()
     """A port for each broker's metrics, on loopback; empty: none but what the settings say."""
+    host: str = HOST
+    """Where the brokers listen."""
+    secured: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What a secured cluster's brokers have (`launcher.secure_folder`); empty: the cluster is open."""
 
     @property
     def brokers(self) -> int:
@@ -91,12 +96,15 @@ class Plan:
         """Where a broker keeps its logs, unless its settings say otherwise."""
         return f"{self.data}/broker-{broker_id}"
 
-    def settings_of(self, broker_id: int, port: int) -> dict[str, str]:
-        """All settings of one broker, which listens on `port`."""
+    def settings_of(self, broker_id: int, port: int, broker_port: int = 0) -> dict[str, str]:
+        """All settings of one broker, which listens on `port`; where brokers have a listener of their own, that one's
+        is `broker_port`."""
+        open_listener = f"PLAINTEXT://{self.host}:{port}"
         own = {
             "broker.id": str(broker_id),
-            "listeners": f"PLAINTEXT://{HOST}:{port}",
+            "listeners": listeners(self.host, port, broker_port) if self.secured else open_listener,
             "log.dirs": self.log_dir(broker_id),
+            **self.secured,
         }
         if self.metrics_ports:
             own["metrics.listener"] = f"{HOST}:{self.metrics_ports[broker_id]}"
@@ -106,4 +114,6 @@ class Plan:
             own |= dict.fromkeys(INTERNAL_REPLICATION_FACTORS, factor)
         if self.zookeeper is not None:
             own["zookeeper.connect"] = self.zookeeper
+            if self.secured:
+                own["zookeeper.set.acl"] = "true"
         return {**own, **self.settings, **self.of_broker.get(broker_id, {})}

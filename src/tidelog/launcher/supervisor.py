@@ -21,16 +21,17 @@ from typing import Final
 
 from tidelog.broker.descriptors import allot, raise_file_limit
 from tidelog.broker.failure import BrokerFailed, disk_refused
-from tidelog.client.addresses import parse_bootstrap
+from tidelog.client.addresses import Address
 from tidelog.client.connection import Connection
 from tidelog.client.errors import ClientError
+from tidelog.client.security import ClientSecurity
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.config.properties import render
 from tidelog.launcher.broker_process import BrokerProcess
 from tidelog.launcher.cluster_store import cluster_store
 from tidelog.launcher.foreground import run_all
 from tidelog.launcher.last_life import end_last_life
-from tidelog.launcher.plan import HOST, Plan
+from tidelog.launcher.plan import Plan
 from tidelog.launcher.ports import ReservedPort
 from tidelog.ports.real import SystemClock, SystemDisk, SystemNetwork, SystemRandom
 from tidelog.protocol import messages
@@ -64,6 +65,8 @@ class _Broker:
 
     id: int
     port: ReservedPort
+    broker_port: ReservedPort | None = None
+    """Where other brokers come, if they have a listener of their own."""
     process: BrokerProcess | None = None
     """From the start of one until its end is settled."""
     wanted: bool = False
@@ -86,6 +89,9 @@ class Supervisor:
         plan.check()
         self.plan = plan
         self._configs = {id: BrokerConfig.from_mapping(plan.settings_of(id, plan.ports[id])) for id in plan.ids}
+        self._as_broker = (
+            ClientSecurity.from_properties({"security.protocol": "SSL", **plan.secured}) if plan.secured else None
+        )
         self._loop = asyncio.get_running_loop()
         self._restart = restart
         self._log_level = log_level
@@ -99,7 +105,7 @@ class Supervisor:
     @property
     def addresses(self) -> dict[int, str]:
         """host:port of each broker, by id, whether it runs or not."""
-        return {broker_id: f"{HOST}:{broker.port.number}" for broker_id, broker in self._brokers.items()}
+        return {broker_id: f"{self.plan.host}:{broker.port.number}" for broker_id, broker in self._brokers.items()}
 
     @property
     def metrics_addresses(self) -> list[str]:
@@ -125,13 +131,16 @@ class Supervisor:
             await end_last_life(self._configs, self.store, self._disk)
             for broker_id in self.plan.ids:
                 advice = f"--port, of the first of {self.plan.brokers} brokers"
-                port = ReservedPort(HOST, self.plan.ports[broker_id], advice)
-                self._brokers[broker_id] = _Broker(broker_id, port)
+                place = self._brokers[broker_id] = _Broker(
+                    broker_id, ReservedPort(self.plan.host, self.plan.ports[broker_id], advice)
+                )
+                if self.plan.secured:
+                    place.broker_port = ReservedPort(self.plan.host, 0, advice)
             await self.store.serve(store_port)
             for broker in self._brokers.values():
                 self._launch(broker)
             await run_all(self._ready(broker) for broker in self._brokers.values())
-            await asyncio.wait_for(run_all(map(self._knows_all, self.addresses.values())), KNOWN_S_MAX)
+            await asyncio.wait_for(run_all(map(self._knows_all, self._brokers.values())), KNOWN_S_MAX)
             self._started = True
         except BaseException as error:
             await self.stop()
@@ -157,6 +166,8 @@ class Supervisor:
             await self.store.close()
             for broker in self._brokers.values():
                 broker.port.close()
+                if broker.broker_port is not None:
+                    broker.broker_port.close()
             self._brokers.clear()
 
     async def failed(self) -> str:
@@ -211,9 +222,14 @@ class Supervisor:
 
     def _launch(self, broker: _Broker) -> None:
         """Starts a process in a broker's place. OSError."""
-        settings = self.plan.settings_of(broker.id, broker.port.number) | {"zookeeper.connect": self.store.address}
+        broker_port = 0 if broker.broker_port is None else broker.broker_port.number
+        settings = self.plan.settings_of(broker.id, broker.port.number, broker_port)
+        settings["zookeeper.connect"] = self.store.address
         properties = f"{self.plan.data}/broker-{broker.id}.properties"
         with open(properties, "w", encoding="utf-8") as file:
+            if self.plan.secured:
+                # Before there is a key in it.
+                os.fchmod(file.fileno(), 0o600)
             file.write(HEADER.format(id=broker.id, data=self.plan.data) + render(settings))
         broker.process = BrokerProcess(properties, self.log_path(broker.id), self._log_level)
         broker.wanted = True
@@ -273,9 +289,13 @@ class Supervisor:
                 f"broker {broker.id} was not ready within {READY_S_MAX:g} s: see {self.log_path(broker.id)}"
             ) from None
 
-    async def _knows_all(self, address: str) -> None:
-        """Waits until the broker at `address` names all brokers: then any of them gives a client the same answer."""
-        connection = await Connection.connect(parse_bootstrap(address)[0], client_id="tidelog-start")
+    async def _knows_all(self, broker: _Broker) -> None:
+        """Waits until a broker names all brokers: then any of them gives a client the same answer."""
+        # What is secured is asked as a broker would: no user's password is known here.
+        port = broker.port if broker.broker_port is None else broker.broker_port
+        connection = await Connection.connect(
+            Address(self.plan.host, port.number), client_id="tidelog-start", security=self._as_broker
+        )
         try:
             while True:
                 answer = await connection.request(messages.MetadataRequest(topics=[]))

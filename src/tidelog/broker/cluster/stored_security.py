@@ -112,7 +112,7 @@ class StoredSecurity:
 
     async def _read_users(self, store: StoreClient, users: Iterable[str]) -> None:
         wanted = sorted(users)
-        found = await results([store.get(_user_path(user)) for user in wanted], NoNode)
+        found = await results([store.get(user_path(user)) for user in wanted], NoNode)
         for user, node in zip(wanted, found, strict=True):
             credentials = {} if node is None else self._decode_user(user, node[0])
             if credentials:
@@ -121,7 +121,7 @@ class StoredSecurity:
                 self._credentials.pop(user, None)
 
     def _decode_user(self, user: str, data: bytes | None) -> dict[str, ScramCredential]:
-        path = _user_path(user)
+        path = user_path(user)
         credentials: dict[str, ScramCredential] = {}
         try:
             values = decode_config(path, data) if data else {}
@@ -138,7 +138,7 @@ class StoredSecurity:
         return self._background.run(self._alter_user(user, change))
 
     async def _alter_user(self, user: str, change: UserChange) -> None:
-        path = _user_path(user)
+        path = user_path(user)
 
         async def attempt(store: StoreClient) -> None:
             try:
@@ -248,7 +248,8 @@ class StoredSecurity:
 _ACL_CONTAINERS: Final = [stored.ACL_CHANGES, stored.EXTENDED_ACL_CHANGES]
 
 
-def _user_path(user: str) -> str:
+def user_path(user: str) -> str:
+    """The node with a user's settings: SCRAM credentials, quotas."""
     return f"{USERS}/{stored.sanitized(user)}"
 
 

@@ -41,6 +41,14 @@ SETTINGS: Final = (
         valid=OneOf(("", *AUTHORIZERS)),
         importance=LOW,
     ),
+    Setting(
+        "security.initial.users",
+        PASSWORD,
+        None,
+        "tidelog's own: SCRAM users that the first broker of a new cluster writes into the metadata store, with salted "
+        "hashes of their passwords, as `tidelog secure init` makes them. A list is written once; later starts leave "
+        "the users as they are.",
+    ),
     Setting("super.users", STRING, None, "Principals that the authorizer always allows: User:a;User:b."),
     Setting(
         "allow.everyone.if.no.acl.found",
