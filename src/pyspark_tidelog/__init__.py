@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
     from pyspark_tidelog.batch import TidelogBatchReader
+    from pyspark_tidelog.sink.writers import TidelogBatchWriter, TidelogStreamWriter
     from pyspark_tidelog.stream import TidelogStreamReader
 
 
@@ -39,3 +40,26 @@ class DefaultSource(DataSource):
         from pyspark_tidelog.stream import TidelogStreamReader
 
         return TidelogStreamReader(parse_options(self.options, streaming=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> "TidelogBatchWriter":
+        from pyspark_tidelog.errors import SourceError
+        from pyspark_tidelog.sink.columns import check_schema
+        from pyspark_tidelog.sink.options import parse_sink_options
+        from pyspark_tidelog.sink.writers import TidelogBatchWriter
+
+        if overwrite:
+            raise SourceError("a topic cannot be overwritten: write with mode('append')")
+        options = parse_sink_options(self.options)
+        return TidelogBatchWriter(options, check_schema(_fields(schema), options.topic))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "TidelogStreamWriter":  # noqa: N802  # Spark's name.
+        from pyspark_tidelog.sink.columns import check_schema
+        from pyspark_tidelog.sink.options import parse_sink_options
+        from pyspark_tidelog.sink.writers import TidelogStreamWriter
+
+        options = parse_sink_options(self.options)
+        return TidelogStreamWriter(options, check_schema(_fields(schema), options.topic), schema)
+
+
+def _fields(schema: StructType) -> list[tuple[str, str]]:
+    return [(field.name, field.dataType.simpleString()) for field in schema.fields]

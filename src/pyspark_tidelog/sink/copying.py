@@ -1,0 +1,221 @@
+"""What the driver does when all tasks are done: copies the winners' batches into their topics in one transaction.
+
+Batches are copied as they are, compressed or not; only the header gets the transaction's producer id, epoch and
+sequence, and its checksum. At most `PIECE_BYTES` for each staging partition are in memory, twice: one piece is written
+while the next is on its way.
+"""
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from pyspark_tidelog.sink.errors import SinkError, WriteStopped
+from pyspark_tidelog.sink.options import SinkOptions
+from pyspark_tidelog.sink.private_topic import delete_private_topic, delete_staged, open_cluster, read_mark
+from pyspark_tidelog.sink.staged import (
+    MARK_PARTITION,
+    CopyPlan,
+    Decision,
+    StagedWrite,
+    Wanted,
+    decide,
+    encode_mark,
+    plan_copy,
+)
+from tidelog.client.blocking import BlockingCluster
+from tidelog.client.errors import ClientError, Fenced, OffsetOutOfRange, TopicChanged
+from tidelog.client.fetching import FetchedData, FetchSettings
+from tidelog.client.transacting import (
+    TransactionIdentity,
+    add_partitions,
+    append_batches,
+    begin_transaction,
+    end_transaction,
+)
+from tidelog.model.errors import KafkaError
+from tidelog.model.identifiers import TopicPartition
+from tidelog.records.batch import BatchHeader, build_batch, check_crc, iterate_headers, seal
+from tidelog.records.record import Record
+
+PIECE_BYTES: Final = 4 << 20
+ABORT_S_MAX: Final = 10.0
+"""For the abort after a failure: a coordinator that cannot be reached aborts by the transaction's timeout."""
+SEQUENCES: Final = 2**31
+TRANSACTIONAL: Final = 0x10
+"""Bit of a batch's attributes."""
+_MARK_KEY: Final = b"mark"
+
+
+def commit_batch_job(options: SinkOptions, writes: Sequence[StagedWrite]) -> None:
+    """Makes a batch write visible, all of it; what was staged is deleted."""
+    plan = plan_copy(writes)
+    if not writes:
+        return
+    name = writes[0].topic
+    with open_cluster(options) as cluster:
+        if plan.rows:
+            transactional_id = options.transactional_id or name
+            _Transaction(cluster, options, transactional_id).carry_out(plan, name, None)
+        delete_private_topic(cluster, name)
+
+
+def abort_batch_job(options: SinkOptions, topic: str) -> None:
+    """Deletes what was staged."""
+    with open_cluster(options) as cluster:
+        delete_private_topic(cluster, topic)
+
+
+def commit_micro_batch(options: SinkOptions, writes: Sequence[StagedWrite], batch: int) -> Decision:
+    """Makes a micro-batch visible, unless it is already. WriteStopped where it cannot be known."""
+    plan = plan_copy(writes)
+    if not writes or writes[0].batch != batch:
+        found = writes[0].batch if writes else "none"
+        raise WriteStopped(f"batch {batch} is to be committed, but its tasks have written batch {found}")
+    query, topic = writes[0].query, writes[0].topic
+    with open_cluster(options) as cluster:
+        transaction = _Transaction(cluster, options, options.transactional_id or f"tidelog-sink-{query}")
+        decision = decide(read_mark(cluster, topic), query, batch, options.first_batch, topic)
+        ends = {partition: end for partition, (_, end) in plan.ranges().items()}
+        if decision is Decision.WRITE:
+            ends[MARK_PARTITION] = transaction.carry_out(plan, topic, encode_mark(query, batch, plan.rows))
+        delete_staged(cluster, topic, ends)
+        return decision
+
+
+class _Transaction:
+    """One transaction from its beginning, which ends what an earlier driver has left open, to its end."""
+
+    def __init__(self, cluster: BlockingCluster, options: SinkOptions, transactional_id: str) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._identity: TransactionIdentity = cluster.run(
+            begin_transaction(cluster.routing, transactional_id, timeout_ms=options.transaction_timeout_ms)
+        )
+        self._sequences: dict[TopicPartition, int] = {}
+
+    def carry_out(self, plan: CopyPlan, topic: str, mark: bytes | None) -> int:
+        """Copies, marks and commits; the offset of the mark, -1 without one. After an error it is aborted."""
+        cluster, identity = self._cluster, self._identity
+        mark_partition = TopicPartition(topic, MARK_PARTITION)
+        targets = plan.targets | ({mark_partition} if mark is not None else set())
+        started = time.monotonic()
+        try:
+            cluster.run(add_partitions(cluster.routing, identity, targets))
+            self._copy(plan, topic)
+            mark_offset = -1
+            if mark is not None:
+                mark_offset = self._append_mark(mark_partition, mark)
+            cluster.run(end_transaction(cluster.routing, identity, committed=True))
+        except Fenced as error:
+            raise self._lost(error, time.monotonic() - started) from error
+        except BaseException:
+            with contextlib.suppress(KafkaError, ClientError):
+                cluster.run(end_transaction(cluster.routing, identity, committed=False, timeout_s=ABORT_S_MAX))
+            raise
+        return mark_offset
+
+    def _append_mark(self, partition: TopicPartition, mark: bytes) -> int:
+        start = self._cluster.offsets({partition: -1})[partition].offset
+        now_ms = time.time_ns() // 1_000_000
+        batch = build_batch(
+            [Record(0, now_ms, _MARK_KEY, mark, ())],
+            producer_id=self._identity.producer_id,
+            producer_epoch=self._identity.producer_epoch,
+            base_sequence=0,
+            transactional=True,
+        )
+        self._cluster.run(append_batches(self._cluster.routing, self._identity, {partition: batch}))
+        return start
+
+    def _copy(self, plan: CopyPlan, topic: str) -> None:
+        copied = 0
+        for batches in _pieces(self._cluster, plan, topic):
+            queues: dict[TopicPartition, deque[bytearray]] = {}
+            for wanted, data in batches:
+                queues.setdefault(wanted.target, deque()).append(self._stamped(wanted.target, *data))
+                copied += wanted.rows
+            while queues:
+                heads = {target: queue.popleft() for target, queue in queues.items()}
+                self._cluster.run(append_batches(self._cluster.routing, self._identity, heads))
+                queues = {target: queue for target, queue in queues.items() if queue}
+        if copied != plan.rows:
+            raise WriteStopped(f"{copied} of {plan.rows} staged rows were found in {topic}; nothing was written")
+
+    def _stamped(self, target: TopicPartition, view: memoryview, header: BatchHeader) -> bytearray:
+        """The batch as the transaction's next one for `target`."""
+        sequence = self._sequences.get(target, 0)
+        self._sequences[target] = (sequence + header.records_count) % SEQUENCES
+        return stamp(view, header, self._identity.producer_id, self._identity.producer_epoch, sequence)
+
+    def _lost(self, error: Fenced, elapsed_s: float) -> SinkError:
+        timeout_s = self._options.transaction_timeout_ms / 1000
+        name = self._identity.transactional_id
+        if elapsed_s >= timeout_s:
+            return WriteStopped(
+                f"the coordinator aborted the transaction of '{name}' after kafka.transaction.timeout.ms, {timeout_s:g}"
+                f" s: nothing of the batch is visible. Raise it, or write smaller batches ({error.message})"
+            )
+        return WriteStopped(
+            f"another writer took the transactional id '{name}' over, such as the same query started twice: nothing of"
+            f" this batch is visible by this one, and it stops ({error.message})"
+        )
+
+
+def stamp(view: memoryview, header: BatchHeader, producer_id: int, producer_epoch: int, sequence: int) -> bytearray:
+    """A copy of a batch that belongs to a transaction; its records stay as they are."""
+    batch = bytearray(view)
+    changed = header._replace(
+        base_offset=0,
+        partition_leader_epoch=-1,
+        attributes=header.attributes | TRANSACTIONAL,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=sequence,
+    )
+    seal(batch, changed)
+    return batch
+
+
+_Found = tuple[Wanted, tuple[memoryview, BatchHeader]]
+
+
+def _pieces(cluster: BlockingCluster, plan: CopyPlan, topic: str) -> Iterator[list[_Found]]:
+    """The staged batches that are wanted, a piece of every staging partition at a time, each partition in order."""
+    settings = FetchSettings(max_bytes=PIECE_BYTES, partition_max_bytes=PIECE_BYTES)
+    readers = {
+        partition: cluster.iterate_fetch(TopicPartition(topic, partition), start, end, settings)
+        for partition, (start, end) in plan.ranges().items()
+    }
+    try:
+        while readers:
+            found: list[_Found] = []
+            for partition, reader in list(readers.items()):
+                try:
+                    data = next(reader, None)
+                except (OffsetOutOfRange, TopicChanged) as error:
+                    raise WriteStopped(f"staged rows are gone, nothing was written: {error}") from error
+                if data is None:
+                    del readers[partition]
+                    continue
+                found += _wanted(data, plan.wanted[partition], f"{topic}-{partition}")
+            yield found
+    finally:
+        for reader in readers.values():
+            reader.close()  # type: ignore[attr-defined]  # It is a generator.
+
+
+def _wanted(data: FetchedData, batches: dict[int, Wanted], place: str) -> Iterator[_Found]:
+    """The batches of a piece that winners have named; those of attempts that lost are passed over."""
+    for position, header in iterate_headers(data.records):
+        wanted = batches.get(header.base_offset)
+        if wanted is None or header.base_offset < data.fetch_offset:
+            continue
+        if header.crc != wanted.crc or header.records_count != wanted.rows:
+            raise WriteStopped(
+                f"the batch at offset {header.base_offset} of {place} is not the one that a task staged there: nothing"
+                " was written"
+            )
+        check_crc(data.records, position, header)
+        yield wanted, (data.records[position : position + header.size], header)

@@ -1,0 +1,123 @@
+"""A query's or batch job's private topic: made when a task needs it first, emptied or deleted when it is done."""
+
+import contextlib
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark_tidelog.sink.options import SinkOptions
+from pyspark_tidelog.sink.staged import MARK_PARTITION, decode_mark
+from tidelog.client import admin
+from tidelog.client.blocking import BlockingCluster
+from tidelog.client.errors import ClientError
+from tidelog.client.fetching import READ_COMMITTED, FetchSettings
+from tidelog.client.offsets import delete_records
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from tidelog.records.columns import AbortedTransactions, Column, decode_columns
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+MESSAGE_BYTES_MAX: Final = 100_000_000
+"""The target's own bound is the one that counts; this much one request may have (socket.request.max.bytes)."""
+SEGMENT_BYTES: Final = 128 << 20
+"""What was copied is deleted by whole segments."""
+JOB_RETENTION_MS: Final = 7 * 24 * 3600 * 1000
+"""For what a batch job leaves behind whose driver was killed."""
+
+
+def open_cluster(options: SinkOptions) -> BlockingCluster:
+    """A client for these options; connects when first asked something."""
+    return BlockingCluster(
+        options.bootstrap,
+        client_id=options.client_id,
+        call_timeout_s=options.request_timeout_ms / 1000,
+        operation_timeout_s=max(options.delivery_timeout_ms, options.request_timeout_ms) / 1000,
+    )
+
+
+def make_private_topic(cluster: BlockingCluster, options: SinkOptions, name: str, *, is_query: bool) -> None:
+    """Creates the topic unless it is there. KafkaError where the cluster does not let it."""
+    topic = admin.NewTopic(
+        name,
+        partitions=1 + options.staging_partitions,
+        replication_factor=options.staging_replication_factor,
+        configs={
+            "cleanup.policy": "delete",
+            # The mark of a query must not expire, however long the query stands still.
+            "retention.ms": "-1" if is_query else str(JOB_RETENTION_MS),
+            "retention.bytes": "-1",
+            "segment.bytes": str(SEGMENT_BYTES),
+            "max.message.bytes": str(MESSAGE_BYTES_MAX),
+            # Staged batches are known by their checksums: brokers must leave them as they are.
+            "compression.type": "producer",
+            "message.timestamp.type": "CreateTime",
+        },
+    )
+    outcome = cluster.run(admin.create_topics(cluster.routing, [topic]))[name]
+    if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+        outcome.add_note(f"'{name}' is the private topic in which a write of exactly once is staged")
+        raise outcome
+
+
+def read_mark(cluster: BlockingCluster, topic: str) -> tuple[str, int] | None:
+    """The query and the number of the batch that was written last; None where there is no mark.
+
+    To be asked once the transactional id is taken over: no transaction of the query is open then.
+    """
+    partition = TopicPartition(topic, MARK_PARTITION)
+    end = cluster.offsets({partition: LATEST_TIMESTAMP}, isolation=READ_COMMITTED)[partition].offset
+    start = cluster.offsets({partition: EARLIEST_TIMESTAMP})[partition].offset
+    last: bytes | None = None
+    is_there = False
+    for data in cluster.iterate_fetch(partition, start, end, FetchSettings(isolation=READ_COMMITTED)):
+        columns = decode_columns(
+            data.records,
+            start_offset=data.fetch_offset,
+            end_offset=end,
+            columns=Column.VALUE,
+            aborted=AbortedTransactions(data.aborted),
+        )
+        if columns.rows and columns.value is not None:
+            is_there = True
+            offsets = memoryview(columns.value.offsets).cast("B").cast("i")
+            content = memoryview(columns.value.data or b"").cast("B")
+            last = bytes(content[offsets[columns.rows - 1] : offsets[columns.rows]])
+    return decode_mark(last, topic) if is_there else None
+
+
+def delete_staged(cluster: BlockingCluster, topic: str, ends: Mapping[int, int]) -> None:
+    """Deletes a query's records that are of no more use. What goes wrong is only logged: nothing depends on it."""
+    positions = {TopicPartition(topic, partition): end for partition, end in ends.items()}
+    try:
+        outcomes = cluster.run(delete_records(cluster.routing, positions))
+    except (KafkaError, ClientError) as error:
+        _LOGGER.warning("staged records not deleted: topic=%s error=%s", topic, error)
+        return
+    for partition, outcome in outcomes.items():
+        if isinstance(outcome, KafkaError):
+            _LOGGER.warning("staged records not deleted: partition=%s error=%s", partition, outcome)
+
+
+def delete_private_topic(cluster: BlockingCluster, topic: str) -> None:
+    """Deletes a batch job's topic. What goes wrong is only logged: its records expire."""
+    outcome: KafkaError | ClientError | None = None
+    try:
+        outcome = cluster.run(admin.delete_topics(cluster.routing, [topic])).get(topic)
+    except (KafkaError, ClientError) as error:
+        outcome = error
+    is_gone = isinstance(outcome, KafkaError) and outcome.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if outcome is not None and not is_gone:
+        _LOGGER.warning("private topic not deleted: topic=%s error=%s", topic, outcome)
+
+
+def message_bytes_max(cluster: BlockingCluster, topic: str) -> int | None:
+    """A topic's max.message.bytes; None where the cluster does not tell."""
+    resource = admin.ConfigResource(admin.ResourceType.TOPIC, topic)
+    with contextlib.suppress(KafkaError, ClientError, ValueError):
+        entries = cluster.run(admin.describe_configs(cluster.routing, [resource], keys=["max.message.bytes"]))[resource]
+        if not isinstance(entries, KafkaError):
+            for entry in entries:
+                if entry.name == "max.message.bytes" and entry.value is not None:
+                    return int(entry.value)
+    return None
