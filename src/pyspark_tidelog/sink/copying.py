@@ -35,7 +35,7 @@ from tidelog.client.transacting import (
     end_transaction,
 )
 from tidelog.model.errors import KafkaError
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import LATEST_TIMESTAMP, TopicPartition
 from tidelog.records.batch import BatchHeader, build_batch, check_crc, iterate_headers, seal
 from tidelog.records.record import Record
 
@@ -117,7 +117,7 @@ class _Transaction:
         return mark_offset
 
     def _append_mark(self, partition: TopicPartition, mark: bytes) -> int:
-        start = self._cluster.offsets({partition: -1})[partition].offset
+        start = self._cluster.offsets({partition: LATEST_TIMESTAMP})[partition].offset
         now_ms = time.time_ns() // 1_000_000
         batch = build_batch(
             [Record(0, now_ms, _MARK_KEY, mark, ())],
@@ -184,9 +184,16 @@ _Found = tuple[Wanted, tuple[memoryview, BatchHeader]]
 def _pieces(cluster: BlockingCluster, plan: CopyPlan, topic: str) -> Iterator[list[_Found]]:
     """The staged batches that are wanted, a piece of every staging partition at a time, each partition in order."""
     settings = FetchSettings(max_bytes=PIECE_BYTES, partition_max_bytes=PIECE_BYTES)
+    ranges = {TopicPartition(topic, partition): bounds for partition, bounds in plan.ranges().items()}
+    # A fetch behind the end of a log that was cut would wait for records that will never come.
+    log_ends = cluster.offsets(dict.fromkeys(ranges, LATEST_TIMESTAMP)) if ranges else {}
+    for place, (_, end) in ranges.items():
+        if log_ends[place].offset < end:
+            raise WriteStopped(
+                f"staged rows are gone, nothing was written: {place} ends at {log_ends[place].offset}, before {end}"
+            )
     readers = {
-        partition: cluster.iterate_fetch(TopicPartition(topic, partition), start, end, settings)
-        for partition, (start, end) in plan.ranges().items()
+        place.partition: cluster.iterate_fetch(place, start, end, settings) for place, (start, end) in ranges.items()
     }
     try:
         while readers:

@@ -1,0 +1,284 @@
+"""Staging and copying on a broker, without Spark: attempts that lose, drivers that die, and what readers see."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from pyspark_tidelog.sink import copying
+from pyspark_tidelog.sink.copying import commit_batch_job, commit_micro_batch
+from pyspark_tidelog.sink.errors import RowRefused, WriteStopped
+from pyspark_tidelog.sink.options import SinkOptions, parse_sink_options
+from pyspark_tidelog.sink.staged import Decision, StagedWrite, pack
+from pyspark_tidelog.sink.task import append, stage
+from tidelog.client import admin
+from tidelog.client.blocking import BlockingCluster
+from tidelog.client.fetching import READ_COMMITTED, FetchSettings
+from tidelog.client.transacting import begin_transaction
+from tidelog.model.errors import KafkaError
+from tidelog.model.identifiers import TopicPartition
+from tidelog.records.columns import AbortedTransactions, decode_columns
+from tidelog.testing import Cluster
+
+
+class Site:
+    """A topic, a query that writes into it, and a reader of committed records."""
+
+    def __init__(self, client: BlockingCluster, bootstrap: str, partitions: int = 2) -> None:
+        self.client = client
+        self.topic = f"t-{uuid.uuid4().hex[:10]}"
+        self.query = uuid.uuid4().hex
+        self.partitions = partitions
+        self.create(self.topic, partitions)
+        self.options = parse_sink_options(
+            {
+                "kafka.bootstrap.servers": bootstrap,
+                "topic": self.topic,
+                "stagingPartitions": "2",
+                "partitioner": "round_robin",
+                "kafka.batch.size": "200",
+            }
+        )
+
+    def create(self, topic: str, partitions: int, **configs: str) -> None:
+        new = admin.NewTopic(
+            topic, partitions, 1, configs={key.replace("_", "."): text for key, text in configs.items()}
+        )
+        outcome = self.client.run(admin.create_topics(self.client.routing, [new]))[topic]
+        assert not isinstance(outcome, KafkaError), outcome
+
+    def attempt(
+        self, batch: int, *values: str, is_query: bool = True, options: SinkOptions | None = None
+    ) -> StagedWrite:
+        """A task attempt that stages these rows."""
+        rows = pa.RecordBatch.from_arrays([pa.array([value.encode() for value in values])], ["value"])
+        return stage(options or self.options, ("value",), [rows], query=self.query, batch=batch, is_query=is_query)
+
+    def commit(self, batch: int, *writes: StagedWrite) -> Decision:
+        return commit_micro_batch(self.options, writes, batch)
+
+    def committed(self, topic: str | None = None) -> list[str]:
+        """The values that a reader of committed records sees, without an order."""
+        found: list[str] = []
+        for number in range(self.partitions):
+            partition = TopicPartition(topic or self.topic, number)
+            end = self.client.offsets({partition: -1}, isolation=READ_COMMITTED)[partition].offset
+            for data in self.client.iterate_fetch(partition, 0, end, FetchSettings(isolation=READ_COMMITTED)):
+                columns = decode_columns(data.records, end_offset=end, aborted=AbortedTransactions(data.aborted))
+                assert columns.value is not None
+                offsets = memoryview(columns.value.offsets).cast("B").cast("i")
+                content = bytes(columns.value.data or b"")
+                found += [content[offsets[row] : offsets[row + 1]].decode() for row in range(columns.rows)]
+        return sorted(found)
+
+    def until_settled(self) -> None:
+        """Until no transaction is open in the topic: markers come moments after the decision."""
+        deadline = time.monotonic() + 20
+        partitions = [TopicPartition(self.topic, number) for number in range(self.partitions)]
+        question = dict.fromkeys(partitions, -1)
+        while self.client.offsets(question, isolation=READ_COMMITTED) != self.client.offsets(question):
+            assert time.monotonic() < deadline, "a transaction stays open"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster() as running:
+        yield running
+
+
+@pytest.fixture
+def site(cluster: Cluster) -> Iterator[Site]:
+    with BlockingCluster(cluster.bootstrap) as client:
+        yield Site(client, cluster.bootstrap)
+
+
+def values(prefix: str, count: int) -> list[str]:
+    return [f"{prefix}{number:04}" for number in range(count)]
+
+
+def test_winners_alone_are_copied(site: Site) -> None:
+    """A failed attempt, a speculative loser that is done too, and a zombie that stages on during the commit."""
+    rows, others = values("a", 100), values("b", 50)
+    site.attempt(0, *rows[:30])
+    winner = site.attempt(0, *rows)
+    site.attempt(0, *rows)
+    second = site.attempt(0, *others)
+    site.attempt(0, *rows)
+    assert site.commit(0, winner, second) is Decision.WRITE
+    site.until_settled()
+    assert site.committed() == sorted(rows + others)
+
+
+def test_an_equal_batch_is_skipped_and_the_next_one_written(site: Site) -> None:
+    """Also by another driver, which knows nothing but the private topic."""
+    assert site.commit(0, site.attempt(0, "a")) is Decision.WRITE
+    assert site.commit(0, site.attempt(0, "a")) is Decision.SKIP
+    assert site.commit(1, site.attempt(1)) is Decision.WRITE, "an empty batch moves the mark"
+    assert site.commit(2, site.attempt(2, "b")) is Decision.WRITE
+    with pytest.raises(WriteStopped, match="batch 2 was the last one written"):
+        site.commit(4, site.attempt(4, "c"))
+    site.until_settled()
+    assert site.committed() == ["a", "b"]
+
+
+@pytest.mark.parametrize("step", ["add_partitions", "append_batches", "end_transaction"])
+def test_a_driver_that_dies_in_the_copy_leaves_nothing_to_see(
+    site: Site, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Its successor stages and writes the batch again; readers see it once."""
+    site.commit(0, site.attempt(0, "before"))
+    rows = values("a", 60)
+    dead = site.attempt(1, *rows)
+
+    class Killed(BaseException):
+        """As SIGKILL, it lets nothing be tidied up."""
+
+    def killed(*arguments: object, **named: object) -> object:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(copying, "end_transaction", killed)
+        if step != "end_transaction":
+            patch.setattr(copying, step, killed)
+        with pytest.raises(Killed):
+            site.commit(1, dead)
+    assert site.committed() == ["before"]
+    assert site.commit(1, site.attempt(1, *rows)) is Decision.WRITE
+    site.until_settled()
+    assert site.committed() == sorted(["before", *rows])
+
+
+def test_a_driver_that_dies_behind_the_decision_is_not_repeated(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mark is in the transaction."""
+
+    class Killed(BaseException):
+        """As SIGKILL."""
+
+    def killed(*arguments: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(copying, "delete_staged", killed)
+        with pytest.raises(Killed):
+            site.commit(0, site.attempt(0, "a"))
+    assert site.commit(0, site.attempt(0, "a")) is Decision.SKIP
+    site.until_settled()
+    assert site.committed() == ["a"]
+
+
+def test_a_driver_that_was_replaced_cannot_commit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands still in its copy; the new driver writes the batch; the old one is told, and nothing is doubled."""
+    first, second = site.attempt(0, *values("a", 20)), site.attempt(0, *values("a", 20))
+    real, passed = copying.end_transaction, []
+
+    def overtaken(*arguments: object, **named: object) -> object:
+        if not passed:
+            passed.append(True)
+            assert site.commit(0, second) is Decision.WRITE
+        return real(*arguments, **named)  # type: ignore[arg-type]  # Handed on as they come.
+
+    monkeypatch.setattr(copying, "end_transaction", overtaken)
+    with pytest.raises(WriteStopped, match=r"took the transactional id .* over"):
+        site.commit(0, first)
+    site.until_settled()
+    assert site.committed() == values("a", 20)
+
+
+def test_a_transaction_that_timed_out_is_named(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told apart from one that was fenced."""
+    options = parse_sink_options(
+        {"kafka.bootstrap.servers": site.options.bootstrap, "topic": site.topic, "kafka.transaction.timeout.ms": "1"}
+    )
+    real = copying.end_transaction
+
+    def late(*arguments: object, **named: object) -> object:
+        site.client.run(begin_transaction(site.client.routing, f"tidelog-sink-{site.query}", timeout_ms=60_000))
+        return real(*arguments, **named)  # type: ignore[arg-type]  # Handed on as they come.
+
+    monkeypatch.setattr(copying, "end_transaction", late)
+    with pytest.raises(WriteStopped, match=r"aborted the transaction .* after kafka.transaction.timeout.ms"):
+        commit_micro_batch(options, [site.attempt(0, "a")], 0)
+    site.until_settled()
+    assert site.committed() == []
+
+
+def test_staged_rows_that_are_gone_stop_the_batch(site: Site) -> None:
+    """Another batch at the offset, or none: nothing is written."""
+    write = site.attempt(0, *values("a", 30))
+    batches = list(write.batches())
+    wrong = batches[0]._replace(crc=batches[0].crc ^ 1)
+    changed = StagedWrite(write.query, 0, write.topic, write.targets, pack([wrong, *batches[1:]]), write.rows)
+    with pytest.raises(WriteStopped, match="is not the one that a task staged"):
+        site.commit(0, changed)
+    site.attempt(0, *values("a", 30))
+    moved = [batches[0]._replace(offset=batches[0].offset + 1)]
+    lost = StagedWrite(write.query, 0, write.topic, write.targets, pack(moved), moved[0].rows)
+    with pytest.raises(WriteStopped, match=r"0 of \d+ staged rows were found"):
+        site.commit(0, lost)
+    moved = [each._replace(offset=10_000) for each in batches[:1]]
+    beyond = StagedWrite(write.query, 0, write.topic, write.targets, pack(moved), moved[0].rows)
+    with pytest.raises(WriteStopped, match="staged rows are gone"):
+        site.commit(0, beyond)
+    site.until_settled()
+    assert site.committed() == []
+
+
+def test_a_batch_job_is_whole_and_leaves_nothing(site: Site) -> None:
+    """Its private topic goes with it."""
+    rows = values("a", 200)
+    writes = [site.attempt(0, *rows[:120], is_query=False), site.attempt(0, *rows[120:], is_query=False)]
+    commit_batch_job(site.options, writes)
+    site.until_settled()
+    assert site.committed() == rows
+    assert writes[0].topic not in site.client.run(admin.list_topics(site.client.routing))
+
+
+def test_copied_records_are_deleted_and_the_mark_stays(site: Site) -> None:
+    """The private topic does not grow with the query."""
+    for batch in range(3):
+        site.commit(batch, site.attempt(batch, *values("a", 40)))
+    private = site.options.staging_prefix + site.query
+    partitions = [TopicPartition(private, number) for number in range(3)]
+    ends = site.client.offsets(dict.fromkeys(partitions, -1))
+    starts = site.client.offsets(dict.fromkeys(partitions, -2))
+    assert [ends[each].offset - starts[each].offset for each in partitions[1:]] == [0, 0]
+    assert ends[partitions[0]].offset - starts[partitions[0]].offset == 2, "a mark and its marker"
+
+
+def test_a_topics_own_bound_is_kept(site: Site) -> None:
+    """Batches are no larger than max.message.bytes; a row that is fails with its key's partition and both sizes."""
+    small = f"{site.topic}-small"
+    site.create(small, 2, max_message_bytes="1000")
+    options = parse_sink_options({"kafka.bootstrap.servers": site.options.bootstrap, "topic": small})
+    rows = values("a" * 50, 100)
+    commit_micro_batch(options, [site.attempt(0, *rows, options=options)], 0)
+    assert site.committed(small) == rows
+    with pytest.raises(RowRefused, match=rf"row 1 of the task for topic '{small}'-\d .*max.message.bytes is 1000"):
+        site.attempt(1, "fits", "x" * 2000, options=options)
+
+
+def test_a_partition_that_is_not_there_is_named(site: Site) -> None:
+    """With how many the topic has."""
+    rows = pa.RecordBatch.from_arrays([pa.array([b"a", b"b"]), pa.array([1, 2], pa.int32())], ["value", "partition"])
+    with pytest.raises(RowRefused, match=rf"row 1 of the task for topic '{site.topic}'-2 .*it has 2, from 0 to 1"):
+        stage(site.options, ("value", "partition"), [rows], query=site.query, batch=0, is_query=True)
+
+
+def test_at_least_once_appends(site: Site) -> None:
+    """Without a private topic."""
+    rows = pa.RecordBatch.from_arrays([pa.array([each.encode() for each in values("a", 90)])], ["value"])
+    assert append(site.options, ("value",), [rows]) == 90
+    assert site.committed() == values("a", 90)
+
+
+def test_batches_of_a_fenced_producer_are_refused(site: Site) -> None:
+    """What the client's operations say where an epoch is over."""
+    routing = site.client.routing
+    former = site.client.run(begin_transaction(routing, f"x-{site.query}", timeout_ms=60_000))
+    site.client.run(begin_transaction(routing, f"x-{site.query}", timeout_ms=60_000))
+    with pytest.raises(KafkaError):
+        site.client.run(copying.add_partitions(routing, former, [TopicPartition(site.topic, 0)]))
