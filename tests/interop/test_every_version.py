@@ -777,3 +777,29 @@ def test_describe_producers(connection: BlockingConnection) -> None:
         (0, ErrorCode.NONE, []),
         (99, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []),
     ]
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_client_quotas(connection: BlockingConnection, version: int) -> None:
+    """Set, described, refused with its reason, and removed."""
+    alter, describe = messages.AlterClientQuotasRequest, messages.DescribeClientQuotasRequest
+    user = alter.EntityData(entity_type="user", entity_name=f"quotas-{version}")
+
+    def ask(value: float, *, remove: bool = False) -> Any:
+        op = alter.OpData(key="producer_byte_rate", value=value, remove=remove)
+        request = alter(entries=[alter.EntryData(entity=[user], ops=[op])])
+        (result,) = connection.request(request, version).entries
+        return result.error_code, result.error_message
+
+    def described() -> Any:
+        component = describe.ComponentData(entity_type="user", match_type=0, match=user.entity_name)
+        return [
+            {value.key: value.value for value in entry.values}
+            for entry in connection.request(describe(components=[component], strict=True), version).entries
+        ]
+
+    assert ask(10_000) == (ErrorCode.NONE, None)
+    assert described() == [{"producer_byte_rate": 10_000}]
+    assert ask(1.5) == (ErrorCode.INVALID_REQUEST, "producer_byte_rate cannot be a fractional value.")
+    assert ask(0, remove=True) == (ErrorCode.NONE, None)
+    assert described() == []

@@ -43,6 +43,7 @@ from tidelog.client.admin.partitions import (
     elect_leaders,
     reassignments,
 )
+from tidelog.client.admin.quotas import alter_quotas, describe_quotas
 from tidelog.client.admin.topics import (
     BROKER_DEFAULT,
     CreatedTopic,
@@ -96,6 +97,7 @@ __all__ = [
     "TransactionListing",
     "abort_transaction",
     "alter_configs",
+    "alter_quotas",
     "alter_reassignments",
     "alter_replica_log_dirs",
     "create_partitions",
@@ -108,6 +110,7 @@ __all__ = [
     "describe_groups",
     "describe_log_dirs",
     "describe_producers",
+    "describe_quotas",
     "describe_topics",
     "describe_transactions",
     "elect_leaders",
