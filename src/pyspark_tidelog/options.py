@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
+from pyspark_tidelog import kafka_settings
 from pyspark_tidelog.errors import OptionError
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from tidelog.model.topics import invalid_topic_name_reason
@@ -98,6 +99,8 @@ class SourceOptions:
     fetch_bytes: int = FETCH_BYTES_DEFAULT
     batch_rows: int = BATCH_ROWS_DEFAULT
     request_timeout_ms: int = 30_000
+    security: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Kafka's client properties of security, name and value, passwords among them."""
 
     @property
     def include_headers(self) -> bool:
@@ -139,62 +142,6 @@ _WITHOUT_EFFECT: Final = frozenset(
     ]
 )
 """The connector's, about its Java consumers and their groups; there are none here."""
-_KAFKA_USED: Final = frozenset(
-    [
-        "bootstrap.servers",
-        "client.id",
-        "isolation.level",
-        "security.protocol",
-        "max.partition.fetch.bytes",
-        "request.timeout.ms",
-    ]
-)
-_KAFKA_ACCEPTED: Final = frozenset(
-    [
-        "fetch.max.bytes",
-        "fetch.min.bytes",
-        "fetch.max.wait.ms",
-        "max.poll.records",
-        "max.poll.interval.ms",
-        "receive.buffer.bytes",
-        "send.buffer.bytes",
-        "check.crcs",
-        "client.rack",
-        "client.dns.lookup",
-        "connections.max.idle.ms",
-        "reconnect.backoff.ms",
-        "reconnect.backoff.max.ms",
-        "retry.backoff.ms",
-        "retry.backoff.max.ms",
-        "metadata.max.age.ms",
-        "session.timeout.ms",
-        "heartbeat.interval.ms",
-        "default.api.timeout.ms",
-        "allow.auto.create.topics",
-        "exclude.internal.topics",
-        "group.id",
-        "group.instance.id",
-        "metric.reporters",
-        "metrics.num.samples",
-        "metrics.recording.level",
-        "metrics.sample.window.ms",
-        "socket.connection.setup.timeout.ms",
-        "socket.connection.setup.timeout.max.ms",
-        "partition.assignment.strategy",
-        "auto.commit.interval.ms",
-        "enable.metrics.push",
-        "group.protocol",
-        "throw.on.fetch.stable.offset.unsupported",
-    ]
-)
-"""Settings of Kafka's Java consumer without a counterpart here: moving over needs no edit."""
-_KAFKA_REFUSED: Final = {
-    "auto.offset.reset": "set startingOffsets to say where to start; a query keeps its offsets in its checkpoint",
-    "key.deserializer": "keys are always binary; convert them with DataFrame operations",
-    "value.deserializer": "values are always binary; convert them with DataFrame operations",
-    "enable.auto.commit": "offsets are never committed behind the query's back; set progressGroup to publish progress",
-    "interceptor.classes": "there is no Java consumer that could run an interceptor",
-}
 
 
 def parse_options(given: Mapping[str, str], *, streaming: bool | None) -> SourceOptions:
@@ -209,9 +156,6 @@ def parse_options(given: Mapping[str, str], *, streaming: bool | None) -> Source
     bootstrap = kafka.get("bootstrap.servers", "").strip()
     if not bootstrap:
         raise OptionError("kafka.bootstrap.servers", "is missing: give the brokers as host:port,host:port,...")
-    protocol = kafka.get("security.protocol", "PLAINTEXT")
-    if protocol.upper() != "PLAINTEXT":
-        raise OptionError("kafka.security.protocol", f"is {protocol!r}; only PLAINTEXT listeners can be read so far")
     if streaming:
         for name in ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"):
             if name.lower() in options:
@@ -238,6 +182,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool | None) -> Source
         fetch_bytes=_parse_positive(options, "kafka.max.partition.fetch.bytes") or FETCH_BYTES_DEFAULT,
         batch_rows=_parse_positive(options, "batchRows") or BATCH_ROWS_DEFAULT,
         request_timeout_ms=_parse_positive(options, "kafka.request.timeout.ms") or 30_000,
+        security=_parse_security(kafka),
     )
 
 
@@ -275,11 +220,12 @@ def _check_names(given: Mapping[str, str]) -> None:
             continue
         if lower.startswith(KAFKA_PREFIX):
             setting = lower.removeprefix(KAFKA_PREFIX)
-            if setting in _KAFKA_REFUSED:
-                raise OptionError(name, f"cannot be set: {_KAFKA_REFUSED[setting]}")
-            if setting in _KAFKA_USED or setting in _KAFKA_ACCEPTED or setting.startswith(("ssl.", "sasl.")):
+            if setting in kafka_settings.REFUSED:
+                raise OptionError(name, f"cannot be set: {kafka_settings.REFUSED[setting]}")
+            of_kafka = kafka_settings.USED | kafka_settings.ACCEPTED | kafka_settings.SECURITY
+            if setting in of_kafka or setting in kafka_settings.SECURITY_ACCEPTED:
                 continue
-            candidates = {KAFKA_PREFIX + setting: KAFKA_PREFIX + setting for setting in _KAFKA_USED | _KAFKA_ACCEPTED}
+            candidates = {KAFKA_PREFIX + each: KAFKA_PREFIX + each for each in of_kafka}
         else:
             candidates = known | {"kafka.bootstrap.servers": "kafka.bootstrap.servers"}
         close = difflib.get_close_matches(lower, candidates, n=1, cutoff=0.85)
@@ -442,6 +388,19 @@ def _parse_group(options: Mapping[str, str]) -> str | None:
     if not group.strip():
         raise OptionError("progressGroup", "is empty; leave it out to publish no progress")
     return group.strip()
+
+
+def _parse_security(kafka: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The properties of security, once it is clear that connections can be secured by them. Reads their files."""
+    given = {name: value for name, value in kafka.items() if name in kafka_settings.SECURITY}
+    from tidelog.client.errors import UnsupportedSecurity
+    from tidelog.client.security import ClientSecurity
+
+    try:
+        ClientSecurity.from_properties(given)
+    except UnsupportedSecurity as error:
+        raise OptionError("kafka.security.protocol", f"and what belongs to it cannot be used: {error}") from None
+    return tuple(sorted(given.items()))
 
 
 def _parse_isolation(kafka: Mapping[str, str]) -> bool:

@@ -15,6 +15,7 @@ from pyspark_tidelog.offsets import OffsetRange, Position
 from pyspark_tidelog.options import EARLIEST, LATEST, OffsetsAt, SourceOptions, Subscription, TimestampStrategy
 from tidelog.client.blocking import BlockingCluster
 from tidelog.client.fetching import READ_COMMITTED, READ_UNCOMMITTED
+from tidelog.client.security import ClientSecurity
 from tidelog.client.views import TopicView
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition, format_topic_id
@@ -38,7 +39,11 @@ def open_cluster(options: SourceOptions) -> BlockingCluster:
     """A client for these options; connects when first asked something."""
     timeout_s = options.request_timeout_ms / 1000
     return BlockingCluster(
-        options.bootstrap, client_id=options.client_id, call_timeout_s=timeout_s, operation_timeout_s=2 * timeout_s
+        options.bootstrap,
+        client_id=options.client_id,
+        call_timeout_s=timeout_s,
+        operation_timeout_s=2 * timeout_s,
+        security=ClientSecurity.from_properties(dict(options.security)),
     )
 
 

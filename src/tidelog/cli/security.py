@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.errors import WrongUsage
@@ -39,6 +40,19 @@ def without_command_config(arguments: Sequence[str]) -> list[str]:
         else:
             left.append(argument)
     return left
+
+
+def command_properties() -> dict[str, str]:
+    """The properties of the file that this command was given, for what makes connections by itself."""
+    from tidelog.config.properties import ConfigError, parse
+
+    path = _given[0] if _given else os.environ.get(ENVIRONMENT)
+    if not path:
+        return {}
+    try:
+        return {entry.name: entry.value for entry in parse(Path(path).read_text(), path)}
+    except (ConfigError, UnicodeDecodeError) as error:
+        raise WrongUsage(f"{OPTION} {path} is no properties file: {error}") from None
 
 
 def command_security() -> ClientSecurity:

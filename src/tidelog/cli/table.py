@@ -17,6 +17,7 @@ import typer
 from tidelog.cli.errors import Refused, WrongUsage
 from tidelog.cli.options import Bootstrap, Form, Output, key_values
 from tidelog.cli.output import size
+from tidelog.cli.security import command_properties, command_security
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.blocking import BlockingCluster
 
@@ -100,7 +101,7 @@ def table(
                 "trigger_interval_s": every,
                 "offsets_max_per_trigger": batch_offsets,
                 "group": group,
-                "source_options": key_values(options or [], "--option"),
+                "source_options": _secured() | key_values(options or [], "--option"),
             },
             value,
             bad_records,
@@ -111,6 +112,12 @@ def table(
             _run(spark, job, reporter, stopped)
         finally:
             spark.stop()
+
+
+def _secured() -> dict[str, str]:
+    """What --command-config says of security, as options of the source."""
+    of_security = ("security.", "ssl.", "sasl.")
+    return {f"kafka.{name}": value for name, value in command_properties().items() if name.startswith(of_security)}
 
 
 @contextmanager
@@ -154,7 +161,7 @@ def _prepared(
     with _refusing(PipelineError):
         check_java()
         # Spark takes seconds to start: what a look at the cluster can tell comes first.
-        with BlockingCluster(fields["bootstrap"], fail_fast=True) as cluster:
+        with BlockingCluster(fields["bootstrap"], fail_fast=True, security=command_security()) as cluster:
             cluster.topics([fields["topic"]])
         spark = spark_session(f"tidelog table {fields['topic']}", cores=cores)
     try:

@@ -1,0 +1,97 @@
+"""A secured cluster through the source: Kafka's client properties in the driver and in tasks."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.certificates import Authority
+
+from pyspark_tidelog.batch import TidelogBatchReader
+from pyspark_tidelog.options import parse_options
+from tidelog.client import admin
+from tidelog.client.blocking import BlockingCluster
+from tidelog.client.errors import AuthenticationError
+from tidelog.model.identifiers import TopicPartition
+from tidelog.records.batch import build_batch
+from tidelog.records.record import Record
+from tidelog.testing import Cluster
+
+pytestmark = [pytest.mark.row("R38")]
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.fixture(scope="module")
+def cluster(authority: Authority) -> Iterator[Cluster]:
+    """A listener for passwords over TLS, one for none, and a topic with three records."""
+    settings = {
+        "listeners": "SASL_SSL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(authority.issue("broker", "/CN=broker")),
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{PLAIN} user_alice="secret";',
+        "connection.failed.authentication.delay.ms": "10",
+    }
+    with Cluster(settings) as started, BlockingCluster(started.runtime.addresses[1]) as client:
+        client.run(admin.create_topics(client.routing, [admin.NewTopic("t", 1, 1)]))
+        records = [Record(index, 0, None, b"v%d" % index, ()) for index in range(3)]
+        client.produce(TopicPartition("t", 0), build_batch(records))
+        yield started
+
+
+def read(cluster: Cluster, trusted: Path, login: dict[str, str]) -> list[bytes]:
+    """As Spark does it: planned here, read by a copy."""
+    given = {
+        "kafka.bootstrap.servers": cluster.runtime.addresses[0],
+        "subscribe": "t",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.location": str(trusted),
+        "kafka.request.timeout.ms": "5000",
+    }
+    reader = TidelogBatchReader(parse_options(given | login, streaming=False))
+    in_task = pickle.loads(pickle.dumps(reader))
+    batches = [batch for each in reader.partitions() for batch in in_task.read(each)]
+    return [value for batch in batches for value in batch.column("value").to_pylist()]
+
+
+@pytest.mark.parametrize(
+    "login",
+    [
+        {"kafka.sasl.jaas.config": f'{PLAIN} username="alice" password="secret";'},
+        {"kafka.sasl.username": "alice", "kafka.sasl.password": "secret"},
+    ],
+)
+def test_a_secured_topic_is_read(cluster: Cluster, authority: Authority, login: dict[str, str]) -> None:
+    """By Java's way to name user and password, which jobs that move here have, and by librdkafka's."""
+    assert read(cluster, authority.certificate, login) == [b"v0", b"v1", b"v2"]
+
+
+def test_a_wrong_password_is_told_at_once(cluster: Cluster, authority: Authority) -> None:
+    with pytest.raises(AuthenticationError):
+        read(cluster, authority.certificate, {"kafka.sasl.username": "alice", "kafka.sasl.password": "wrong"})
+
+
+def test_a_broker_that_is_not_trusted_gets_no_password(cluster: Cluster, tmp_path: Path) -> None:
+    stranger = Authority(tmp_path)
+    with pytest.raises(AuthenticationError, match="TLS handshake"):
+        read(cluster, stranger.certificate, {"kafka.sasl.username": "alice", "kafka.sasl.password": "secret"})
+
+
+def test_passwords_are_not_printed() -> None:
+    """Options come into logs and error messages."""
+    given = {"kafka.bootstrap.servers": "x:1", "subscribe": "t", "kafka.security.protocol": "SASL_PLAINTEXT"}
+    login = {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "alice", "kafka.sasl.password": "hunter2"}
+    options = parse_options(given | login, streaming=False)
+    assert ("sasl.password", "hunter2") in options.security
+    assert "hunter2" not in repr(options)
