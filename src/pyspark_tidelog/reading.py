@@ -11,10 +11,10 @@ from typing import Final
 import pyarrow as pa
 
 from pyspark_tidelog.arrow import MICROSECONDS, RecordBatches, decoded_columns
+from pyspark_tidelog.connections import kept_cluster
 from pyspark_tidelog.errors import DataLoss
 from pyspark_tidelog.offsets import OffsetRange
 from pyspark_tidelog.options import SourceOptions
-from pyspark_tidelog.planning import open_cluster
 from tidelog.client.blocking import BlockingCluster
 from tidelog.client.errors import OffsetOutOfRange, TopicChanged
 from tidelog.client.fetching import READ_COMMITTED, READ_UNCOMMITTED, FetchedData, FetchSettings
@@ -33,7 +33,7 @@ _MAX_WAIT_MS: Final = 500
 def read_batches(options: SourceOptions, offset_range: OffsetRange, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The records of a range as Arrow batches with these columns of the source's schema."""
     maker = RecordBatches(names, offset_range.topic, offset_range.partition)
-    with open_cluster(options) as cluster:
+    with kept_cluster(options) as cluster:
         for columns in read_columns(cluster, options, offset_range, decoded_columns(names)):
             yield maker.batch(columns)
 

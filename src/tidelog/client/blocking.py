@@ -17,6 +17,7 @@ import contextlib
 import dataclasses
 import random
 import re
+import select
 import socket
 import ssl
 import time
@@ -115,6 +116,15 @@ class BlockingConnection:
     def is_expiring(self) -> bool:
         """Whether the broker will soon want another authentication, and no answer is due."""
         return self._renew_at_s is not None and time.monotonic() >= self._renew_at_s and not self._exchange.awaited
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no answer is due, and the broker has neither closed the connection nor sent what no one asked for."""
+        if self.closed or self._exchange.awaited:
+            return False
+        watch = select.poll()
+        watch.register(self._socket, select.POLLIN)
+        return not watch.poll(0)
 
     def request(self, message: Any, version: int | None = None, *, timeout_s: float = 30.0) -> Any:
         """Sends and waits; None for a request that has no answer (acks=0)."""
@@ -247,6 +257,14 @@ class BlockingCluster:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
+
+    def start_afresh(self) -> None:
+        """For another job of the same process: keeps the connections that can be used, and forgets the topics."""
+        self.routing.topics.clear()
+        for address, connection in list(self._connections.items()):
+            if not connection.is_quiet:
+                connection.close()
+                del self._connections[address]
 
     # Carrying operations out
 

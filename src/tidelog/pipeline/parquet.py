@@ -15,9 +15,9 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from pyspark_tidelog.arrow import RecordBatches, decoded_columns
+from pyspark_tidelog.connections import kept_cluster
 from pyspark_tidelog.offsets import OffsetRange
 from pyspark_tidelog.options import SourceOptions
-from pyspark_tidelog.planning import open_cluster
 from pyspark_tidelog.reading import read_columns
 from tidelog.pipeline.delta import WrittenRange, file_statistics
 from tidelog.pipeline.errors import UnparsableRecord
@@ -177,7 +177,7 @@ def write_range(options: SourceOptions, offset_range: OffsetRange, table_path: s
     shaper = RowShaper(shape, offset_range)
     writer = RangeWriter(table_path, shape, offset_range)
     try:
-        with open_cluster(options) as cluster:
+        with kept_cluster(options) as cluster:
             for columns in read_columns(cluster, options, offset_range, decoded_columns(decoded)):
                 batch = maker.batch(columns)
                 rows = shaper.rows(batch.select(names), batch.column("offset"))

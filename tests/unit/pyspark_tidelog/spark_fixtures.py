@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyspark_tidelog.connections import close_idle
 from tidelog.client import admin
 from tidelog.client.blocking import BlockingCluster
 from tidelog.model.identifiers import TopicPartition
@@ -147,4 +148,5 @@ def broker() -> Iterator[Broker]:
     with Cluster() as cluster:
         tester = Broker(cluster.bootstrap)
         yield tester
+        close_idle()
         tester.client.close()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.certificates import Authority
 
+from pyspark_tidelog import connections
 from pyspark_tidelog.batch import TidelogBatchReader
 from pyspark_tidelog.options import parse_options
 from tidelog.client import admin
@@ -46,6 +47,7 @@ def cluster(authority: Authority) -> Iterator[Cluster]:
         records = [Record(index, 0, None, b"v%d" % index, ()) for index in range(3)]
         client.produce(TopicPartition("t", 0), build_batch(records))
         yield started
+        connections.close_idle()
 
 
 def read(cluster: Cluster, trusted: Path, login: dict[str, str]) -> list[bytes]:
