@@ -20,3 +20,5 @@ BlockingCluster(sys.argv[1], fail_fast=True).topics()" "127.0.0.1:$port" 2>/dev/
   [ "$SECONDS" -lt "$deadline" ] || { echo "Apache Kafka did not start; its log:" >&2; tail "$work/1.log" >&2; exit 1; }
 done
 TIDELOG_TEST_BOOTSTRAP="127.0.0.1:$port" python -m pytest -q -p no:randomly -n0 -m spark tests/unit/pyspark_tidelog
+# What the sink does on a cluster, without Spark.
+TIDELOG_TEST_BOOTSTRAP="127.0.0.1:$port" python -m pytest -q -p no:randomly -n0 tests/unit/pyspark_tidelog/sink/test_copying.py

@@ -18,6 +18,7 @@ EXPANSION: Final = 1 / 50
 HEADER_ROOM: Final = 100
 """Bytes of a batch beside its records."""
 KEY_SHOWN_MAX: Final = 40
+BASE_OFFSET_SIZE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +100,21 @@ def _encode(
             smaller = max(1, batch_bytes // 2)
             yield from _encode(chunk, order, target, row, row + rows, encoding, limit, smaller, now_ms)
         else:
-            yield Encoded(target, data, rows)
+            yield Encoded(target, _from_offset_0(data), rows)
         row += rows
+
+
+def _from_offset_0(data: bytes | bytearray) -> bytes | bytearray:
+    """The batch as clients must send it: Apache Kafka refuses one that does not begin at offset 0.
+
+    The checksum does not cover the base offset.
+    """
+    if data[:BASE_OFFSET_SIZE] == bytes(BASE_OFFSET_SIZE):
+        return data
+    if isinstance(data, bytearray):
+        data[:BASE_OFFSET_SIZE] = bytes(BASE_OFFSET_SIZE)
+        return data
+    return bytes(BASE_OFFSET_SIZE) + data[BASE_OFFSET_SIZE:]
 
 
 def _check_size(chunk: Chunk, order: Any, target: TopicPartition, row: int, size: int, limit: int) -> None:

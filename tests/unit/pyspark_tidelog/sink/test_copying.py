@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+from tests.unit.pyspark_tidelog.spark_fixtures import Broker
 
 from pyspark_tidelog.sink import copying
 from pyspark_tidelog.sink.copying import commit_batch_job, commit_micro_batch
@@ -22,7 +23,6 @@ from tidelog.client.transacting import begin_transaction
 from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.records.columns import AbortedTransactions, decode_columns
-from tidelog.testing import Cluster
 
 
 class Site:
@@ -84,16 +84,10 @@ class Site:
             assert time.monotonic() < deadline, "a transaction stays open"
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster() as running:
-        yield running
-
-
 @pytest.fixture
-def site(cluster: Cluster) -> Iterator[Site]:
-    with BlockingCluster(cluster.bootstrap) as client:
-        yield Site(client, cluster.bootstrap)
+def site(broker: Broker) -> Iterator[Site]:
+    with BlockingCluster(broker.bootstrap) as client:
+        yield Site(client, broker.bootstrap)
 
 
 def values(prefix: str, count: int) -> list[str]:

@@ -48,6 +48,7 @@ def test_every_row_is_in_its_partition_in_order(codec: Codec, targets: list[Topi
             header = read_header(each.data)
             check_crc(each.data, 0, header)
             assert header.records_count == each.rows
+            assert header.base_offset == 0, "Apache Kafka takes no other from a client"
             assert len(each.data) <= 1200
             records = read_records(each.data)
             assert {record.timestamp for record in records} == {77}
