@@ -53,7 +53,7 @@ def measure(directory: str, record_bytes: int, codec: Codec, size: int) -> str:
     log.roll(time.time_ns() // 1_000_000)
     log.update_high_watermark(log.log_end_offset)
     before = log.size
-    for task in manager.upkeep.flush_tasks():
+    for task in manager.maintenance.flush_tasks():
         task.run()
         task.finish(None)
     started, used = time.perf_counter(), time.process_time()

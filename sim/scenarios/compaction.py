@@ -69,11 +69,11 @@ class CompactionScenario(LogScenario):
 
     def round(self, manager: LogManager, log: Log, number: int) -> None:
         super().round(manager, log, number)
-        for task in manager.upkeep.flush_tasks():
+        for task in manager.maintenance.flush_tasks():
             run_now(task)
         self.cleanable = max(self.cleanable, min(log.last_stable_offset, log.active.base_offset))
         manager.cleaner.run_due()
-        for task in manager.upkeep.checkpoint_tasks():
+        for task in manager.maintenance.checkpoint_tasks():
             run_now(task)
         require(14, not manager.cleaner.uncleanable, f"{manager.cleaner.uncleanable}")
         if log.is_offline:

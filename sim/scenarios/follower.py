@@ -121,7 +121,7 @@ class FollowerScenario(LogScenario):
     def _settle(self, manager: LogManager, log: Log) -> None:
         """What the disk has to do for a truncation."""
         while log.truncation_is_pending and not log.is_offline:
-            for task in manager.upkeep.truncation_tasks():
+            for task in manager.maintenance.truncation_tasks():
                 run_now(task)
 
     def _part(self, offset: int, values: _Values) -> None:

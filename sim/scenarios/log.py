@@ -115,7 +115,7 @@ class LogScenario:
 
     def create(self, manager: LogManager) -> Log:
         log = manager.create(PARTITION, TOPIC_ID)
-        task = manager.upkeep.durability_task()
+        task = manager.maintenance.durability_task()
         if task is not None:
             run_now(task)
         self.ledger.created = True
@@ -131,7 +131,7 @@ class LogScenario:
             task = log.flush_task()
             if task is not None:
                 run_now(task)
-        for due in manager.upkeep.flush_tasks():
+        for due in manager.maintenance.flush_tasks():
             run_now(due)
         ledger.flushed = max(ledger.flushed, log.flushed_offset)
         if number % 4 == 2:
@@ -141,14 +141,14 @@ class LogScenario:
         if number % 4 == 3:
             log.advance_start(min(log.log_start_offset + 2, log.high_watermark))
         if number % 2:
-            run_now(manager.upkeep.retention_task())
+            run_now(manager.maintenance.retention_task())
         ledger.start = log.log_start_offset
-        for due in manager.upkeep.checkpoint_tasks():
+        for due in manager.maintenance.checkpoint_tasks():
             run_now(due)
         if not log.is_offline:
             ledger.start_durable = log.log_start_offset
         self.clock.advance(700)
-        manager.upkeep.run_due(self.clock.monotonic_ms())
+        manager.maintenance.run_due(self.clock.monotonic_ms())
         ledger.flushed = max(ledger.flushed, log.flushed_offset)
         ledger.start = log.log_start_offset
         if not log.is_offline:

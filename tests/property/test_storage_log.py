@@ -96,11 +96,11 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        self.manager.upkeep.run_due(self.clock.monotonic_ms())
+        self.manager.maintenance.run_due(self.clock.monotonic_ms())
 
     @rule(clean=st.booleans())
     def restart(self, clean: bool) -> None:
-        self.manager.upkeep.run_due(self.clock.monotonic_ms() + 10**7)  # The start offset is in its checkpoint.
+        self.manager.maintenance.run_due(self.clock.monotonic_ms() + 10**7)  # The start offset is in its checkpoint.
         self.manager.close() if clean else self.manager.abandon()
         self._open()
 
@@ -108,7 +108,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(cut=st.integers(1, 400))
     def tear(self, cut: int) -> None:
         """A crash that leaves only a part of what was written last, above the recovery point."""
-        self.manager.upkeep.run_due(self.clock.monotonic_ms() + 10**7)
+        self.manager.maintenance.run_due(self.clock.monotonic_ms() + 10**7)
         self.manager.abandon()
         active = self.log.active
         size = max(0, active.size - cut)

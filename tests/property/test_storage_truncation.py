@@ -84,7 +84,7 @@ def open_memory_log() -> tuple[LogManager, Log]:
 def settle(manager: LogManager, log: Log) -> None:
     """What the disk does about a truncation."""
     while log.truncation_is_pending:
-        for task in manager.upkeep.truncation_tasks():
+        for task in manager.maintenance.truncation_tasks():
             run_now(task)
 
 

@@ -165,14 +165,14 @@ class Life:
         except KafkaError as error:
             raise AssertionError(error) from error
         while self.log.truncation_is_pending:
-            for task in self.manager.upkeep.truncation_tasks():
+            for task in self.manager.maintenance.truncation_tasks():
                 run_now(task)
         self.model.cut(self.log.log_end_offset)
         assert self.model.end in self.model.bounds
         self._look_at_producers()
 
     def _restart(self, *, clean: bool) -> None:
-        for task in self.manager.upkeep.checkpoint_tasks():
+        for task in self.manager.maintenance.checkpoint_tasks():
             run_now(task)
         self.manager.close() if clean else self.manager.abandon()
         self.manager, self.log = self._open()

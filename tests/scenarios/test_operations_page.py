@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.scenarios.test_r12_reassignment import Traffic
+from tests.scenarios.test_moving_partitions import Traffic
 from tests.waiting import until
 
 from tidelog import cli

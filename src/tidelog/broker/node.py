@@ -26,7 +26,7 @@ from tidelog.broker.connections.throttling import client_quotas
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.handlers import load_handlers
 from tidelog.broker.replicas.alter_partition_manager import AlterPartitionManager
-from tidelog.broker.replicas.cleaning import Cleaning
+from tidelog.broker.replicas.cleaning import LogCleanerRunner
 from tidelog.broker.replicas.cold_reads import ColdReads
 from tidelog.broker.replicas.directory_moves import Moves
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from tidelog.broker.cluster.producer_ids import ProducerIds
     from tidelog.broker.cluster.stored_quotas import StoredQuotas
     from tidelog.broker.cluster.stored_security import StoredSecurity
-    from tidelog.broker.coordinators.groups import Groups
-    from tidelog.broker.coordinators.transactions import Transactions
+    from tidelog.broker.coordinators.groups import GroupCoordinatorService
+    from tidelog.broker.coordinators.transactions import TransactionCoordinatorService
     from tidelog.broker.handlers import Handler
     from tidelog.broker.replicas.replica import Replica
     from tidelog.broker.replicas.transactional_appends import TransactionalAppends
@@ -191,7 +191,7 @@ class Node:
         """What this broker follows, and the way from its leaders."""
         self.marks = ReplicaMarks(broker_id, logs)
         """Replicas here that have lost records, as the controller is told of them."""
-        self.cleaning = Cleaning(self)
+        self.cleaning = LogCleanerRunner(self)
         """Compaction."""
         self.scrubbing = Scrubbing(self)
         """The look through all logs for rot."""
@@ -206,8 +206,8 @@ class Node:
         self.replica_sessions = ReplicaSessions(random=random, is_live=self._is_live)
         """What followers of this broker's partitions fetch."""
         self._transactional_appends: TransactionalAppends | None = None
-        self._groups: Groups | None = None
-        self._transactions: Transactions | None = None
+        self._groups: GroupCoordinatorService | None = None
+        self._transactions: TransactionCoordinatorService | None = None
         self._producer_ids: ProducerIds | None = None
         logs.producer_limit.on_crowded = self.disk_work
         self._disk_timer: Timer | None = None
@@ -228,12 +228,12 @@ class Node:
         self._stopped = False
 
     @property
-    def groups(self) -> Groups:
+    def groups(self) -> GroupCoordinatorService:
         """Offsets committed to the partitions of `__consumer_offsets` that this broker leads; loaded on first use."""
         if self._groups is None:
-            from tidelog.broker.coordinators.groups import Groups
+            from tidelog.broker.coordinators.groups import GroupCoordinatorService
 
-            self._groups = Groups(self)
+            self._groups = GroupCoordinatorService(self)
             self._groups.start()
         return self._groups
 
@@ -247,12 +247,12 @@ class Node:
         return self._transactional_appends
 
     @property
-    def transactions(self) -> Transactions:
+    def transactions(self) -> TransactionCoordinatorService:
         """Transactional ids in the partitions of `__transaction_state` that this broker leads; loaded on first use."""
         if self._transactions is None:
-            from tidelog.broker.coordinators.transactions import Transactions
+            from tidelog.broker.coordinators.transactions import TransactionCoordinatorService
 
-            self._transactions = Transactions(self)
+            self._transactions = TransactionCoordinatorService(self)
             self._transactions.start()
         return self._transactions
 
@@ -360,7 +360,7 @@ class Node:
         return bool(changed)
 
     def _throttles_changed(self) -> None:
-        self.throttles.held_back.release()
+        self.throttles.waiting_fetches.release()
         self.fetcher_manager.throttles_changed()
         self.moves.throttle_changed()
 
@@ -410,7 +410,7 @@ class Node:
                 logger.exception("disk_task_not_finished task=%s", task)
             self.replicas.flushed()
             self.fetcher_manager.flushed()
-            if error is None and self.logs.upkeep.has_truncations:
+            if error is None and self.logs.maintenance.has_truncations:
                 # The checkpoint files may have been in use when that was asked for.
                 self.disk_work()
             done.complete(None)
@@ -430,12 +430,12 @@ class Node:
         self._flush_scheduled = False
         if self._stopped:
             return
-        for truncation in self.logs.upkeep.truncation_tasks():
+        for truncation in self.logs.maintenance.truncation_tasks():
             # Flushes have waited for it.
             self.run_disk_task(truncation).on_complete(self._flush_if_wanted)
-        for task in self.logs.producer_upkeep.tasks(self.clock.monotonic_ms()):
+        for task in self.logs.producer_maintenance.tasks(self.clock.monotonic_ms()):
             self.run_disk_task(task)
-        tasks = self.logs.upkeep.flush_tasks(but=self._flushing)
+        tasks = self.logs.maintenance.flush_tasks(but=self._flushing)
         for task in tasks:
             self._flushing[task.log_dir] = self._flushing.get(task.log_dir, 0) + 1
         for task in tasks:
@@ -464,9 +464,9 @@ class Node:
 
     def _flush_overdue(self) -> None:
         self._flush_timer = None
-        for task in self.logs.upkeep.overdue_flush_tasks(self.clock.monotonic_ms()):
+        for task in self.logs.maintenance.overdue_flush_tasks(self.clock.monotonic_ms()):
             self.run_disk_task(task)
-        next_ms = self.logs.upkeep.next_flush_ms()
+        next_ms = self.logs.maintenance.next_flush_ms()
         if next_ms is not None:
             self._flush_by(next_ms)
 
@@ -498,7 +498,7 @@ class Node:
 
     def _write_starts(self) -> None:
         """Writes the checkpoints for who waits for them; what is being written just now may be older."""
-        if not self._awaiting_starts or self.logs.upkeep.is_checkpointing or self._starts_timer is not None:
+        if not self._awaiting_starts or self.logs.maintenance.is_checkpointing or self._starts_timer is not None:
             return
         waiting, self._awaiting_starts = self._awaiting_starts, []
 
@@ -515,7 +515,7 @@ class Node:
             for durable in waiting:
                 durable.complete(None)
 
-        tasks = self.logs.upkeep.checkpoint_tasks(high_watermarks=False)
+        tasks = self.logs.maintenance.checkpoint_tasks(high_watermarks=False)
         gather([self.run_disk_task(task) for task in tasks]).on_complete(written)
 
     def tick(self) -> None:
@@ -523,11 +523,11 @@ class Node:
         if self._stopped:
             return
         now_ms = self.clock.monotonic_ms()
-        for task in self.logs.upkeep.due_tasks(now_ms):
+        for task in self.logs.maintenance.due_tasks(now_ms):
             self.run_disk_task(task)
         self.replicas.look_at_starts()
         self.repairs.look()
-        delay_ms = max(self.logs.upkeep.next_due_ms() - self.clock.monotonic_ms(), DISK_TICK_MS_MIN)
+        delay_ms = max(self.logs.maintenance.next_due_ms() - self.clock.monotonic_ms(), DISK_TICK_MS_MIN)
         self._disk_timer = self.shell.after(delay_ms, self.tick)
 
     def replica_moved(self, replica: Replica) -> None:

@@ -289,7 +289,7 @@ class Runtime:
         await self._with_session(lambda: patiently(quotas.open))
         quotas.start()
         logs = self._logs = self._log_manager(broker_id, cluster_id)
-        logs.upkeep.settings_gate = settings
+        logs.maintenance.settings_gate = settings
         self._is_now(BrokerState.RECOVERY)
         await _future(self.in_pool(logs.open))
         forwarding = self._forwarding = Forwarding(_LocalController(driver))
@@ -322,7 +322,7 @@ class Runtime:
         # The controller's requests come by a listener like any others; whatever else comes waits until it has spoken.
         starting = StartingDispatcher(self._node, self._node.handlers, forwarding)
         self._server.start(starting)
-        await self._told_of(broker_id)
+        await self._wait_for_metadata(broker_id)
         self._node.marks.elected_upon()
         self._node.tick()
         self._node.cleaning.start()
@@ -431,16 +431,16 @@ class Runtime:
             on_directory_failure=self._directory_failing,
         )
 
-    async def _told_of(self, broker_id: BrokerId) -> None:
+    async def _wait_for_metadata(self, broker_id: BrokerId) -> None:
         """Waits until the controller has told this broker that it is alive: then its Metadata answers are true."""
         deadline_ms = self._clock.monotonic_ms() + READY_MS_MAX
         while not self.node.metadata.image.is_live(broker_id):
             if self._clock.monotonic_ms() >= deadline_ms:
                 raise BrokerFailed(f"no controller has told this broker of the cluster within {READY_MS_MAX} ms")
             await asyncio.sleep(0.01)
-        await self._leads(broker_id, min(deadline_ms, self._clock.monotonic_ms() + LEADING_MS_MAX))
+        await self._wait_until_leading(broker_id, min(deadline_ms, self._clock.monotonic_ms() + LEADING_MS_MAX))
 
-    async def _leads(self, broker_id: BrokerId, deadline_ms: int) -> None:
+    async def _wait_until_leading(self, broker_id: BrokerId, deadline_ms: int) -> None:
         """Waits until this broker leads what it tells clients that it leads; for a while, for it may be much."""
         node = self.node
         waiting = [
@@ -586,10 +586,10 @@ class Runtime:
         Without `hand_over` where the whole cluster stops: there is nobody to take them. Idempotent.
         """
         if hand_over:
-            await self._hand_over()
+            await self._shut_down_controlled()
         await self._stop_parts(clean=True)
 
-    async def _hand_over(self) -> None:
+    async def _shut_down_controlled(self) -> None:
         """Has the controller make others the leaders of what this broker leads (controlled.shutdown.enable).
 
         Clients are served all the while; those who come late are told, for a moment, that the leader is another.

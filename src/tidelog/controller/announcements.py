@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tidelog.controller.events import Send
-from tidelog.controller.state import State
+from tidelog.controller.state import ControllerState
 from tidelog.metadata.image import BrokerRegistration, PartitionImage
 from tidelog.model.identifiers import (
     LATEST_TIMESTAMP,
@@ -48,7 +48,7 @@ SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "
 class Announcements:
     """Collects during one turn of the controller what is to be told, and to whom."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ControllerState) -> None:
         self._state = state
         self._leader_and_isr: dict[BrokerId, dict[TopicPartition, bool]] = {}
         """By broker: partition -> whether it is new."""

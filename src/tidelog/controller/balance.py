@@ -16,7 +16,7 @@ from typing import Final
 
 from tidelog.controller.elections import can_prefer, prefer
 from tidelog.controller.events import LeaderBalanceDue
-from tidelog.controller.turn import Turn
+from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.image import PartitionImage
 from tidelog.model.identifiers import BrokerId, TopicPartition
 
@@ -24,7 +24,7 @@ FIRST_CHECK_MS: Final = 5_000
 """After an election of the controller, as in Kafka: brokers that start with it have a while to come into the ISRs."""
 
 
-def imbalance(turn: Turn) -> dict[BrokerId, tuple[list[TopicPartition], int]]:
+def imbalance(turn: ControllerTurn) -> dict[BrokerId, tuple[list[TopicPartition], int]]:
     """By broker: the partitions that it should lead and does not, and how many it should lead.
 
     Brokers that are the first replica of nothing are left out, and topics on their way out do not count.
@@ -41,7 +41,7 @@ def imbalance(turn: Turn) -> dict[BrokerId, tuple[list[TopicPartition], int]]:
     return found
 
 
-def balance_leaders(turn: Turn) -> None:
+def balance_leaders(turn: ControllerTurn) -> None:
     """Looks at the balance, restores it where it is lost, and sets the timer of the next time."""
     interval_ms = turn.settings.leader_imbalance_check_interval_s * 1_000
     turn.set_timer(interval_ms, LeaderBalanceDue())
@@ -56,5 +56,5 @@ def balance_leaders(turn: Turn) -> None:
                 prefer(turn, topic_partition, image)
 
 
-def _may_move(turn: Turn, topic_partition: TopicPartition, image: PartitionImage) -> bool:
+def _may_move(turn: ControllerTurn, topic_partition: TopicPartition, image: PartitionImage) -> bool:
     return not image.is_reassigning and can_prefer(turn, topic_partition, image)

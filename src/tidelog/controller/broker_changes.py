@@ -25,7 +25,7 @@ from tidelog.controller.events import (
     ReplicasPostponed,
 )
 from tidelog.controller.state import NodeRead
-from tidelog.controller.turn import Turn
+from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.image import BrokerChanged, BrokerGone, PartitionImage
 from tidelog.metadata.operations import Delete
 from tidelog.metadata.replica_marks import MARKS, parse_mark_name
@@ -33,7 +33,7 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import NO_LEADER, BrokerEpoch, BrokerId, TopicPartition
 
 
-def change_brokers(turn: Turn, event: BrokersChanged) -> list[BrokerId]:
+def change_brokers(turn: ControllerTurn, event: BrokersChanged) -> list[BrokerId]:
     """Compares who is registered with who was; another epoch is a broker that came back before its end was seen.
 
     Such a broker may have lost what was not flushed: it leaves ISRs and leaderships as if it had been away (KIP-380).
@@ -58,7 +58,7 @@ def change_brokers(turn: Turn, event: BrokersChanged) -> list[BrokerId]:
     return come
 
 
-def begin(turn: Turn) -> None:
+def begin(turn: ControllerTurn) -> None:
     """What a new controller does first: brings the states in line with who is live, and tells everybody everything."""
     state = turn.state
     # Kafka's new controller writes a led partition twice: first without its leader, then with the next one. It writes
@@ -77,7 +77,7 @@ def begin(turn: Turn) -> None:
 
 
 def _as_found(
-    turn: Turn, topic_partition: TopicPartition, image: PartitionImage
+    turn: ControllerTurn, topic_partition: TopicPartition, image: PartitionImage
 ) -> tuple[BrokerId, Sequence[BrokerId], bool]:
     """Leader and ISR of a partition as a new controller finds it, and whether they are to be written.
 
@@ -101,18 +101,18 @@ def _as_found(
     return NO_LEADER, isr_to_wait_for(turn, topic_partition, image.isr), is_stale
 
 
-def _registered_since(turn: Turn, topic_partition: TopicPartition, broker_id: BrokerId) -> bool:
+def _registered_since(turn: ControllerTurn, topic_partition: TopicPartition, broker_id: BrokerId) -> bool:
     """Whether a live broker registered after a partition's state was written: then it was away, or its session was."""
     written = turn.state.written.get(topic_partition)
     return written is not None and turn.state.image.brokers[broker_id].epoch > written
 
 
-def _lost_its_tail(turn: Turn, topic_partition: TopicPartition, leader: BrokerId) -> bool:
+def _lost_its_tail(turn: ControllerTurn, topic_partition: TopicPartition, leader: BrokerId) -> bool:
     """Whether a leader has come back after an unclean stop, with what its disk had kept of the log."""
     return leader in turn.state.marks.unclean_stops and _registered_since(turn, topic_partition, leader)
 
 
-def _bounced(turn: Turn, topic_partition: TopicPartition, isr: Sequence[BrokerId]) -> list[BrokerId]:
+def _bounced(turn: ControllerTurn, topic_partition: TopicPartition, isr: Sequence[BrokerId]) -> list[BrokerId]:
     """Live members of an ISR that registered after its state was written: they were away, and no controller saw it.
 
     They may have lost what was not flushed, so whoever stayed is before them (as in `change_brokers`). Where nobody
@@ -122,7 +122,7 @@ def _bounced(turn: Turn, topic_partition: TopicPartition, isr: Sequence[BrokerId
     return away if len(away) < len(isr) else []
 
 
-def change_marks(turn: Turn, event: MarksChanged) -> None:
+def change_marks(turn: ControllerTurn, event: MarksChanged) -> None:
     """Replicas were found to have lost records, or were mended.
 
     A replica that has lost records leaves leadership and ISR where another member of the ISR can lead; where none can,
@@ -147,7 +147,7 @@ def change_marks(turn: Turn, event: MarksChanged) -> None:
             _lead_without_damage(turn, topic_partition, image)
 
 
-def _lead_without_damage(turn: Turn, topic_partition: TopicPartition, image: PartitionImage) -> None:
+def _lead_without_damage(turn: ControllerTurn, topic_partition: TopicPartition, image: PartitionImage) -> None:
     isr = turn.state.whole_replicas(topic_partition, image.isr)
     online = online_replicas(turn, topic_partition, image)
     leader = image.leader if image.leader in isr else choose_leader(image.replicas, isr, online)
@@ -157,7 +157,7 @@ def _lead_without_damage(turn: Turn, topic_partition: TopicPartition, image: Par
 
 
 def remove_replicas(
-    turn: Turn, gone: Mapping[BrokerId, Iterable[TopicPartition]], *, returning: Collection[BrokerId] = ()
+    turn: ControllerTurn, gone: Mapping[BrokerId, Iterable[TopicPartition]], *, returning: Collection[BrokerId] = ()
 ) -> None:
     """Takes replicas that can serve no more out of leadership and ISR: one write a partition.
 
@@ -201,7 +201,7 @@ def remove_replicas(
         leads_from_now_on(turn, topic_partition, leader)
 
 
-def fail_replicas(turn: Turn, event: ReplicasFailed) -> None:
+def fail_replicas(turn: ControllerTurn, event: ReplicasFailed) -> None:
     """A broker said that these replicas are on a failed log directory: to the rest of the cluster they are gone."""
     if event.broker_id not in turn.state.image.brokers:
         return
@@ -211,7 +211,7 @@ def fail_replicas(turn: Turn, event: ReplicasFailed) -> None:
     remove_replicas(turn, {event.broker_id: new})
 
 
-def lead_elsewhere(turn: Turn, event: ReplicasPostponed) -> None:
+def lead_elsewhere(turn: ControllerTurn, event: ReplicasPostponed) -> None:
     """A broker cannot lead yet, and tries again by itself: another member of the ISR leads, where one can.
 
     Nothing is remembered of it: the replica leaves that ISR, and comes back as any follower does. Where no other can
@@ -227,7 +227,7 @@ def lead_elsewhere(turn: Turn, event: ReplicasPostponed) -> None:
     remove_replicas(turn, {event.broker_id: led})
 
 
-def check_broker_epoch(turn: Turn, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
+def check_broker_epoch(turn: ControllerTurn, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
     """Refuses what a broker asked before it was registered anew."""
     registration = turn.state.image.brokers.get(broker_id)
     if registration is None or registration.epoch != broker_epoch:
@@ -238,7 +238,7 @@ def check_broker_epoch(turn: Turn, broker_id: BrokerId, broker_epoch: BrokerEpoc
         )
 
 
-def shut_down(turn: Turn, request: ControlledShutdown) -> list[TopicPartition]:
+def shut_down(turn: ControllerTurn, request: ControlledShutdown) -> list[TopicPartition]:
     """Moves leaderships away from a broker that wants to leave, then takes it out of the ISRs that others lead.
 
     It is not live any more to elections and ISRs, though it still serves what it leads. Asked again, it is tried again.

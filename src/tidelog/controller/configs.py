@@ -20,7 +20,7 @@ from tidelog.controller.events import (
     ReplaceConfigs,
 )
 from tidelog.controller.state import NodeRead
-from tidelog.controller.turn import Turn
+from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.metadata.operations import Create, SetData
 from tidelog.metadata.znodes import (
@@ -44,7 +44,7 @@ def parse_topic_overrides(configs: Sequence[tuple[str, str | None]]) -> dict[str
     return {name: value for name, value in overrides.items() if value is not None}
 
 
-def alter_configs(turn: Turn, request: AlterConfigs) -> list[ConfigOutcome]:
+def alter_configs(turn: ControllerTurn, request: AlterConfigs) -> list[ConfigOutcome]:
     """Each resource by itself: a change is written whole or not at all."""
     times = Counter(item.resource for item in request.resources)
     outcomes = []
@@ -64,7 +64,7 @@ def alter_configs(turn: Turn, request: AlterConfigs) -> list[ConfigOutcome]:
     return outcomes
 
 
-def adopt_configs(turn: Turn, event: ConfigsChanged) -> None:
+def adopt_configs(turn: ControllerTurn, event: ConfigsChanged) -> None:
     """Takes over what a tool wrote into the store; what this controller wrote itself is known already."""
     resource, values = event.resource, event.values or {}
     is_topic = resource.type is ConfigResourceType.TOPIC
@@ -79,7 +79,7 @@ def adopt_configs(turn: Turn, event: ConfigsChanged) -> None:
         elect_offline_of(turn, resource.name)
 
 
-def _write(turn: Turn, resource: ConfigResource, values: Mapping[str, str]) -> None:
+def _write(turn: ControllerTurn, resource: ConfigResource, values: Mapping[str, str]) -> None:
     path, data = config_path(resource), encode_config(values)
     known = resource in turn.state.image.configs or path in turn.state.malformed
     container = path.rpartition("/")[0]
@@ -92,7 +92,7 @@ def _write(turn: Turn, resource: ConfigResource, values: Mapping[str, str]) -> N
         elect_offline_of(turn, resource.name)
 
 
-def _check_resource(turn: Turn, resource: ConfigResource) -> None:
+def _check_resource(turn: ControllerTurn, resource: ConfigResource) -> None:
     match resource.type:
         case ConfigResourceType.TOPIC:
             if resource.name not in turn.state.image.topics or resource.name in turn.state.deleting:
@@ -112,7 +112,7 @@ def _check_resource(turn: Turn, resource: ConfigResource) -> None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource.type.name}.")
 
 
-def _new_values(turn: Turn, item: ReplaceConfigs | ChangeConfigs) -> dict[str, str]:
+def _new_values(turn: ControllerTurn, item: ReplaceConfigs | ChangeConfigs) -> dict[str, str]:
     """All settings of the resource, as they will stand in the store."""
     if isinstance(item, ReplaceConfigs):
         replaced = _without_repetitions(item.values)
@@ -176,7 +176,7 @@ def _touched(item: ReplaceConfigs | ChangeConfigs) -> set[str]:
     return {change.name for change in item.changes}
 
 
-def _validate(turn: Turn, resource: ConfigResource, values: Mapping[str, str], touched: set[str]) -> None:
+def _validate(turn: ControllerTurn, resource: ConfigResource, values: Mapping[str, str], touched: set[str]) -> None:
     """Refuses what the resource cannot have. Of a broker only what the request names is judged, not what stands."""
     try:
         match resource.type:

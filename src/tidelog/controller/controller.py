@@ -3,8 +3,8 @@
     event --> handle --> Result: writes for the store, requests to brokers, answers, timers
 
 `handle` makes the state what it will be when its writes are durable. If they fail, this controller is of no use any
-more: its owner makes a new one and loads it from the store. `State.replay` is the only way in which what the store
-holds enters the state, in `load` as in `handle`.
+more: its owner makes a new one and loads it from the store. What the store holds enters the state through
+`ControllerState.replay` alone, in `load` as in `handle`.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ from tidelog.controller.reassignment import (
     resume,
 )
 from tidelog.controller.settings import ControllerSettings
-from tidelog.controller.state import Record, State
+from tidelog.controller.state import ControllerState, Record
 from tidelog.controller.topics import adopt_topics, complete_topics, create_topics, give_ids, grow_topics
-from tidelog.controller.turn import Turn
+from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.image import ClusterImage
 from tidelog.metadata.operations import Delete, SetData
 from tidelog.metadata.znodes import PRODUCER_ID_BLOCK, StoredProducerIdBlock, encode_producer_id_block
@@ -99,7 +99,7 @@ class Controller:
         self, controller_id: BrokerId, epoch: ControllerEpoch, settings: ControllerSettings, random: Random
     ) -> None:
         self.settings = settings
-        self._state = State(controller_id, epoch)
+        self._state = ControllerState(controller_id, epoch)
         self._random = random
         self._deletions = Deletions()
 
@@ -109,7 +109,7 @@ class Controller:
         return self._state.image
 
     @property
-    def state(self) -> State:
+    def state(self) -> ControllerState:
         """All that this controller knows; to be read only."""
         return self._state
 
@@ -129,7 +129,7 @@ class Controller:
 
     def handle(self, now_ms: int, event: Event) -> Result:
         """Decides what follows from an event; `now_ms` is monotonic."""
-        turn = Turn(self._state, self.settings, self._random, now_ms)
+        turn = ControllerTurn(self._state, self.settings, self._random, now_ms)
         match event:
             case Submitted():
                 self._serve(turn, event)
@@ -188,7 +188,7 @@ class Controller:
         finish_moves(turn)
         return turn.finish()
 
-    def _serve(self, turn: Turn, event: Submitted) -> None:
+    def _serve(self, turn: ControllerTurn, event: Submitted) -> None:
         try:
             match event.request:
                 case CreateTopics() as request:
@@ -217,7 +217,7 @@ class Controller:
         except KafkaError as error:
             turn.reply(event.request_id, error)
 
-    def _allocate_producer_ids(self, turn: Turn, request: AllocateProducerIds) -> ProducerIdBlock:
+    def _allocate_producer_ids(self, turn: ControllerTurn, request: AllocateProducerIds) -> ProducerIdBlock:
         check_broker_epoch(turn, request.broker_id, request.broker_epoch)
         unreadable = self._state.malformed.get(PRODUCER_ID_BLOCK)
         if unreadable is not None:

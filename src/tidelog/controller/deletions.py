@@ -24,7 +24,7 @@ from tidelog.controller.events import (
     ReplicasStopped,
     TopicReference,
 )
-from tidelog.controller.turn import Turn
+from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.metadata.operations import Create, Delete
 from tidelog.metadata.znodes import (
@@ -59,7 +59,7 @@ class Deletions:
         """By topic and broker: replicas that are not known to be gone."""
         self._waiters: list[_Waiter] = []
 
-    def request(self, turn: Turn, request_id: int, request: DeleteTopics) -> None:
+    def request(self, turn: ControllerTurn, request_id: int, request: DeleteTopics) -> None:
         """Begins deletions; the answer is given when the last one ends."""
         times = Counter(request.topics)
         outcomes = [self._check(turn, reference, times[reference], request.quota) for reference in request.topics]
@@ -71,7 +71,7 @@ class Deletions:
         self._start(turn, doomed)
         self._answer(turn)
 
-    def mark(self, turn: Turn, event: DeletionsRequested) -> None:
+    def mark(self, turn: ControllerTurn, event: DeletionsRequested) -> None:
         """Takes over marks that a tool set; those of unknown topics, or while deletion is disabled, are wiped away."""
         marked = list(event.topics)
         for name in marked:
@@ -83,22 +83,22 @@ class Deletions:
             turn.write(Delete(delete_topic_path(name)))
         self._start(turn, [name for name in marked if name not in refused])
 
-    def resume(self, turn: Turn) -> None:
+    def resume(self, turn: ControllerTurn) -> None:
         """What a new controller does: continues with every topic that is marked."""
         self.mark(turn, DeletionsRequested(list(turn.state.deleting)))
 
-    def broker_came(self, turn: Turn, broker_ids: Iterable[BrokerId]) -> None:
+    def broker_came(self, turn: ControllerTurn, broker_ids: Iterable[BrokerId]) -> None:
         """Stops the replicas of brokers that were away."""
         for broker_id in broker_ids:
             self._stop(turn, broker_id, self._to_stop)
 
-    def topics_changed(self, turn: Turn) -> None:
+    def topics_changed(self, turn: ControllerTurn) -> None:
         """Ends the deletions of topics that somebody else has removed."""
         for topic in [topic for topic in self._to_stop if topic not in turn.state.image.topics]:
             self._finish(turn, topic)
         self._answer(turn)
 
-    def stopped(self, turn: Turn, event: ReplicasStopped) -> None:
+    def stopped(self, turn: ControllerTurn, event: ReplicasStopped) -> None:
         """Notes what is gone from a broker, and ends the deletions of which nothing is left."""
         for topic_partition, error in event.errors.items():
             replicas = self._to_stop.get(topic_partition.topic)
@@ -114,14 +114,16 @@ class Deletions:
             self._finish(turn, topic)
         self._answer(turn)
 
-    def ask_again(self, turn: Turn, broker_id: BrokerId) -> None:
+    def ask_again(self, turn: ControllerTurn, broker_id: BrokerId) -> None:
         """Asks a live broker again for all replicas that are not known to be gone from it."""
         if broker_id in turn.state.image.brokers:
             for replicas in self._to_stop.values():
                 for topic_partition in sorted(replicas.get(broker_id, ())):
                     turn.tell.stop(broker_id, topic_partition, delete=True)
 
-    def _check(self, turn: Turn, reference: TopicReference, times: int, quota: MutationQuota | None) -> DeletedTopic:
+    def _check(
+        self, turn: ControllerTurn, reference: TopicReference, times: int, quota: MutationQuota | None
+    ) -> DeletedTopic:
         name, topic_id = reference.name, reference.topic_id
         if name is not None and topic_id != ZERO_TOPIC_ID:
             error, message = ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
@@ -146,7 +148,7 @@ class Deletions:
             return DeletedTopic(found.name, found.topic_id)
         return DeletedTopic(name, topic_id, error, message)
 
-    def _start(self, turn: Turn, names: Iterable[str]) -> None:
+    def _start(self, turn: ControllerTurn, names: Iterable[str]) -> None:
         """Takes topics from their leaders and asks every live broker to remove its replicas."""
         new = [name for name in names if name not in self._to_stop]
         for name in new:
@@ -165,7 +167,7 @@ class Deletions:
             if not self._to_stop[name]:
                 self._finish(turn, name)
 
-    def _stop(self, turn: Turn, broker_id: BrokerId, names: Iterable[str]) -> None:
+    def _stop(self, turn: ControllerTurn, broker_id: BrokerId, names: Iterable[str]) -> None:
         """A live broker's replicas leave the ISRs of their partitions, a write each, as Kafka does, and are stopped."""
         if broker_id not in turn.state.image.brokers:
             return
@@ -178,7 +180,7 @@ class Deletions:
                     turn.write_state(topic_partition, leader, isr)
                 turn.tell.stop(broker_id, topic_partition, delete=True)
 
-    def _finish(self, turn: Turn, topic: str) -> None:
+    def _finish(self, turn: ControllerTurn, topic: str) -> None:
         del self._to_stop[topic]
         if topic in turn.state.image.topics:
             self._remove_nodes(turn, topic)
@@ -188,13 +190,13 @@ class Deletions:
         if topic in turn.state.deleting:
             turn.write(Delete(delete_topic_path(topic)))
 
-    def _remove_nodes(self, turn: Turn, topic: str) -> None:
-        """Bottom up, and strangers' nodes before all others: they may be below any of them."""
+    def _remove_nodes(self, turn: ControllerTurn, topic: str) -> None:
+        """Bottom up, and foreign nodes before all others: they may be below any of them."""
         image = turn.state.image.topics[topic]
         bare = turn.state.bare_nodes
         expected = {partitions_path(topic), *(partition_path(topic, index) for index in image.partitions)}
-        strangers = [path for path in bare if path.startswith(f"{topic_path(topic)}/") and path not in expected]
-        for path in sorted(strangers, reverse=True):
+        foreign = [path for path in bare if path.startswith(f"{topic_path(topic)}/") and path not in expected]
+        for path in sorted(foreign, reverse=True):
             turn.write(Delete(path))
         has_folder = partitions_path(topic) in bare
         for index in sorted(image.partitions):
@@ -214,7 +216,7 @@ class Deletions:
             turn.write(Delete(partitions_path(topic)))
         turn.write(Delete(topic_path(topic)))
 
-    def _answer(self, turn: Turn) -> None:
+    def _answer(self, turn: ControllerTurn) -> None:
         for waiter in self._waiters:
             waiter.outstanding.intersection_update(turn.state.deleting)
         for waiter in [waiter for waiter in self._waiters if not waiter.outstanding]:

@@ -25,7 +25,7 @@ from tidelog.controller.events import (
     LogEndsLearned,
     PreferredElectionRequested,
 )
-from tidelog.controller.turn import Turn
+from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.image import PartitionImage
 from tidelog.metadata.operations import Create, Delete
 from tidelog.metadata.replica_marks import replica_mark_path
@@ -59,7 +59,7 @@ def choose_leader(
 
 
 def choose_unclean_leader(
-    turn: Turn, topic_partition: TopicPartition, online: Sequence[BrokerId], *, may_ask: bool = True
+    turn: ControllerTurn, topic_partition: TopicPartition, online: Sequence[BrokerId], *, may_ask: bool = True
 ) -> BrokerId | None:
     """The replica online, in sync or not, that has most; counted and logged, for it may cost acknowledged records.
 
@@ -93,7 +93,7 @@ def choose_unclean_leader(
 
 
 def _log_end(
-    turn: Turn, topic_partition: TopicPartition, image: PartitionImage, broker_id: BrokerId
+    turn: ControllerTurn, topic_partition: TopicPartition, image: PartitionImage, broker_id: BrokerId
 ) -> tuple[LeaderEpoch, Offset]:
     """Epoch of the last batch and end of a replica's log, as far as known; (-1, -1) where it is not.
 
@@ -107,14 +107,14 @@ def _log_end(
     return (epoch if epoch <= image.leader_epoch else NO_LEADER_EPOCH), end
 
 
-def _ask_for_log_ends(turn: Turn, topic_partition: TopicPartition, online: Iterable[BrokerId]) -> None:
+def _ask_for_log_ends(turn: ControllerTurn, topic_partition: TopicPartition, online: Iterable[BrokerId]) -> None:
     known = turn.state.log_ends.get(topic_partition, {})
     for broker_id in online:
         if broker_id not in known:
             turn.tell.ask_for_log_end(broker_id, topic_partition)
 
 
-def learn_log_ends(turn: Turn, event: LogEndsLearned) -> None:
+def learn_log_ends(turn: ControllerTurn, event: LogEndsLearned) -> None:
     """A broker has said where its logs end; elections that have waited for the last answer go on."""
     state = turn.state
     if event.broker_id not in state.image.brokers:
@@ -128,7 +128,7 @@ def learn_log_ends(turn: Turn, event: LogEndsLearned) -> None:
             elect_offline(turn, [(topic_partition, image)])
 
 
-def log_ends_due(turn: Turn) -> None:
+def log_ends_due(turn: ControllerTurn) -> None:
     """Unclean elections that are waiting for answers go by what is known."""
     waiting, turn.state.awaiting_log_ends = turn.state.awaiting_log_ends, {}
     for topic_partition in waiting:
@@ -137,18 +137,18 @@ def log_ends_due(turn: Turn) -> None:
             elect_offline(turn, [(topic_partition, image)], may_ask=False)
 
 
-def unclean_allowed(turn: Turn, topic: str) -> bool:
+def unclean_allowed(turn: ControllerTurn, topic: str) -> bool:
     """The topic's own setting, else the broker's."""
     value = turn.state.image.topic_config(topic).get(UNCLEAN_SETTING)
     return turn.settings.unclean_leader_election_enable if value is None else value.lower() == "true"
 
 
-def online_replicas(turn: Turn, topic_partition: TopicPartition, image: PartitionImage) -> list[BrokerId]:
+def online_replicas(turn: ControllerTurn, topic_partition: TopicPartition, image: PartitionImage) -> list[BrokerId]:
     """The replicas that could lead, in the order in which they are assigned, each once."""
     return list(dict.fromkeys(id for id in image.replicas if turn.state.is_online(id, topic_partition)))
 
 
-def create_partitions(turn: Turn, partitions: Sequence[TopicPartition]) -> None:
+def create_partitions(turn: ControllerTurn, partitions: Sequence[TopicPartition]) -> None:
     """Makes the nodes and the first states of partitions that are assigned but were never led.
 
     For the whole batch first all `partitions` nodes, then all partition nodes, then all states, as Kafka does. A
@@ -176,7 +176,7 @@ def create_partitions(turn: Turn, partitions: Sequence[TopicPartition]) -> None:
 
 
 def elect_offline(
-    turn: Turn, partitions: Iterable[tuple[TopicPartition, PartitionImage]], *, may_ask: bool = True
+    turn: ControllerTurn, partitions: Iterable[tuple[TopicPartition, PartitionImage]], *, may_ask: bool = True
 ) -> None:
     """Gives a leader to each of these partitions that has none and could have one; makes missing states."""
     new = []
@@ -191,7 +191,7 @@ def elect_offline(
     create_partitions(turn, new)
 
 
-def elect_offline_of(turn: Turn, topic: str) -> None:
+def elect_offline_of(turn: ControllerTurn, topic: str) -> None:
     """The same for one topic: who allows unclean elections wants its leaderless partitions back now."""
     image = turn.state.image.topics.get(topic)
     if image is not None:
@@ -199,7 +199,7 @@ def elect_offline_of(turn: Turn, topic: str) -> None:
 
 
 def elect(
-    turn: Turn, topic_partition: TopicPartition, image: PartitionImage, *, unclean: bool, may_ask: bool = True
+    turn: ControllerTurn, topic_partition: TopicPartition, image: PartitionImage, *, unclean: bool, may_ask: bool = True
 ) -> bool:
     """Elects a leader for a partition without one; whether there was any to elect. `may_ask` is for unclean ones."""
     online = online_replicas(turn, topic_partition, image)
@@ -221,7 +221,7 @@ def elect(
     return True
 
 
-def leads_from_now_on(turn: Turn, topic_partition: TopicPartition, leader: BrokerId) -> None:
+def leads_from_now_on(turn: ControllerTurn, topic_partition: TopicPartition, leader: BrokerId) -> None:
     """Forgets what was known while there was no leader. The log of this one is what the partition holds from now on."""
     turn.state.log_ends.pop(topic_partition, None)
     turn.state.awaiting_log_ends.pop(topic_partition, None)
@@ -229,7 +229,7 @@ def leads_from_now_on(turn: Turn, topic_partition: TopicPartition, leader: Broke
     remove_mark(turn, topic_partition, leader)
 
 
-def remove_mark(turn: Turn, topic_partition: TopicPartition, broker_id: BrokerId) -> None:
+def remove_mark(turn: ControllerTurn, topic_partition: TopicPartition, broker_id: BrokerId) -> None:
     """A replica is whole again, or leads: nothing is missing in it that its partition has.
 
     The mark of a hole stays: that it is mended only the broker can say.
@@ -239,12 +239,12 @@ def remove_mark(turn: Turn, topic_partition: TopicPartition, broker_id: BrokerId
         turn.write(Delete(replica_mark_path(broker_id, topic_partition)))
 
 
-def isr_to_wait_for(turn: Turn, topic_partition: TopicPartition, isr: Sequence[BrokerId]) -> list[BrokerId]:
+def isr_to_wait_for(turn: ControllerTurn, topic_partition: TopicPartition, isr: Sequence[BrokerId]) -> list[BrokerId]:
     """Of an ISR none of which can lead: its members that have all records, or all of them where none has."""
     return turn.state.whole_replicas(topic_partition, isr) or list(isr)
 
 
-def _came_back_uncleanly(turn: Turn, topic_partition: TopicPartition) -> list[BrokerId]:
+def _came_back_uncleanly(turn: ControllerTurn, topic_partition: TopicPartition) -> list[BrokerId]:
     """Brokers that stopped uncleanly, and have registered since the partition's state was written."""
     state = turn.state
     written = state.written.get(topic_partition, -1)
@@ -258,7 +258,7 @@ def _has_one_replica(image: PartitionImage) -> bool:
     return len([id for id in image.replicas if id not in image.adding]) == 1
 
 
-def _warn_of_damage(turn: Turn, topic_partition: TopicPartition, leader: BrokerId) -> None:
+def _warn_of_damage(turn: ControllerTurn, topic_partition: TopicPartition, leader: BrokerId) -> None:
     damage = turn.state.damaged_replicas(topic_partition)[leader]
     log.warning(
         "damaged replica leads: partition=%s broker=%d log_end=%d lost_end=%d: it is the only replica, and the records "
@@ -270,7 +270,9 @@ def _warn_of_damage(turn: Turn, topic_partition: TopicPartition, leader: BrokerI
     )
 
 
-def _wait(turn: Turn, topic_partition: TopicPartition, image: PartitionImage, online: Sequence[BrokerId]) -> None:
+def _wait(
+    turn: ControllerTurn, topic_partition: TopicPartition, image: PartitionImage, online: Sequence[BrokerId]
+) -> None:
     """Leaves the partition without a leader: members that have lost records leave the ISR while another one has not.
 
     So controllers of versions that know no marks wait for the right ones too.
@@ -302,7 +304,7 @@ def _wait(turn: Turn, topic_partition: TopicPartition, image: PartitionImage, on
     )
 
 
-def elect_leaders(turn: Turn, request: ElectLeaders) -> list[ElectionOutcome]:
+def elect_leaders(turn: ControllerTurn, request: ElectLeaders) -> list[ElectionOutcome]:
     """Preferred or unclean elections by hand (KIP-460), each partition once."""
     if request.partitions is not None:
         return [_elect_by_hand(turn, request.type, each) for each in dict.fromkeys(request.partitions)]
@@ -310,14 +312,14 @@ def elect_leaders(turn: Turn, request: ElectLeaders) -> list[ElectionOutcome]:
     return [outcome for outcome in everywhere if outcome.error is not ErrorCode.ELECTION_NOT_NEEDED]
 
 
-def elect_preferred_of_node(turn: Turn, event: PreferredElectionRequested) -> None:
+def elect_preferred_of_node(turn: ControllerTurn, event: PreferredElectionRequested) -> None:
     """What an old tool asked for in the store. The node goes in any case: the tool is refused while it is there."""
     for topic_partition in dict.fromkeys(event.partitions):
         _elect_by_hand(turn, ElectionType.PREFERRED, topic_partition)
     turn.write(Delete(PREFERRED_ELECTION))
 
 
-def can_prefer(turn: Turn, topic_partition: TopicPartition, image: PartitionImage) -> bool:
+def can_prefer(turn: ControllerTurn, topic_partition: TopicPartition, image: PartitionImage) -> bool:
     """Whether the first assigned replica could lead now: live, in sync, and not known to have lost records."""
     preferred = image.replicas[0] if image.replicas else NO_LEADER
     if preferred not in image.isr or not turn.state.is_online(preferred, topic_partition):
@@ -325,13 +327,13 @@ def can_prefer(turn: Turn, topic_partition: TopicPartition, image: PartitionImag
     return preferred not in turn.state.damaged_replicas(topic_partition)
 
 
-def prefer(turn: Turn, topic_partition: TopicPartition, image: PartitionImage) -> None:
+def prefer(turn: ControllerTurn, topic_partition: TopicPartition, image: PartitionImage) -> None:
     """Makes the first assigned replica the leader; the ISR stays."""
     turn.write_state(topic_partition, image.replicas[0], image.isr)
     turn.tell.partition(topic_partition)
 
 
-def _elect_by_hand(turn: Turn, type: ElectionType, topic_partition: TopicPartition) -> ElectionOutcome:
+def _elect_by_hand(turn: ControllerTurn, type: ElectionType, topic_partition: TopicPartition) -> ElectionOutcome:
     image = turn.state.image.partition(topic_partition)
     if image is None or not image.has_state:
         return ElectionOutcome(topic_partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")

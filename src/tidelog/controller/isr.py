@@ -12,7 +12,7 @@ from tidelog.controller.broker_changes import check_broker_epoch
 from tidelog.controller.elections import remove_mark
 from tidelog.controller.events import AlterPartition, IsrOutcome, IsrProposal, IsrsChanged
 from tidelog.controller.state import NodeRead
-from tidelog.controller.turn import Turn
+from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.image import NO_BROKER_EPOCH, PartitionImage
 from tidelog.metadata.operations import Delete
 from tidelog.metadata.znodes import state_path
@@ -20,13 +20,13 @@ from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import ZERO_TOPIC_ID, BrokerId
 
 
-def alter_partition(turn: Turn, request: AlterPartition) -> list[IsrOutcome]:
+def alter_partition(turn: ControllerTurn, request: AlterPartition) -> list[IsrOutcome]:
     """Accepts or refuses a leader's wishes for the ISRs of its partitions, each by itself."""
     check_broker_epoch(turn, request.broker_id, request.broker_epoch)
     return [_alter(turn, request.broker_id, proposal) for proposal in request.proposals]
 
 
-def _alter(turn: Turn, broker_id: BrokerId, proposal: IsrProposal) -> IsrOutcome:
+def _alter(turn: ControllerTurn, broker_id: BrokerId, proposal: IsrProposal) -> IsrOutcome:
     topic_partition = proposal.topic_partition
     topic = turn.state.image.topics.get(topic_partition.topic)
     image = None if topic is None else topic.partitions.get(topic_partition.partition)
@@ -57,7 +57,7 @@ def _alter(turn: Turn, broker_id: BrokerId, proposal: IsrProposal) -> IsrOutcome
     )
 
 
-def adopt_states(turn: Turn, event: IsrsChanged) -> None:
+def adopt_states(turn: ControllerTurn, event: IsrsChanged) -> None:
     """Takes over the states that brokers of a protocol below 2.7 wrote by themselves, and wipes their notices away."""
     for topic_partition, data, version in event.states:
         image = turn.state.image.partition(topic_partition)
@@ -84,7 +84,7 @@ def _stands_already(broker_id: BrokerId, proposal: IsrProposal, image: Partition
     )
 
 
-def _refusal(turn: Turn, broker_id: BrokerId, proposal: IsrProposal, image: PartitionImage) -> ErrorCode:
+def _refusal(turn: ControllerTurn, broker_id: BrokerId, proposal: IsrProposal, image: PartitionImage) -> ErrorCode:
     """In Kafka's order; NONE when the wish can be granted."""
     if proposal.leader_epoch > image.leader_epoch or proposal.partition_epoch > image.partition_epoch:
         # The leader knows more than this controller: another one is in charge.

@@ -41,7 +41,7 @@ from tidelog.controller.events import (
 )
 from tidelog.controller.state import NodeRead
 from tidelog.controller.topic_nodes import TOPIC_NODE_SIZE_MAX, Move, content_of, move_of
-from tidelog.controller.turn import Turn
+from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.image import PartitionImage
 from tidelog.metadata.operations import Delete, SetData
 from tidelog.metadata.znodes import (
@@ -84,7 +84,7 @@ def move_to(image: PartitionImage, target: Sequence[BrokerId]) -> Move:
 # What is asked: by the API, by a node.
 
 
-def alter_reassignments(turn: Turn, request: AlterReassignments) -> list[ReassignmentOutcome]:
+def alter_reassignments(turn: ControllerTurn, request: AlterReassignments) -> list[ReassignmentOutcome]:
     """Begins, replaces and cancels reassignments, each partition by itself; of several wishes the last one counts."""
     wishes = {wish.topic_partition: wish for wish in request.partitions}
     moves: dict[TopicPartition, Move] = {}
@@ -107,7 +107,7 @@ def alter_reassignments(turn: Turn, request: AlterReassignments) -> list[Reassig
     ]
 
 
-def list_reassignments(turn: Turn, request: ListReassignments) -> list[OngoingReassignment]:
+def list_reassignments(turn: ControllerTurn, request: ListReassignments) -> list[OngoingReassignment]:
     """The reassignments under way."""
     if request.partitions is None:
         known = list(turn.state.image.partitions())
@@ -121,7 +121,7 @@ def list_reassignments(turn: Turn, request: ListReassignments) -> list[OngoingRe
     ]
 
 
-def adopt_plan(turn: Turn, event: ReassignmentsRequested) -> None:
+def adopt_plan(turn: ControllerTurn, event: ReassignmentsRequested) -> None:
     """What an old tool wrote into /admin/reassign_partitions.
 
     The node stays until all of it is done: tools look at it to see whether something is under way. That it is gone
@@ -143,7 +143,7 @@ def adopt_plan(turn: Turn, event: ReassignmentsRequested) -> None:
     _follow_plan(turn, {each: ids for each, ids in turn.state.plan.items() if (known or {}).get(each) != ids})
 
 
-def resume(turn: Turn) -> None:
+def resume(turn: ControllerTurn) -> None:
     """What a new controller does: goes on with the plan, and with what the topics' nodes say is under way."""
     _follow_plan(turn, dict(turn.state.plan or {}))
     planned = turn.state.plan or {}
@@ -155,7 +155,7 @@ def resume(turn: Turn) -> None:
     _begin(turn, under_way)
 
 
-def brokers_came(turn: Turn, broker_ids: Collection[BrokerId]) -> None:
+def brokers_came(turn: ControllerTurn, broker_ids: Collection[BrokerId]) -> None:
     """Goes on with what waits for these brokers: they are told, as at the beginning, with the next leader epoch."""
     waiting: dict[TopicPartition, Move] = {}
     for broker_id in broker_ids:
@@ -169,7 +169,7 @@ def brokers_came(turn: Turn, broker_ids: Collection[BrokerId]) -> None:
     _begin(turn, waiting)
 
 
-def finish_moves(turn: Turn) -> None:
+def finish_moves(turn: ControllerTurn) -> None:
     """Finishes what this turn has brought to its target."""
     arrived = [each for each in turn.moving if _has_arrived(turn, each)]
     turn.moving.clear()
@@ -177,13 +177,13 @@ def finish_moves(turn: Turn) -> None:
         _finish(turn, group)
 
 
-def forget_topics(turn: Turn) -> None:
+def forget_topics(turn: ControllerTurn) -> None:
     """Takes partitions that are gone, or are about to go, out of the plan."""
     if turn.state.plan:
         _drop_from_plan(turn, [each for each in turn.state.plan if not _exists(turn, each)])
 
 
-def _follow_plan(turn: Turn, plan: Mapping[TopicPartition, Sequence[BrokerId]]) -> None:
+def _follow_plan(turn: ControllerTurn, plan: Mapping[TopicPartition, Sequence[BrokerId]]) -> None:
     """Begins what a plan says; what makes no sense is dropped from it. Brokers may be unknown: they are waited for."""
     moves: dict[TopicPartition, Move] = {}
     refused = []
@@ -203,7 +203,7 @@ def _follow_plan(turn: Turn, plan: Mapping[TopicPartition, Sequence[BrokerId]]) 
     _drop_from_plan(turn, refused)
 
 
-def _wanted(turn: Turn, wish: ReassignPartition, may_change_replication_factor: bool) -> Move:
+def _wanted(turn: ControllerTurn, wish: ReassignPartition, may_change_replication_factor: bool) -> Move:
     fault = None if wish.replicas is None else _list_fault(wish.replicas)
     if fault is not None:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, fault)
@@ -254,7 +254,7 @@ def _list_fault(replicas: Sequence[BrokerId]) -> str | None:
     return None
 
 
-def _take_too_large(turn: Turn, moves: dict[TopicPartition, Move]) -> dict[TopicPartition, str]:
+def _take_too_large(turn: ControllerTurn, moves: dict[TopicPartition, Move]) -> dict[TopicPartition, str]:
     """Takes out moves that would make their topic's node larger than the store takes; each with the reason.
 
     What makes the node no larger stays in, and is left out of the account: the others may well be written before it.
@@ -277,7 +277,7 @@ def _take_too_large(turn: Turn, moves: dict[TopicPartition, Move]) -> dict[Topic
     return taken
 
 
-def _exists(turn: Turn, topic_partition: TopicPartition) -> bool:
+def _exists(turn: ControllerTurn, topic_partition: TopicPartition) -> bool:
     known = turn.state.image.partition(topic_partition) is not None
     return known and topic_partition.topic not in turn.state.deleting
 
@@ -285,7 +285,7 @@ def _exists(turn: Turn, topic_partition: TopicPartition) -> bool:
 # The steps.
 
 
-def _begin(turn: Turn, moves: Mapping[TopicPartition, Move]) -> None:
+def _begin(turn: ControllerTurn, moves: Mapping[TopicPartition, Move]) -> None:
     """Steps 1 and 2, or all of them for what is at its target already; also for what was begun before."""
     for group in _groups(turn, moves):
         for topic_partition in group:
@@ -314,7 +314,7 @@ def _begin(turn: Turn, moves: Mapping[TopicPartition, Move]) -> None:
         _finish(turn, arrived)
 
 
-def _announce(turn: Turn, topic_partition: TopicPartition) -> None:
+def _announce(turn: ControllerTurn, topic_partition: TopicPartition) -> None:
     """Step 2: with another leader epoch every replica hears of it, and nobody acts upon what was before.
 
     Where the leader was dropped just now, another one is elected: nothing else would bring that about.
@@ -337,7 +337,7 @@ def _announce(turn: Turn, topic_partition: TopicPartition) -> None:
             turn.tell.new_replica(broker_id, topic_partition)
 
 
-def _has_arrived(turn: Turn, topic_partition: TopicPartition) -> bool:
+def _has_arrived(turn: ControllerTurn, topic_partition: TopicPartition) -> bool:
     """Whether a partition that is reassigned has its whole target in sync, and one of it can lead."""
     image = turn.state.image.partition(topic_partition)
     if image is None or not image.is_reassigning or not image.has_state or not _exists(turn, topic_partition):
@@ -346,7 +346,7 @@ def _has_arrived(turn: Turn, topic_partition: TopicPartition) -> bool:
     return set(target) <= set(image.isr) and _successor(turn, topic_partition, target) is not None
 
 
-def _successor(turn: Turn, topic_partition: TopicPartition, target: Sequence[BrokerId]) -> BrokerId | None:
+def _successor(turn: ControllerTurn, topic_partition: TopicPartition, target: Sequence[BrokerId]) -> BrokerId | None:
     """Who leads at the end: the leader, if it is of the target, else the first of it that is live and in sync."""
     image = _image(turn, topic_partition)
     if image.leader in target and image.leader in turn.state.image.brokers:
@@ -355,7 +355,7 @@ def _successor(turn: Turn, topic_partition: TopicPartition, target: Sequence[Bro
     return choose_leader(target, whole, online_replicas(turn, topic_partition, image))
 
 
-def _finish(turn: Turn, group: Sequence[TopicPartition]) -> None:
+def _finish(turn: ControllerTurn, group: Sequence[TopicPartition]) -> None:
     """Steps 4 to 7."""
     moves = {}
     for topic_partition in group:
@@ -382,12 +382,12 @@ def _finish(turn: Turn, group: Sequence[TopicPartition]) -> None:
     _drop_from_plan(turn, [each for each, move in moves.items() if planned.get(each) == move.replicas])
 
 
-def _dropped(turn: Turn, topic_partition: TopicPartition, move: Move) -> list[BrokerId]:
+def _dropped(turn: ControllerTurn, topic_partition: TopicPartition, move: Move) -> list[BrokerId]:
     """Replicas that were being added, and are not wanted any more."""
     return [id for id in _image(turn, topic_partition).replicas if id not in move.replicas]
 
 
-def _remove(turn: Turn, topic_partition: TopicPartition, broker_id: BrokerId) -> None:
+def _remove(turn: ControllerTurn, topic_partition: TopicPartition, broker_id: BrokerId) -> None:
     """Step 5 for one replica. Its broker is not waited for: one that is away has nothing to say in the partition."""
     image = _image(turn, topic_partition)
     isr = [id for id in image.isr if id != broker_id]
@@ -397,7 +397,7 @@ def _remove(turn: Turn, topic_partition: TopicPartition, broker_id: BrokerId) ->
         turn.tell.stop(broker_id, topic_partition, delete=True)
 
 
-def _write_topics(turn: Turn, moves: Mapping[TopicPartition, Move]) -> None:
+def _write_topics(turn: ControllerTurn, moves: Mapping[TopicPartition, Move]) -> None:
     """A topic's node with some of its partitions changed, one write a topic."""
     by_topic: dict[str, dict[int, Move]] = {}
     for (name, partition), move in moves.items():
@@ -407,7 +407,7 @@ def _write_topics(turn: Turn, moves: Mapping[TopicPartition, Move]) -> None:
         turn.write(SetData(topic_path(name), encode_topic(content_of(topic, changed))))
 
 
-def _drop_from_plan(turn: Turn, done: Collection[TopicPartition]) -> None:
+def _drop_from_plan(turn: ControllerTurn, done: Collection[TopicPartition]) -> None:
     """Step 7: /admin/reassign_partitions without these; the last ones take the node with them."""
     plan = turn.state.plan
     if not plan or not any(each in plan for each in done):
@@ -417,7 +417,7 @@ def _drop_from_plan(turn: Turn, done: Collection[TopicPartition]) -> None:
     turn.write(SetData(REASSIGN_PARTITIONS, encode_reassignment(left)) if left else Delete(REASSIGN_PARTITIONS))
 
 
-def _groups(turn: Turn, partitions: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:
+def _groups(turn: ControllerTurn, partitions: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:
     """One partition a group, as Kafka does it, or all in one where that would be too much to write."""
     each = list(partitions)
     topics, plan_size = turn.state.image.topics, len(turn.state.plan or ())
@@ -427,5 +427,5 @@ def _groups(turn: Turn, partitions: Iterable[TopicPartition]) -> Iterator[list[T
         yield each
 
 
-def _image(turn: Turn, topic_partition: TopicPartition) -> PartitionImage:
+def _image(turn: ControllerTurn, topic_partition: TopicPartition) -> PartitionImage:
     return turn.state.image.topics[topic_partition.topic].partitions[topic_partition.partition]

@@ -1,4 +1,4 @@
-"""The controller's picture of the store, and the one way in which it changes: `State.replay`.
+"""The controller's picture of the store, and the one way in which it changes: `ControllerState.replay`.
 
 Loading is replaying what was read (`NodeRead`), deciding is replaying what is about to be written: so the state of a
 controller that has run for long equals that of one that has just loaded, which a property test checks. What is not in
@@ -75,7 +75,7 @@ Record: TypeAlias = NodeRead | Operation | BrokerChanged | BrokerGone
 """What can be replayed: what was found, what is written, who is registered."""
 
 
-class State:
+class ControllerState:
     """Everything that the controller decides upon."""
 
     def __init__(self, controller_id: BrokerId = NO_LEADER, epoch: ControllerEpoch = NO_CONTROLLER_EPOCH) -> None:

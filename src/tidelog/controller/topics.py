@@ -29,7 +29,7 @@ from tidelog.controller.events import (
 from tidelog.controller.settings import Placement
 from tidelog.controller.state import NodeRead
 from tidelog.controller.topic_nodes import TOPIC_NODE_SIZE_MAX, content_of
-from tidelog.controller.turn import Turn
+from tidelog.controller.turn import ControllerTurn
 from tidelog.metadata.image import ConfigResource, ConfigResourceType, PartitionImage, TopicImage
 from tidelog.metadata.operations import Create, Delete, SetData
 from tidelog.metadata.znodes import (
@@ -77,7 +77,7 @@ class _Plan:
     overrides: dict[str, str]
 
 
-def create_topics(turn: Turn, request: CreateTopics) -> list[CreatedTopic]:
+def create_topics(turn: ControllerTurn, request: CreateTopics) -> list[CreatedTopic]:
     """Checks every topic by itself, then makes all that may be made in one batch."""
     times = Counter(topic.name for topic in request.topics)
     collisions = {collision_key(name): name for name in turn.state.image.topics}
@@ -118,7 +118,7 @@ def create_topics(turn: Turn, request: CreateTopics) -> list[CreatedTopic]:
     return outcomes
 
 
-def _make(turn: Turn, plans: Sequence[_Plan]) -> None:
+def _make(turn: ControllerTurn, plans: Sequence[_Plan]) -> None:
     for plan in plans:
         resource = ConfigResource(ConfigResourceType.TOPIC, plan.name)
         settings = encode_config(plan.overrides)
@@ -130,7 +130,7 @@ def _make(turn: Turn, plans: Sequence[_Plan]) -> None:
     create_partitions(turn, [TopicPartition(plan.name, index) for plan in plans for index in plan.assignment])
 
 
-def _check_name(turn: Turn, name: str, collisions: dict[str, str]) -> None:
+def _check_name(turn: ControllerTurn, name: str, collisions: dict[str, str]) -> None:
     reason = invalid_topic_name_reason(name)
     if reason is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
@@ -166,7 +166,7 @@ def _check_count(partitions: int) -> None:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
-def _assignment_of(turn: Turn, topic: NewTopic) -> Assignment:
+def _assignment_of(turn: ControllerTurn, topic: NewTopic) -> Assignment:
     if topic.assignment:
         return _manual_assignment(turn, topic)
     if topic.replication_factor < -1 or topic.replication_factor == 0:
@@ -187,7 +187,7 @@ def _assignment_of(turn: Turn, topic: NewTopic) -> Assignment:
         return assign_replicas(brokers, partitions, replication_factor, random=turn.random)
 
 
-def _manual_assignment(turn: Turn, topic: NewTopic) -> Assignment:
+def _manual_assignment(turn: ControllerTurn, topic: NewTopic) -> Assignment:
     if topic.replication_factor != -1:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
@@ -214,7 +214,7 @@ def _manual_assignment(turn: Turn, topic: NewTopic) -> Assignment:
     return dict(sorted(assignment.items()))
 
 
-def _check_replicas(turn: Turn, replicas: Sequence[int], replication_factor: int | None) -> None:
+def _check_replicas(turn: ControllerTurn, replicas: Sequence[int], replication_factor: int | None) -> None:
     """Refuses replicas chosen by the caller that are none, repeated, not live, or of another count than before."""
 
     def refuse(message: str) -> KafkaError:
@@ -234,7 +234,7 @@ def _check_replicas(turn: Turn, replicas: Sequence[int], replication_factor: int
         )
 
 
-def grow_topics(turn: Turn, request: CreatePartitions) -> list[TopicOutcome]:
+def grow_topics(turn: ControllerTurn, request: CreatePartitions) -> list[TopicOutcome]:
     """Adds partitions to topics, each topic by itself."""
     times = Counter(topic.name for topic in request.topics)
     outcomes: list[TopicOutcome] = []
@@ -264,7 +264,7 @@ def grow_topics(turn: Turn, request: CreatePartitions) -> list[TopicOutcome]:
     return outcomes
 
 
-def _growth(turn: Turn, topic: MorePartitions) -> tuple[TopicImage, Assignment]:
+def _growth(turn: ControllerTurn, topic: MorePartitions) -> tuple[TopicImage, Assignment]:
     image = turn.state.image.topics.get(topic.name)
     if image is None or topic.name in turn.state.deleting:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
@@ -311,7 +311,7 @@ def _growth(turn: Turn, topic: MorePartitions) -> tuple[TopicImage, Assignment]:
         return image, expand(topic.name, existing, in_order, topic.count, random=turn.random, start=start)
 
 
-def adopt_topics(turn: Turn, event: TopicsChanged) -> None:
+def adopt_topics(turn: ControllerTurn, event: TopicsChanged) -> None:
     """Takes over what a tool wrote into the store: new topics get an id, new partitions nodes and leaders."""
     without_id = []
     for node in event.nodes:
@@ -327,7 +327,7 @@ def adopt_topics(turn: Turn, event: TopicsChanged) -> None:
         turn.write(SetData(topic_path(name), encode_topic(content_of(topic))))
 
 
-def _adopt_topic(turn: Turn, node: TopicNode, data: bytes) -> bool:
+def _adopt_topic(turn: ControllerTurn, node: TopicNode, data: bytes) -> bool:
     """New partitions are welcome. Replicas of those that stand move by reassignment alone: they are put back.
 
     Returns whether the topic's id is missing in the node, and known.
@@ -367,7 +367,7 @@ def _adopt_topic(turn: Turn, node: TopicNode, data: bytes) -> bool:
     return False
 
 
-def _take_over(turn: Turn, name: str, data: bytes) -> None:
+def _take_over(turn: ControllerTurn, name: str, data: bytes) -> None:
     path = topic_path(name)
     turn.state.replay(NodeRead(path, data, 0))
     reason = turn.state.malformed.get(path)
@@ -375,7 +375,9 @@ def _take_over(turn: Turn, name: str, data: bytes) -> None:
         log.error("left out of the cluster's metadata: %s", reason)
 
 
-def _put_back(turn: Turn, known: TopicImage, reason: str, added: Mapping[int, Sequence[int]] | None = None) -> None:
+def _put_back(
+    turn: ControllerTurn, known: TopicImage, reason: str, added: Mapping[int, Sequence[int]] | None = None
+) -> None:
     """Writes the node as it should be, with partitions that are `added`."""
     log.error("%s; what this controller knows is put back", reason)
     stands = content_of(known)
@@ -392,7 +394,7 @@ def _same_replicas(image: PartitionImage, index: int, content: TopicAssignment) 
     )
 
 
-def complete_topics(turn: Turn, names: Sequence[str]) -> None:
+def complete_topics(turn: ControllerTurn, names: Sequence[str]) -> None:
     """Gives topics that a tool made their ids, and what is missing of their partitions."""
     give_ids(turn, names)
     missing = [
@@ -404,7 +406,7 @@ def complete_topics(turn: Turn, names: Sequence[str]) -> None:
     create_partitions(turn, missing)
 
 
-def give_ids(turn: Turn, names: Sequence[str]) -> None:
+def give_ids(turn: ControllerTurn, names: Sequence[str]) -> None:
     """Writes an id into the nodes of topics that have none."""
     for topic in _standing(turn, names):
         if topic.topic_id == ZERO_TOPIC_ID:
@@ -412,12 +414,12 @@ def give_ids(turn: Turn, names: Sequence[str]) -> None:
             turn.write(SetData(topic_path(topic.name), encode_topic(content)))
 
 
-def _standing(turn: Turn, names: Sequence[str]) -> list[TopicImage]:
+def _standing(turn: ControllerTurn, names: Sequence[str]) -> list[TopicImage]:
     topics = [turn.state.image.topics[name] for name in names if name in turn.state.image.topics]
     return [topic for topic in topics if topic.name not in turn.state.deleting]
 
 
-def _brokers_to_place_on(turn: Turn) -> list[BrokerRack]:
+def _brokers_to_place_on(turn: ControllerTurn) -> list[BrokerRack]:
     """The live brokers that are not cordoned."""
     image = turn.state.image
     return in_creation_order(
@@ -425,7 +427,7 @@ def _brokers_to_place_on(turn: Turn) -> list[BrokerRack]:
     )
 
 
-def _id_of(turn: Turn, topic: TopicImage) -> TopicId:
+def _id_of(turn: ControllerTurn, topic: TopicImage) -> TopicId:
     """For a topic whose node has none: the one it had, if it was led before and somebody remembers; else a new one."""
     remembered = turn.state.remembered_ids.get(topic.name)
     if remembered is None or remembered in turn.state.image.topic_names:
@@ -434,7 +436,7 @@ def _id_of(turn: Turn, topic: TopicImage) -> TopicId:
     return remembered if was_led else _new_topic_id(turn)
 
 
-def _new_topic_id(turn: Turn) -> TopicId:
+def _new_topic_id(turn: ControllerTurn) -> TopicId:
     """A random UUID (version 4) that reads as no option on a command line, and that no topic has."""
     while True:
         raw = bytearray(turn.random.token(16))
@@ -449,7 +451,7 @@ def _new_topic_id(turn: Turn) -> TopicId:
 class _unable_to_replicate:  # noqa: N801 - reads as a statement: with ...
     """Turns a placement's refusal into the sentence of Kafka's controller."""
 
-    def __init__(self, turn: Turn, replication_factor: int, brokers: int) -> None:
+    def __init__(self, turn: ControllerTurn, replication_factor: int, brokers: int) -> None:
         self._live = len(turn.state.image.brokers)
         self._replication_factor = replication_factor
         self._brokers = brokers

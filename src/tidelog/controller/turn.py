@@ -8,17 +8,17 @@ from typing import Any
 from tidelog.controller.announcements import Announcements
 from tidelog.controller.events import Event, Fence, Result, Timer, Write
 from tidelog.controller.settings import ControllerSettings
-from tidelog.controller.state import State
+from tidelog.controller.state import ControllerState
 from tidelog.metadata.operations import Create, Operation, SetData
 from tidelog.metadata.znodes import PartitionState, encode_state, state_path
 from tidelog.model.identifiers import BrokerId, LeaderEpoch, TopicPartition
 from tidelog.ports.random import Random
 
 
-class Turn:
+class ControllerTurn:
     """Hands a decision what it needs; every write goes through `write`, which replays it at once."""
 
-    def __init__(self, state: State, settings: ControllerSettings, random: Random, now_ms: int) -> None:
+    def __init__(self, state: ControllerState, settings: ControllerSettings, random: Random, now_ms: int) -> None:
         self.state = state
         self.settings = settings
         self.random = random

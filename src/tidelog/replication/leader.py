@@ -264,14 +264,14 @@ class PartitionLeader:
             return
         for progress in self.followers.values():
             if progress.log_end >= before:
-                progress.leader_moves_on(before)
+                progress.before_leader_append(before)
         self._advance(now_ms, effects)
 
     def _end_moved(self, now_ms: int, before: Offset, effects: list[Effect]) -> None:
         """What counts as the log's end, `before` until now, may be further."""
         if self.reported_log_end > before:
             for progress in self.followers.values():
-                progress.leader_moves_on(before)
+                progress.before_leader_append(before)
         self._want_flush(effects)
         self._advance(now_ms, effects)
 
@@ -352,7 +352,7 @@ class PartitionLeader:
         self._know_followers(now_ms)
         for id in gone:
             if id in self.followers:
-                self.followers[id].lapsed()
+                self.followers[id].removed_from_isr()
         self._advance(now_ms, effects)
 
     # The high watermark.

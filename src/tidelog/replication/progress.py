@@ -83,7 +83,7 @@ class FollowerProgress:
         self.broker_epoch = max(broker_epoch, self.broker_epoch)
         self.fetch_times = FetchTimes(now_ms) if fetch_times is None else fetch_times
 
-    def leader_moves_on(self, leader_end: Offset) -> None:
+    def before_leader_append(self, leader_end: Offset) -> None:
         """The leader's log, which ended at `leader_end` until now, grows: a follower that had it all had it until its
         session's last request."""
         if self.log_end >= leader_end:
@@ -93,7 +93,7 @@ class FollowerProgress:
         """It fetches no more within its session: what the session does from now on says nothing of this partition."""
         self.fetch_times = FetchTimes(self.fetch_times.latest_ms)
 
-    def lapsed(self) -> None:
+    def removed_from_isr(self) -> None:
         """The controller took it out of the ISR: until it fetches again, nothing waits for it."""
         self.caught_up_ms = self.fetch_ms = NEVER_MS
         self.fetch_times = FetchTimes()

@@ -496,7 +496,7 @@ def recover_segment(log: Log, segment: Segment, *, note_epochs: bool, latest_epo
 
     known = {entry.epoch for entry in log.epochs.entries}
     may_have_gaps = log.config.compacted or log.cleaned_offset is not None
-    for found, data in segment.scan(latest_epoch, before_cut, known_epochs=known, may_have_gaps=may_have_gaps):
+    for found, data in segment.recover(latest_epoch, before_cut, known_epochs=known, may_have_gaps=may_have_gaps):
         header = found.header
         if note_epochs:
             _note_epoch(log.epochs, header)

@@ -3,8 +3,8 @@
 A new log goes to the working directory with the fewest logs. A directory that fails goes offline with its logs, the
 others serve on; when the last has failed the manager says so, and the broker stops.
 
-What must be done from time to time (flushes, retention, checkpoints, removing files) is the affair of `upkeep`, which
-hands it out as `DiskTask`s, because it waits for the disk.
+`maintenance` hands out what has to be done from time to time (flushes, retention, checkpoints, removal of files) as
+`DiskTask`s, because it waits for the disk.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from tidelog.storage.log_config import LogConfig
 from tidelog.storage.log_directory import LogDirectory, remove_folder
 from tidelog.storage.log_folder import LogEnvironment, LogFolder
 from tidelog.storage.log_loader import compare_with_high_watermark, load_log
+from tidelog.storage.log_maintenance import LogMaintenance
 from tidelog.storage.log_manager_settings import LogManagerSettings
 from tidelog.storage.producer_limit import ProducerLimit
-from tidelog.storage.producer_upkeep import ProducerUpkeep
+from tidelog.storage.producer_maintenance import ProducerMaintenance
 from tidelog.storage.segment import Segment
-from tidelog.storage.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Sequence
@@ -112,9 +112,11 @@ class LogManager:
         """`cordoned.log.dirs`: directories that get no new logs unless asked for; `*` stands for all."""
         self._logs: dict[TopicPartition, Log] = {}
         self._owners: dict[TopicPartition, LogDirectory] = {}
-        self.producer_upkeep = ProducerUpkeep(self.environment, self._logs)
-        """Writes large snapshots of producers, and forgets producers; asked by `upkeep` too."""
-        self.upkeep = Upkeep(disk, clock, self.directories, self._logs, self.settings, self.producer_upkeep)
+        self.producer_maintenance = ProducerMaintenance(self.environment, self._logs)
+        """Writes large snapshots of producers, and forgets producers; asked by `maintenance` too."""
+        self.maintenance = LogMaintenance(
+            disk, clock, self.directories, self._logs, self.settings, self.producer_maintenance
+        )
         """What is done to the logs from time to time, and after changes."""
         self._sequence = count()
         self.futures = FutureLogs(
@@ -162,7 +164,7 @@ class LogManager:
         self.futures.settle(all_online=not self.offline_directories)
         for topic_partition in self._logs:
             self.missing.pop(topic_partition, None)
-        self.upkeep.start()
+        self.maintenance.start()
 
     def _open_directory(self, directory: LogDirectory) -> None:
         try:
@@ -302,7 +304,7 @@ class LogManager:
         return self._owners[topic_partition].recovery_written.get(topic_partition, 0)
 
     def _checkpoint_task(self, topic_partition: TopicPartition) -> DiskTask | None:
-        return self.upkeep.checkpoint_task(self._owners[topic_partition])
+        return self.maintenance.checkpoint_task(self._owners[topic_partition])
 
     def config_of(self, topic: str) -> LogConfig:
         """The settings of a topic's logs."""
@@ -317,7 +319,7 @@ class LogManager:
         *,
         is_new: bool = True,
     ) -> Log:
-        """The log of a partition, created if absent; durable once `Upkeep.durability_task` has run.
+        """The log of a partition, created if absent; durable once `LogMaintenance.durability_task` has run.
 
         `is_new=False` says that this broker may have the log already: then nothing is created while a directory is
         offline, since it may lie there. `KafkaError`: INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR, LOG_DIR_NOT_FOUND.

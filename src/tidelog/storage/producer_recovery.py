@@ -62,7 +62,7 @@ def take_snapshot(folder: LogFolder, producers: ProducerState, offset: int | Non
 
 
 def take_snapshot_soon(folder: LogFolder, producers: ProducerState, offset: int) -> None:
-    """As `take_snapshot` as of `offset`, the log's end; of many producers by a task (`ProducerUpkeep`)."""
+    """As `take_snapshot` as of `offset`, the log's end; of many producers by a task (`ProducerMaintenance`)."""
     if len(producers.entries) <= SNAPSHOT_AT_ONCE_MAX:
         take_snapshot(folder, producers, offset)
         return

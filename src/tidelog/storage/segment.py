@@ -547,7 +547,7 @@ class Segment(SegmentFiles):
         self._timestamp_known = True
         self._finish_indexes()
 
-    def scan(
+    def recover(
         self,
         latest_epoch: int = NO_LEADER_EPOCH,
         before_cut: BeforeCut | None = None,

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.scenarios.stories import old
-from tests.scenarios.stories.witness import TOPIC, InvariantBroken
+from tests.scenarios.stories import former_protocols
+from tests.scenarios.stories.checked_cluster import TOPIC, InvariantBroken
 from tests.unit.broker.replica_harness import ReplicaCluster
 
 from tidelog.broker.deferred import Deferred
@@ -155,7 +155,7 @@ def test_acknowledged_when_it_was_appended_a_commit_is_lost(
     two: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The deposed coordinator says yes, and cuts the record off when it follows the new one."""
-    old.coordinators_answer_when_appended(monkeypatch)
+    former_protocols.coordinators_answer_when_appended(monkeypatch)
     with pytest.raises(CommitLost):
         commit_at_the_deposed(two)
 
@@ -169,6 +169,6 @@ def test_told_when_it_was_loaded_an_offset_is_taken_back(
     three: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next coordinator has never heard of it."""
-    old.coordinators_answer_when_loaded(monkeypatch)
+    former_protocols.coordinators_answer_when_loaded(monkeypatch)
     with pytest.raises(OffsetTakenBack):
         fetch_from_the_successor(three)

@@ -10,8 +10,8 @@ not newer than 3. That is true, and useless without saying *which* epoch ends th
 from __future__ import annotations
 
 import pytest
-from tests.scenarios.stories import old
-from tests.scenarios.stories.witness import TOPIC, LogsDiffer, Witness
+from tests.scenarios.stories import former_protocols
+from tests.scenarios.stories.checked_cluster import TOPIC, CheckedCluster, LogsDiffer
 from tests.unit.broker.replica_harness import ReplicaCluster
 
 pytestmark = pytest.mark.row("R28")
@@ -21,9 +21,9 @@ A, B = 0, 1
 
 def fast_leader_changes(cluster: ReplicaCluster) -> None:
     """Two leaders that do not hear of each other write in turn; then they meet."""
-    witness = Witness(cluster)
+    checked = CheckedCluster(cluster)
     cluster.create(TOPIC, replicas=[A, B])
-    witness.produce(b"common")
+    checked.produce(b"common")
     cluster.advance(1_000)
     cluster.part(A, B)
     for leader, value in ((B, b"b1"), (A, b"a2"), (A, b"a3"), (B, b"b4")):
@@ -33,7 +33,7 @@ def fast_leader_changes(cluster: ReplicaCluster) -> None:
     cluster.heal()
     cluster.announce(cluster.states)
     cluster.advance(3_000)
-    witness.check()
+    checked.check()
 
 
 def test_epochs_are_cut_until_both_know_one(two: ReplicaCluster) -> None:
@@ -47,6 +47,6 @@ def test_an_answer_without_an_epoch_leaves_two_logs_that_differ(
     two: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As KIP-101 was at first."""
-    old.one_question_without_an_epoch_in_the_answer(monkeypatch)
+    former_protocols.one_question_without_an_epoch_in_the_answer(monkeypatch)
     with pytest.raises(LogsDiffer, match="b1"):
         fast_leader_changes(two)

@@ -7,7 +7,7 @@ was cut and grew again looks as if nothing had happened.
 from __future__ import annotations
 
 import pytest
-from tests.scenarios.stories.witness import TOPIC, Consumer, SkippedInSilence, WentBack, Witness
+from tests.scenarios.stories.checked_cluster import TOPIC, CheckedCluster, Consumer, SkippedInSilence, WentBack
 from tests.unit.broker.replica_harness import ReplicaCluster
 
 from tidelog.model.errors import ErrorCode
@@ -19,14 +19,14 @@ A, B = 0, 1
 
 def stale_leader(cluster: ReplicaCluster, consumer: Consumer) -> ErrorCode:
     """B leads and the consumer has read from it; then metadata that is out of date sends it to A, which led before."""
-    witness = Witness(cluster)
+    checked = CheckedCluster(cluster)
     cluster.create(TOPIC, replicas=[A, B])
-    witness.produce(b"m0", b"m1")
+    checked.produce(b"m0", b"m1")
     cluster.advance(1_000)
     # A is cut off: it still believes to lead, in epoch 0.
     cluster.part(A, B)
     cluster.elect(TOPIC, B, isr=[B], tell=[B])
-    witness.produce(b"m2")
+    checked.produce(b"m2")
     consumer.learn(leader_epoch=1)
     assert consumer.poll(B) is ErrorCode.NONE
     assert consumer.position == 3
@@ -37,9 +37,9 @@ def stale_leader(cluster: ReplicaCluster, consumer: Consumer) -> ErrorCode:
 
 def truncated_log(cluster: ReplicaCluster, consumer: Consumer) -> None:
     """The consumer has read five records of A. B, which has three, is elected uncleanly, and takes three others."""
-    witness = Witness(cluster)
+    checked = CheckedCluster(cluster)
     cluster.create(TOPIC, replicas=[A, B])
-    witness.produce(b"m0", b"m1", b"m2")
+    checked.produce(b"m0", b"m1", b"m2")
     cluster.advance(1_000)
     cluster.part(A, B)
     cluster.elect(TOPIC, A, isr=[A], tell=[A])

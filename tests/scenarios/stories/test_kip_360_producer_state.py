@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.scenarios.stories import old
-from tests.scenarios.stories.witness import TOPIC, RecordTwice, Witness, values_by_offset
+from tests.scenarios.stories import former_protocols
+from tests.scenarios.stories.checked_cluster import TOPIC, CheckedCluster, RecordTwice, values_by_offset
 from tests.unit.broker.replica_harness import ReplicaCluster
 
 pytestmark = pytest.mark.row("R28")
@@ -39,10 +39,10 @@ def another_leader(cluster: ReplicaCluster) -> None:
 
 def a_batch_is_sent_again(cluster: ReplicaCluster, meanwhile: Meanwhile) -> int:
     """The offset that the second answer tells."""
-    witness = Witness(cluster)
+    checked = CheckedCluster(cluster)
     cluster.create(TOPIC, replicas=[A, B])
-    witness.produce(b"first", base_sequence=0, **PRODUCER)
-    witness.produce(b"second", base_sequence=1, **PRODUCER)
+    checked.produce(b"first", base_sequence=0, **PRODUCER)
+    checked.produce(b"second", base_sequence=1, **PRODUCER)
     cluster.advance(1_000)
     seen = list(values_by_offset(cluster, A).items())
     # The answer to the second one never arrived. All records go; the log begins at 2.
@@ -51,9 +51,9 @@ def a_batch_is_sent_again(cluster: ReplicaCluster, meanwhile: Meanwhile) -> int:
     assert [cluster.log(id, TOPIC).log_start_offset for id in (A, B)] == [2, 2]
     meanwhile(cluster)
     leader = cluster.states[next(iter(cluster.states))].leader
-    offset = witness.settle(cluster.produce(TOPIC, [b"second"], acks=-1, base_sequence=1, **PRODUCER), b"second")
+    offset = checked.settle(cluster.produce(TOPIC, [b"second"], acks=-1, base_sequence=1, **PRODUCER), b"second")
     cluster.advance(1_000)
-    witness.check_once([*seen, *values_by_offset(cluster, leader).items()])
+    checked.check_once([*seen, *values_by_offset(cluster, leader).items()])
     return offset
 
 
@@ -68,6 +68,6 @@ def test_a_producer_that_is_forgotten_with_its_records_writes_twice(
     two: ReplicaCluster, monkeypatch: pytest.MonkeyPatch, meanwhile: Meanwhile
 ) -> None:
     """A consumer reads the second record at 1, and again at 2."""
-    old.producers_go_with_their_records(monkeypatch)
+    former_protocols.producers_go_with_their_records(monkeypatch)
     with pytest.raises(RecordTwice, match="second"):
         a_batch_is_sent_again(two, meanwhile)

@@ -11,7 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from tests.scenarios.stories.witness import PARTITION, TOPIC, NobodyServes, RecordLost, TwoLeaders, Witness
+from tests.scenarios.stories.checked_cluster import (
+    PARTITION,
+    TOPIC,
+    CheckedCluster,
+    NobodyServes,
+    RecordLost,
+    TwoLeaders,
+)
 from tests.unit.broker.replica_harness import ReplicaCluster
 from tests.unit.controller.harness import SESSION, Cluster, broker
 
@@ -82,7 +89,7 @@ def test_without_epochs_a_bounced_broker_sits_idle() -> None:
 
 def late_order(cluster: ReplicaCluster, *, epochs: bool) -> ErrorCode:
     """A topic is deleted while its broker dies; made anew under the same name; then the old order arrives."""
-    witness = Witness(cluster)
+    checked = CheckedCluster(cluster)
     cluster.create(TOPIC, replicas=[A])
     order = messages.StopReplicaRequest(
         controller_id=0,
@@ -104,9 +111,9 @@ def late_order(cluster: ReplicaCluster, *, epochs: bool) -> ErrorCode:
     life = cluster.start(A)
     life.delete(TOPIC)
     cluster.create(TOPIC, replicas=[A])
-    witness.produce(b"of the new topic")
+    checked.produce(b"of the new topic")
     answer = life.ask(ApiKey.STOP_REPLICA, 4, order)
-    witness.check()
+    checked.check()
     return ErrorCode(answer.error_code)
 
 

@@ -8,7 +8,7 @@ first. An EndTxn that comes late must not end the next transaction: since KIP-89
 from __future__ import annotations
 
 import pytest
-from tests.scenarios.stories import old
+from tests.scenarios.stories import former_protocols
 from tests.scenarios.stories.test_zombie_producers import LEADER, NAME, TOPIC, Application, cluster, committed
 from tests.unit.broker.harness import make_batch, produce_request, whole
 from tests.unit.broker.replica_harness import ReplicaCluster
@@ -86,7 +86,7 @@ def test_a_late_batch_is_refused(cluster: ReplicaCluster) -> None:
 
 def test_without_verification_readers_stand_still(cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """As before Kafka 3.6."""
-    old.transactions_begin_unasked(monkeypatch)
+    former_protocols.transactions_begin_unasked(monkeypatch)
     with pytest.raises(StandsStill):
         late_batch(cluster)
 

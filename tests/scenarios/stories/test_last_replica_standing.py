@@ -10,8 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.scenarios.stories import old
-from tests.scenarios.stories.witness import TOPIC, Consumer, SkippedInSilence, Witness
+from tests.scenarios.stories import former_protocols
+from tests.scenarios.stories.checked_cluster import TOPIC, CheckedCluster, Consumer, SkippedInSilence
 from tests.unit.broker.replica_harness import ReplicaCluster
 
 pytestmark = pytest.mark.row("R25")
@@ -21,9 +21,9 @@ A, B = 0, 1
 
 def last_replica_standing(cluster: ReplicaCluster, consumer: Consumer) -> None:
     """B is away; A takes m2 with acks=1, and its power fails before the disk has it."""
-    witness = Witness(cluster)
+    checked = CheckedCluster(cluster)
     cluster.create(TOPIC, replicas=[A, B], settings={"min.insync.replicas": "2"})
-    witness.produce(b"m1")
+    checked.produce(b"m1")
     cluster.advance(1_000)
     cluster.part(A, B)
     cluster.elect(TOPIC, A, isr=[A], tell=[A])
@@ -39,7 +39,7 @@ def last_replica_standing(cluster: ReplicaCluster, consumer: Consumer) -> None:
     cluster.restart(A)
     cluster.elect(TOPIC, A, isr=[A], tell=[A])
     consumer.check(A)
-    witness.check()
+    checked.check()
 
 
 def test_nobody_has_read_what_one_disk_held(two: ReplicaCluster) -> None:
@@ -51,6 +51,6 @@ def test_nobody_has_read_what_one_disk_held(two: ReplicaCluster) -> None:
 
 def test_a_record_that_was_read_is_gone(two: ReplicaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the high watermark of before, m2 is committed by one replica."""
-    old.commits_below_min_insync_replicas(monkeypatch)
+    former_protocols.commits_below_min_insync_replicas(monkeypatch)
     with pytest.raises(SkippedInSilence, match="m2"):
         last_replica_standing(two, Consumer(two, knows_epochs=True))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.scenarios.stories import old
+from tests.scenarios.stories import former_protocols
 from tests.unit.broker.harness import make_batch, whole
 from tests.unit.broker.replica_harness import ReplicaCluster
 
@@ -184,7 +184,7 @@ def test_fenced_but_not_aborted_the_payment_is_made_twice(
     cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the paused one wrote is committed with its successor's."""
-    old.what_was_begun_is_inherited(monkeypatch)
+    former_protocols.what_was_begun_is_inherited(monkeypatch)
     with pytest.raises(AssertionError):
         paused_application(cluster)
     assert committed(cluster) == [b"pay 100, paused", b"pay 100, successor"]
@@ -199,7 +199,7 @@ def test_without_coordinator_epochs_a_late_marker_commits_the_next_transaction(
     cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half of it, at that: what its producer has written so far."""
-    old.markers_of_any_coordinator(monkeypatch)
+    former_protocols.markers_of_any_coordinator(monkeypatch)
     with pytest.raises(AssertionError):
         deposed_coordinator(cluster)
     assert committed(cluster) == [b"first", b"second, not to be committed"]

@@ -241,7 +241,7 @@ class Metadata:
 
 
 class Node:
-    """What Groups and ProducerIds need of a node."""
+    """GroupCoordinatorService and ProducerIds need of a node."""
 
     broker_id = BrokerId(0)
     broker_epoch = 7

@@ -141,19 +141,19 @@ class ManualShell:
 
 
 class FakeController:
-    """Remembers what it was asked; answers by `on_submit`. Whoever says so is the controller, unless in `strangers`."""
+    """Remembers what it was asked; answers by `on_submit`. Whoever says so is the controller, unless in `refused`."""
 
     is_here = True
 
     def __init__(self) -> None:
-        self.strangers: set[int] = set()
+        self.refused: set[int] = set()
         self.submitted: list[Any] = []
         self.on_submit: Callable[[Any], Any] | None = None
 
     lacks_store = False
 
     def confirm(self, controller_id: int, epoch: int) -> Deferred[bool]:
-        return Deferred.of(controller_id not in self.strangers)
+        return Deferred.of(controller_id not in self.refused)
 
     def serve(self, event: Any) -> Deferred[Any]:
         return self.submit(event)

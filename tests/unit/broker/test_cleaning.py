@@ -273,7 +273,7 @@ def test_what_a_cleaning_has_written_waits_for_the_settings_of_today(broker: Bro
     log, gate = broker.replica("t").log, Unconfirmed()
     before = offsets(log)
     in_the_middle(broker, log)
-    broker.node.logs.upkeep.settings_gate = gate
+    broker.node.logs.maintenance.settings_gate = gate
     for _ in range(20):
         broker.shell.run_pool()
         broker.shell.advance(500)
@@ -292,7 +292,7 @@ def test_a_stop_does_not_wait_for_settings(broker: Broker) -> None:
     put(broker, "t")
     log = broker.replica("t").log
     in_the_middle(broker, log)
-    broker.node.logs.upkeep.settings_gate = Unconfirmed()
+    broker.node.logs.maintenance.settings_gate = Unconfirmed()
     turn(broker)
     broker.node.stop()
     assert not marked(log)

@@ -79,9 +79,9 @@ async def filled(brokers: Brokers, replicas: list[int]) -> None:
         log = node.logs.get(T0)
         assert log is not None
         await eventually(lambda log=log: log.high_watermark == RECORDS)
-        for task in node.logs.upkeep.checkpoint_tasks(recovery=False):
+        for task in node.logs.maintenance.checkpoint_tasks(recovery=False):
             node.run_disk_task(task)
-        await eventually(lambda node=node: not node.logs.upkeep.is_checkpointing)
+        await eventually(lambda node=node: not node.logs.maintenance.is_checkpointing)
 
 
 SETTINGS = {"default_replication_factor": 3, "log_flush_interval_messages": 1, "min_insync_replicas": 2}

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.broker.coordinator_harness import Node, error_of
 
 from tidelog.broker.cluster.producer_ids import ProducerIds
-from tidelog.broker.coordinators.groups import Groups
+from tidelog.broker.coordinators.groups import GroupCoordinatorService
 from tidelog.broker.deferred import Deferred
 from tidelog.controller.events import CreatedTopic, ProducerIdBlock
 from tidelog.coordinator.groups.offset_events import (
@@ -37,20 +37,20 @@ def node() -> Node:
     return Node()
 
 
-def groups_of(node: Node) -> Groups:
-    return Groups(node)  # type: ignore[arg-type]
+def groups_of(node: Node) -> GroupCoordinatorService:
+    return GroupCoordinatorService(node)  # type: ignore[arg-type]
 
 
-def commit(groups: Groups, offset: int) -> Deferred[Any]:
+def commit(groups: GroupCoordinatorService, offset: int) -> Deferred[Any]:
     """Appended in the next turn."""
     return groups.ask("g", lambda request: CommitOffsets(request, "g", [OffsetToCommit(PARTITION, Offset(offset))], 1))
 
 
-def fetch(groups: Groups) -> Deferred[Any]:
+def fetch(groups: GroupCoordinatorService) -> Deferred[Any]:
     return groups.ask("g", lambda request: FetchOffsets(request, "g", [PARTITION]))
 
 
-def committed(groups: Groups) -> int | None:
+def committed(groups: GroupCoordinatorService) -> int | None:
     return offset_in(fetch(groups))
 
 
@@ -392,7 +392,7 @@ def test_offsets_of_deleted_topics_go(node: Node) -> None:
     assert committed(groups) is None
 
 
-def commit_in_transaction(groups: Groups, offset: int) -> Deferred[Any]:
+def commit_in_transaction(groups: GroupCoordinatorService, offset: int) -> Deferred[Any]:
     def make(request: int) -> CommitOffsets:
         return CommitOffsets(request, "g", [OffsetToCommit(PARTITION, Offset(offset))], 1, producer=(7, 0))
 

@@ -68,7 +68,7 @@ def test_a_hanging_flush_stalls_its_directory_alone(tmp_path: Path) -> None:
 
     disk.fault = fault
     threads = IoThreads()
-    tasks = {task.log_dir: task for task in manager.upkeep.flush_tasks()}
+    tasks = {task.log_dir: task for task in manager.maintenance.flush_tasks()}
     futures = {log_dir: threads.submit(blocking_half(task)) for log_dir, task in tasks.items()}
     assert outcome(futures[str(tmp_path / "b")]) is None
     tasks[str(tmp_path / "b")].finish(None)
@@ -76,7 +76,7 @@ def test_a_hanging_flush_stalls_its_directory_alone(tmp_path: Path) -> None:
     # What waits for the directory that hangs does not keep the other one's flushes from beginning.
     sound.append(batch(b"more"), leader_epoch=0, now_ms=NOW_MS)
     stuck.append(batch(b"more"), leader_epoch=0, now_ms=NOW_MS)
-    again = manager.upkeep.flush_tasks(but={str(tmp_path / "a")})
+    again = manager.maintenance.flush_tasks(but={str(tmp_path / "a")})
     assert [task.log_dir for task in again] == [str(tmp_path / "b")]
     assert outcome(threads.submit(blocking_half(again[0]))) is None
     again[0].finish(None)

@@ -220,11 +220,11 @@ def test_retention_goes_by_settings_of_today_or_waits(tmp_path: Path) -> None:
             log, tool = log_of(brokers, 0), await LocalStore.connect(brokers.store)
 
             async def retain() -> None:
-                node.run_disk_task(node.logs.upkeep.retention_task())
-                await eventually(lambda: not node.logs.upkeep.is_retaining)
+                node.run_disk_task(node.logs.maintenance.retention_task())
+                await eventually(lambda: not node.logs.maintenance.is_retaining)
 
             brokers.sessions[0].suspend()
-            brokers.running[0].node.logs.upkeep.settings_gate._current_ms = None  # type: ignore[attr-defined]
+            brokers.running[0].node.logs.maintenance.settings_gate._current_ms = None  # type: ignore[attr-defined]
             await retain()
             assert log.log_start_offset == 0
             brokers.sessions[0].resume()

@@ -253,7 +253,7 @@ def test_partitions_are_added_in_kafkas_order() -> None:
 @pytest.mark.row("R10")
 @pytest.mark.parametrize("registered", [(1, 0, 2), (2, 1, 0), (0, 1, 2)])
 def test_an_expansion_uses_the_unused_broker(registered: tuple[int, ...]) -> None:
-    """Document 002: two partitions, then a third: in whatever order the brokers came, each holds one."""
+    """Two partitions, then a third: in whatever order the brokers came, each holds one."""
     cluster = Cluster(*map(broker, registered), draws=(1, 0))
     create(cluster, NewTopic("t", 2, 1))
     cluster.ask(CreatePartitions([MorePartitions("t", 3)]))

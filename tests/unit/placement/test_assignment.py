@@ -40,7 +40,7 @@ def brokers(*ids: int) -> list[BrokerRack]:
 
 @pytest.mark.row("R01")
 def test_four_brokers_show_the_documents_pattern() -> None:
-    """Sixteen partitions on four brokers: the gap grows by one each round: 3, 1, 2, 3 (document 004's listing)."""
+    """Sixteen partitions on four brokers: the gap grows by one each round: 3, 1, 2, 3, as a real cluster listed it."""
     # The document's listing is that of the broker list [0, 2, 3, 1].
     assignment = assign_replicas(brokers(0, 2, 3, 1), 16, 3, random=Drawn(0, 2))
     assert [assignment[partition] for partition in range(16)] == [
@@ -106,7 +106,7 @@ def test_impossible_counts_are_refused(partitions: int, replication_factor: int,
 
 @pytest.mark.row("R10")
 def test_an_expansion_continues_the_creation() -> None:
-    """Two partitions created and grown to five are placed as five created at once (document 002's first example)."""
+    """Two partitions created and grown to five are placed as five created at once ."""
     five = brokers(0, 1, 2, 3, 4)
     created = assign_replicas(five, 2, 1, random=Drawn(3, 0))
     assert created == {0: [3], 1: [4]}

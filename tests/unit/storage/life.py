@@ -126,7 +126,7 @@ class Life:
             yield self._append
             yield lambda: self._end(1, commit=False)
             yield self._replicated
-            yield self._upkeep
+            yield self._maintenance
             yield self._flush
             yield lambda: self._transact(3)
             yield lambda: self._end(2, commit=True)
@@ -137,14 +137,14 @@ class Life:
             yield self._append
             yield self._replicated
             yield self._retain
-            yield self._upkeep
+            yield self._maintenance
         yield self._begin_anew
         yield self._append
         yield lambda: self._transact(1)
         yield lambda: self._end(1, commit=False)
         yield self._append
         yield self._replicated
-        yield self._upkeep
+        yield self._maintenance
 
     @property
     def the_log(self) -> Log:
@@ -197,7 +197,7 @@ class Life:
         log.announce_start(start)
         self._began_at(start)
         for _ in range(2):
-            for task in self.manager.upkeep.checkpoint_tasks():
+            for task in self.manager.maintenance.checkpoint_tasks():
                 run_now(task)
         log.advance_start(start)
         try:
@@ -209,10 +209,10 @@ class Life:
         self.start = start
         self.acknowledged = {offset: value for offset, value in self.acknowledged.items() if offset >= start}
 
-    def _upkeep(self) -> None:
+    def _maintenance(self) -> None:
         self.clock.now_ms += 120_000
         for _ in range(3):
-            self.manager.upkeep.run_due(self.clock.monotonic_ms())
+            self.manager.maintenance.run_due(self.clock.monotonic_ms())
             self.clock.now_ms += 2_000
         self._began_at(self.the_log.log_start_offset)
 
@@ -247,7 +247,7 @@ class Life:
                 continue
             break
         for _ in range(TRIES_MAX):
-            for task in self.manager.upkeep.truncation_tasks():
+            for task in self.manager.maintenance.truncation_tasks():
                 run_now(task)
         if self.manager.has_failed:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "offline")

@@ -80,7 +80,7 @@ def begun(folder: Path, disk: Disk | None = None, clock: StandingClock | None = 
     log = manager.create(TP, TOPIC_ID, log_dir=str(folder / "one"))
     put(log, COUNT)
     put(manager.create(OTHER, TopicId(bytes(15) + b"o"), log_dir=str(folder / "two")), COUNT)
-    for task in manager.upkeep.checkpoint_tasks():
+    for task in manager.maintenance.checkpoint_tasks():
         run_now(task)
     return manager, log
 
@@ -278,7 +278,7 @@ def test_a_log_that_is_cut_meanwhile(tmp_path: Path) -> None:
     assert step(manager)
     assert not names(Path(log.directory), MARKED)
     log.truncate_to(cut)
-    for task in manager.upkeep.truncation_tasks():
+    for task in manager.maintenance.truncation_tasks():
         run_now(task)
     assert checkpointed(tmp_path / "one")[TP.topic] <= min(cut, before or 0)
     assert log.log_end_offset == cut
@@ -300,7 +300,7 @@ def test_a_log_that_begins_anew_meanwhile(tmp_path: Path, offset: int) -> None:
     assert step(manager)
     assert not names(Path(log.directory), MARKED)
     assert not manager.offline_directories
-    for task in manager.upkeep.truncation_tasks():
+    for task in manager.maintenance.truncation_tasks():
         run_now(task)
     put(log, COUNT)
     finish(manager)
@@ -325,7 +325,7 @@ def test_records_deleted_meanwhile(tmp_path: Path) -> None:
     in_the_middle(manager, Path(log.directory))
     second = log.segments[1].base_offset
     log.advance_start(second)
-    run_now(manager.upkeep.retention_task())
+    run_now(manager.maintenance.retention_task())
     assert log.segments[0].base_offset == second
     finish(manager)
     assert not manager.offline_directories
@@ -344,9 +344,9 @@ def test_files_removed_from_under_a_slice(tmp_path: Path) -> None:
     while not step(manager) or manager.cleaner._cleaning is None:
         pass
     log.advance_start(log.active.base_offset)
-    run_now(manager.upkeep.retention_task())
-    manager.upkeep.run_due(10**7)
-    manager.upkeep.run_due(2 * 10**7)
+    run_now(manager.maintenance.retention_task())
+    manager.maintenance.run_due(10**7)
+    manager.maintenance.run_due(2 * 10**7)
     finish(manager)
     assert not manager.offline_directories
     assert not names(Path(log.directory), MARKED)
@@ -364,7 +364,7 @@ def test_a_deleted_log(tmp_path: Path) -> None:
     put(log, COUNT)
     in_the_middle(manager, Path(log.directory))
     manager.delete(TP)
-    for task in manager.upkeep.checkpoint_tasks():
+    for task in manager.maintenance.checkpoint_tasks():
         run_now(task)
     assert checkpointed(tmp_path / "one") == {}
     new = manager.create(TP, TopicId(bytes(15) + b"n"), log_dir=str(tmp_path / "one"))
@@ -373,8 +373,8 @@ def test_a_deleted_log(tmp_path: Path) -> None:
     finish(manager)
     assert not names(Path(new.directory), MARKED)
     assert not manager.offline_directories
-    manager.upkeep.run_due(10**7)
-    manager.upkeep.run_due(2 * 10**7)
+    manager.maintenance.run_due(10**7)
+    manager.maintenance.run_due(2 * 10**7)
     assert [path.name for path in (tmp_path / "one").iterdir() if path.is_dir()] == [str(TP)]
     put(new, COUNT)
     finish(manager)

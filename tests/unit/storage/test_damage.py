@@ -27,7 +27,7 @@ def crashed(path: Path, batches: int, *, high_watermark: int = 0, config: LogCon
     manager, log = open_log(path, config=config)
     fill(log, batches, leader_epoch=3)
     log.update_high_watermark(high_watermark)
-    for task in manager.upkeep.checkpoint_tasks(recovery=False):
+    for task in manager.maintenance.checkpoint_tasks(recovery=False):
         run_now(task)
     manager.abandon()
     return Path(log.directory)
@@ -123,7 +123,7 @@ def test_batches_that_a_power_cut_brought_back_are_no_loss(tmp_path: Path) -> No
     fill(log, 9, leader_epoch=3)
     removed = segment(Path(log.directory)).read_bytes()[6 * SIZE :]
     log.truncate_to(5)
-    for task in manager.upkeep.truncation_tasks():
+    for task in manager.maintenance.truncation_tasks():
         run_now(task)
     fill(log, 1, leader_epoch=7)
     task = log.flush_task()
@@ -164,7 +164,7 @@ def test_a_log_whose_files_are_gone_is_a_loss(tmp_path: Path, clean: bool) -> No
     if clean:
         manager.close()
     else:
-        for task in manager.upkeep.checkpoint_tasks():
+        for task in manager.maintenance.checkpoint_tasks():
             run_now(task)
         manager.abandon()
     segment(Path(log.directory)).unlink()
@@ -253,11 +253,11 @@ def test_a_log_that_is_cut_below_the_high_watermark_on_purpose_has_lost_nothing(
     manager, log = open_log(tmp_path, config=ONE_SEGMENT)
     fill(log, 9)
     log.update_high_watermark(9)
-    for task in manager.upkeep.checkpoint_tasks():
+    for task in manager.maintenance.checkpoint_tasks():
         run_now(task)
     log.announce_truncation(4)
     assert log.high_watermark == 9, "readers see no high watermark that goes back before the log does"
-    for task in manager.upkeep.truncation_tasks():
+    for task in manager.maintenance.truncation_tasks():
         run_now(task)
     log.truncate_to(4)
     manager.abandon()
@@ -271,7 +271,7 @@ def test_a_topic_that_was_made_again_is_not_measured_by_the_old_one(tmp_path: Pa
     manager, log = open_log(tmp_path, config=ONE_SEGMENT)
     fill(log, 9)
     log.update_high_watermark(9)
-    for task in manager.upkeep.checkpoint_tasks():
+    for task in manager.maintenance.checkpoint_tasks():
         run_now(task)
     manager.delete(TP)
     manager.create(TP, None)

@@ -19,7 +19,7 @@ SCARCE = [errno.EMFILE, errno.ENFILE, errno.ENOMEM]
 def run_due(manager: LogManager, clock: StandingClock) -> list[OSError]:
     """All tasks that are due, with the errors of those that failed."""
     errors = []
-    for task in manager.upkeep.due_tasks(clock.monotonic_ms()):
+    for task in manager.maintenance.due_tasks(clock.monotonic_ms()):
         error = None
         try:
             task.run()
@@ -50,7 +50,7 @@ def test_a_flush_without_descriptors_or_memory_is_tried_again(tmp_path: Path, co
     disk.fault = lambda operation, path: None
     assert not run_due(manager, clock)
     assert log.flushed_offset == log.log_end_offset
-    assert manager.upkeep.next_flush_ms() is None
+    assert manager.maintenance.next_flush_ms() is None
 
 
 @pytest.mark.parametrize("code", SCARCE)
@@ -90,4 +90,4 @@ def test_a_flush_that_the_disk_refuses_is_not_tried_again(tmp_path: Path) -> Non
     assert manager.directories[0].failure is not None
     disk.fault = lambda operation, path: None
     clock.now_ms += FLUSH_RETRY_MS
-    assert manager.upkeep.overdue_flush_tasks(clock.monotonic_ms()) == []
+    assert manager.maintenance.overdue_flush_tasks(clock.monotonic_ms()) == []

@@ -69,7 +69,7 @@ def stopped(manager: LogManager, log: Log, *, clean: bool) -> None:
     task = log.flush_task()
     if task is not None:
         run_now(task)
-    manager.upkeep.run_due(10**9)
+    manager.maintenance.run_due(10**9)
     manager.abandon()
 
 
@@ -250,8 +250,8 @@ def test_a_log_that_is_deleted_while_it_is_read_is_no_broken_disk(tmp_path: Path
             hits.append(path)
             manager.delete(TP)
             if is_removed:
-                manager.upkeep.run_due(0)
-                manager.upkeep.run_due(10**9)
+                manager.maintenance.run_due(0)
+                manager.maintenance.run_due(10**9)
 
     disk.fault = deleted
     if is_removed:
@@ -282,7 +282,7 @@ def test_an_exception_that_no_disk_raises_wedges_nothing(tmp_path: Path, error: 
     """The task is finished, the directory goes on, and what was to be done is done the next time."""
     disk = FaultyDisk()
     manager, log = open_log(tmp_path, disk=disk, config=CONFIG)
-    upkeep, directory = manager.upkeep, manager.directories[0]
+    maintenance, directory = manager.maintenance, manager.directories[0]
     fill(log, 30)
     log.update_high_watermark(log.log_end_offset)
 
@@ -292,20 +292,20 @@ def test_an_exception_that_no_disk_raises_wedges_nothing(tmp_path: Path, error: 
 
     def tasks() -> list[DiskTask]:
         if kind == "truncation":
-            return upkeep.truncation_tasks()
+            return maintenance.truncation_tasks()
         if kind == "checkpoint":
-            return upkeep.checkpoint_tasks()
+            return maintenance.checkpoint_tasks()
         if kind == "flush":
             return [task for task in [log.flush_task()] if task is not None]
         if kind == "sync":
-            return upkeep.durability_tasks()
-        return upkeep.due_tasks(10**9)
+            return maintenance.durability_tasks()
+        return maintenance.due_tasks(10**9)
 
     if kind == "truncation":
         log.announce_truncation(20)
     elif kind == "removal":
         log.delete_old_segments(NOW_MS + 10**12)
-        upkeep.run_due(0)
+        maintenance.run_due(0)
     disk.fault = raises  # type: ignore[assignment]
     found = tasks()
     assert found
@@ -315,7 +315,7 @@ def test_an_exception_that_no_disk_raises_wedges_nothing(tmp_path: Path, error: 
     assert not directory.is_checkpointing
     assert directory.failure is None
     if kind == "removal":
-        upkeep.run_due(0)
+        maintenance.run_due(0)
     for task in tasks():
         run_now(task)
     assert (log.truncation_is_pending, directory.failure) == (False, None)

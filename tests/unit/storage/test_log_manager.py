@@ -29,10 +29,10 @@ from tidelog.storage.errors import (
     WrongLogDirectory,
 )
 from tidelog.storage.log_config import LogConfig
+from tidelog.storage.log_maintenance import RECOVERED_CHECKPOINT_MS
 from tidelog.storage.log_manager import LogManager, NewLog
 from tidelog.storage.log_manager_settings import LogManagerSettings
 from tidelog.storage.tasks import run_now
-from tidelog.storage.upkeep import RECOVERED_CHECKPOINT_MS
 
 
 def directories(root: Path, count: int = 3) -> list[Path]:
@@ -77,7 +77,7 @@ def test_one_directory_fails_and_the_others_serve(tmp_path: Path) -> None:
     with pytest.raises(KafkaError) as unknown:
         manager.create(TopicPartition("t", 9), TOPIC_ID, is_new=False)
     assert unknown.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    manager.upkeep.run_due(10**7)
+    manager.maintenance.run_due(10**7)
     manager.close()
     assert not (tmp_path / "d0/.kafka_cleanshutdown").exists()
     assert (tmp_path / "d1/.kafka_cleanshutdown").exists()
@@ -125,7 +125,7 @@ def test_a_failed_fsync_is_never_tried_again(tmp_path: Path) -> None:
     disk = FaultyDisk()
     manager, log = open_log(tmp_path, disk=disk, config=LogConfig(flush_messages=1))
     fill(log, 3)
-    tasks = manager.upkeep.flush_tasks()
+    tasks = manager.maintenance.flush_tasks()
     disk.fail("fsync", ".log")
     for task in tasks:
         run_now(task)
@@ -133,7 +133,7 @@ def test_a_failed_fsync_is_never_tried_again(tmp_path: Path) -> None:
     assert manager.offline_directories == [str(tmp_path)]
     syncs = disk.count("fsync")
     disk.fault = lambda _operation, _path: None
-    manager.upkeep.run_due(10**9)
+    manager.maintenance.run_due(10**9)
     manager.close()
     assert disk.count("fsync") == syncs
 
@@ -144,19 +144,19 @@ def test_flush_messages_flushes_by_count(tmp_path: Path) -> None:
     disk = FaultyDisk()
     manager, log = open_log(tmp_path, disk=disk, config=LogConfig(flush_messages=1))
     fill(log, 3)
-    (task,) = manager.upkeep.flush_tasks()
+    (task,) = manager.maintenance.flush_tasks()
     fill(log, 2)
     run_now(task)
     assert log.flushed_offset == 3
-    (task,) = manager.upkeep.flush_tasks()
+    (task,) = manager.maintenance.flush_tasks()
     run_now(task)
     assert log.flushed_offset == 5
-    assert manager.upkeep.flush_tasks() == []
+    assert manager.maintenance.flush_tasks() == []
     manager.set_config(TP, LogConfig(flush_messages=3))
     fill(log, 2)
-    assert manager.upkeep.flush_tasks() == []
+    assert manager.maintenance.flush_tasks() == []
     fill(log, 1)
-    assert len(manager.upkeep.flush_tasks()) == 1
+    assert len(manager.maintenance.flush_tasks()) == 1
 
 
 @pytest.mark.row("R36")
@@ -167,14 +167,14 @@ def test_flush_ms_flushes_by_age(tmp_path: Path) -> None:
     fill(log, 1)
     clock.now_ms += 4_999
     fill(log, 1, timestamp=NOW_MS + 4_999)
-    manager.upkeep.run_due(clock.monotonic_ms())
+    manager.maintenance.run_due(clock.monotonic_ms())
     assert log.flushed_offset == 0
-    assert manager.upkeep.next_due_ms() <= clock.monotonic_ms() + 1000
+    assert manager.maintenance.next_due_ms() <= clock.monotonic_ms() + 1000
     clock.now_ms += 1
-    manager.upkeep.run_due(clock.monotonic_ms())
+    manager.maintenance.run_due(clock.monotonic_ms())
     assert log.flushed_offset == 2
     clock.now_ms += 10_000
-    assert not [task for task in manager.upkeep.due_tasks(clock.monotonic_ms()) if "flush" in repr(task)]
+    assert not [task for task in manager.maintenance.due_tasks(clock.monotonic_ms()) if "flush" in repr(task)]
 
 
 def test_flush_ms_does_not_go_by_the_time_of_day(tmp_path: Path) -> None:
@@ -184,10 +184,10 @@ def test_flush_ms_does_not_go_by_the_time_of_day(tmp_path: Path) -> None:
     fill(log, 1)
     monotonic_ms = clock.monotonic_ms()
     clock.now_ms += 10**6
-    manager.upkeep.run_due(monotonic_ms + 4_999)
+    manager.maintenance.run_due(monotonic_ms + 4_999)
     assert log.flushed_offset == 0
     clock.now_ms -= 10**7
-    manager.upkeep.run_due(monotonic_ms + 5_000)
+    manager.maintenance.run_due(monotonic_ms + 5_000)
     assert log.flushed_offset == 1
 
 
@@ -199,7 +199,7 @@ def test_what_a_crash_left_unflushed_ages_from_the_start_on(tmp_path: Path) -> N
     manager.abandon()
     manager, log = open_log(tmp_path, clock=clock, config=LogConfig(flush_ms=5000))
     assert (log.flushed_offset, log.log_end_offset) == (0, 1)
-    manager.upkeep.run_due(clock.monotonic_ms() + 5_000)
+    manager.maintenance.run_due(clock.monotonic_ms() + 5_000)
     assert log.flushed_offset == 1
 
 
@@ -223,13 +223,13 @@ def test_many_logs_are_made_durable_by_one_sync(tmp_path: Path) -> None:
     created = manager.create_many(NewLog(TopicPartition("t", number), TOPIC_ID) for number in range(100))
     assert not [one for one in created if isinstance(one, KafkaError)]
     assert disk.count("fsync") + disk.count("fsync_directory") + disk.count("sync_file_system") == 0
-    task = manager.upkeep.durability_task()
+    task = manager.maintenance.durability_task()
     assert task is not None
     run_now(task)
     assert (disk.count("sync_file_system"), disk.count("fsync")) == (1, 0)
-    assert manager.upkeep.durability_task() is None
+    assert manager.maintenance.durability_task() is None
     manager.create(TP, TOPIC_ID)
-    task = manager.upkeep.durability_task()
+    task = manager.maintenance.durability_task()
     assert task is not None
     run_now(task)
     assert (disk.count("sync_file_system"), disk.count("fsync"), disk.count("fsync_directory")) == (1, 1, 2)
@@ -291,15 +291,15 @@ def test_a_deleted_log_goes_after_the_delay(tmp_path: Path) -> None:
     (folder,) = (path for path in tmp_path.iterdir() if path.name.endswith("-delete"))
     assert folder.name.startswith("topicone-0.")
     assert manager.create(TP, TOPIC_ID).log_end_offset == 0
-    manager.upkeep.run_due(0)
-    manager.upkeep.run_due(999)
+    manager.maintenance.run_due(0)
+    manager.maintenance.run_due(999)
     assert folder.exists()
-    manager.upkeep.run_due(1000)
+    manager.maintenance.run_due(1000)
     assert not folder.exists()
     manager.delete(TP)
     manager.abandon()
     manager = open_manager(tmp_path)
-    manager.upkeep.run_due(0)
+    manager.maintenance.run_due(0)
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
 
@@ -309,10 +309,10 @@ def test_a_stray_log_is_put_aside_and_kept(tmp_path: Path) -> None:
     fill(log, 3)
     assert manager.mark_stray(TP)
     (stray,) = (path for path in tmp_path.iterdir() if path.name.endswith("-stray"))
-    manager.upkeep.run_due(10**9)
+    manager.maintenance.run_due(10**9)
     manager.abandon()
     manager = open_manager(tmp_path)
-    manager.upkeep.run_due(10**9)
+    manager.maintenance.run_due(10**9)
     assert manager.get(TP) is None
     assert (stray / "00000000000000000000.log").stat().st_size > 0
 
@@ -412,13 +412,13 @@ def test_checkpoints_are_written_when_they_change(tmp_path: Path) -> None:
     manager, log = open_log(tmp_path, disk=disk)
     fill(log, 5)
     log.update_high_watermark(4)
-    manager.upkeep.run_due(5000)
+    manager.maintenance.run_due(5000)
     assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\ntopicone 0 4\n"
     assert not (tmp_path / "recovery-point-offset-checkpoint").exists()
     before = disk.count("rename")
-    manager.upkeep.run_due(10_000)
+    manager.maintenance.run_due(10_000)
     assert disk.count("rename") == before
-    manager.upkeep.run_due(60_000)
+    manager.maintenance.run_due(60_000)
     assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\ntopicone 0 0\n"
     assert (tmp_path / "topicone-0/leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
 
@@ -434,8 +434,8 @@ def test_a_broker_that_crashes_again_reads_no_more_each_time(tmp_path: Path) -> 
     assert recovered is not None
     assert recovered.recovery_point == 0
     assert len(recovered.segments) > 5
-    again.upkeep.run_due(0)
-    again.upkeep.run_due(RECOVERED_CHECKPOINT_MS)
+    again.maintenance.run_due(0)
+    again.maintenance.run_due(RECOVERED_CHECKPOINT_MS)
     base = recovered.active.base_offset
     assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == f"0\n1\ntopicone 0 {base}\n"
     again.abandon()
@@ -501,10 +501,10 @@ def test_a_log_made_anew_has_nothing_of_the_one_before(tmp_path: Path, restarted
     """No checkpoint speaks of it: the old one's recovery point would keep recovery from looking."""
     manager, log = open_log(tmp_path)
     fill(log, 3)
-    for task in (log.flush_task(), *manager.upkeep.checkpoint_tasks()):
+    for task in (log.flush_task(), *manager.maintenance.checkpoint_tasks()):
         assert task is not None
         run_now(task)
-    for task in manager.upkeep.checkpoint_tasks():
+    for task in manager.maintenance.checkpoint_tasks():
         run_now(task)
     checkpoint = tmp_path / "recovery-point-offset-checkpoint"
     assert f"{TP.topic} {TP.partition} 3" in checkpoint.read_text()
@@ -523,10 +523,10 @@ def test_a_log_made_anew_while_checkpoints_are_written(tmp_path: Path, deleted_f
     manager, log = open_log(tmp_path)
     other = manager.create(TopicPartition("other", 0), TOPIC_ID)
     fill(log, 3)
-    for task in (log.flush_task(), *manager.upkeep.checkpoint_tasks()):
+    for task in (log.flush_task(), *manager.maintenance.checkpoint_tasks()):
         assert task is not None
         run_now(task)
-    for task in manager.upkeep.checkpoint_tasks():
+    for task in manager.maintenance.checkpoint_tasks():
         run_now(task)
     checkpoint = tmp_path / "recovery-point-offset-checkpoint"
     assert f"{TP.topic} {TP.partition} 3" in checkpoint.read_text()
@@ -536,7 +536,7 @@ def test_a_log_made_anew_while_checkpoints_are_written(tmp_path: Path, deleted_f
     flush = other.flush_task()
     assert flush is not None
     run_now(flush)
-    (under_way,) = manager.upkeep.checkpoint_tasks()
+    (under_way,) = manager.maintenance.checkpoint_tasks()
     if not deleted_first:
         manager.delete(TP)
     manager.create(TP, TOPIC_ID)

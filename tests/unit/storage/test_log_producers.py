@@ -108,9 +108,9 @@ def test_producers_expire(tmp_path: Path) -> None:
     send(log, 0)
     send(log, 0, producer=6, transactional=True)
     clock.now_ms += 999
-    assert manager.upkeep.expire_producers() == 0
+    assert manager.maintenance.expire_producers() == 0
     clock.now_ms += 1
-    assert manager.upkeep.expire_producers() == 1
+    assert manager.maintenance.expire_producers() == 1
     assert set(log.producers.entries) == {6}
 
 

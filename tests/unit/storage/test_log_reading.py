@@ -155,7 +155,7 @@ def test_a_range_outlives_its_segment(tmp_path: Path) -> None:
     log.update_high_watermark(9)
     result = log.read(0, 1 << 20, up_to_offset=9)
     assert log.delete_old_segments(NOW_MS) > 0
-    manager.upkeep.run_due(0)
+    manager.maintenance.run_due(0)
     assert not (tmp_path / "topicone-0/00000000000000000000.log.deleted").exists()
     assert [record.offset for record in records_of(result.ranges[0].read())] == [0, 1]
     result.ranges[0].release()

@@ -119,8 +119,8 @@ def test_what_lies_below_the_recovery_point_is_not_read(tmp_path: Path) -> None:
     """Recovery takes as long as what was not flushed."""
     manager, log = open_log(tmp_path, config=CONFIG)
     fill(log, 23)
-    manager.upkeep.run_due(0)
-    manager.upkeep.run_due(10**7)
+    manager.maintenance.run_due(0)
+    manager.maintenance.run_due(10**7)
     assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\ntopicone 0 20\n"
     manager.abandon()
     disk = FaultyDisk()
@@ -176,9 +176,9 @@ def test_a_lost_epoch_checkpoint_is_found_in_batches_that_need_no_scan(tmp_path:
     manager, log = open_log(tmp_path, config=CONFIG)
     fill(log, 12, leader_epoch=1)
     fill(log, 11, leader_epoch=5)
-    manager.upkeep.run_due(10**6)
+    manager.maintenance.run_due(10**6)
     assert log.flushed_offset == 20
-    for task in manager.upkeep.checkpoint_tasks():
+    for task in manager.maintenance.checkpoint_tasks():
         run_now(task)
     if stop == "clean":
         manager.close()
@@ -190,7 +190,7 @@ def test_a_lost_epoch_checkpoint_is_found_in_batches_that_need_no_scan(tmp_path:
     again = manager.get(TP)
     assert again is not None
     assert again.epochs.entries == [(1, 0), (5, 12)]
-    manager.upkeep.run_due(10**6)
+    manager.maintenance.run_due(10**6)
     assert checkpoint.read_text() == "0\n2\n1 0\n5 12\n"
 
 
@@ -199,10 +199,10 @@ def test_epochs_below_the_recovery_point_come_from_the_checkpoint_and_later_ones
     manager, log = open_log(tmp_path, config=CONFIG)
     fill(log, 3, leader_epoch=1)
     fill(log, 4, leader_epoch=2)
-    manager.upkeep.run_due(0)
+    manager.maintenance.run_due(0)
     assert log.flushed_offset == 5
     assert (tmp_path / "topicone-0/leader-epoch-checkpoint").read_text() == "0\n2\n1 0\n2 3\n"
-    for task in manager.upkeep.checkpoint_tasks():
+    for task in manager.maintenance.checkpoint_tasks():
         run_now(task)
     fill(log, 2, leader_epoch=4)
     fill(log, 2, leader_epoch=9)
@@ -269,7 +269,7 @@ def test_truncation_then_other_records(tmp_path: Path, offset: int) -> None:
     manager, log = open_log(tmp_path, config=CONFIG)
     fill(log, 12, leader_epoch=1)
     fill(log, 11, leader_epoch=2)
-    manager.upkeep.run_due(0)
+    manager.maintenance.run_due(0)
     assert log.truncate_to(offset)
     assert not log.truncate_to(offset), "there is nothing more to remove"
     assert log.log_end_offset == offset
@@ -399,10 +399,10 @@ def test_a_cut_below_the_recovery_point_is_written_down_at_once(tmp_path: Path) 
     """Damage costs the log what was durable: what is appended in its place is not, and no checkpoint may say so."""
     manager, log = open_log(tmp_path)
     fill(log, 6)
-    for task in manager.upkeep.due_tasks(10**9):
+    for task in manager.maintenance.due_tasks(10**9):
         run_now(task)
     run_now(log.flush_task())
-    for task in manager.upkeep.checkpoint_tasks():
+    for task in manager.maintenance.checkpoint_tasks():
         run_now(task)
     manager.abandon()
     path = tmp_path / "topicone-0" / "00000000000000000000.log"

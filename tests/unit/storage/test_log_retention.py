@@ -116,7 +116,7 @@ def test_the_start_survives_a_restart(tmp_path: Path, clean: bool) -> None:
     fill(log, 8)
     replicated(log)
     log.advance_start(5)
-    manager.upkeep.run_due(10**7)
+    manager.maintenance.run_due(10**7)
     assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\ntopicone 0 5\n"
     manager.close() if clean else manager.abandon()
     again = open_manager(tmp_path).get(TP)
@@ -130,7 +130,7 @@ def test_an_announced_start_is_written_down_before_anybody_sees_it(tmp_path: Pat
     fill(log, 8)
     replicated(log)
     log.announce_start(5)
-    manager.upkeep.run_due(10**7)
+    manager.maintenance.run_due(10**7)
     assert (log.log_start_offset, log.kept_start) == (0, 5)
     assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\ntopicone 0 5\n"
     log.announce_start(9)
@@ -154,11 +154,11 @@ def test_files_wait_under_another_name(tmp_path: Path) -> None:
     assert {name.split(".", 1)[1] for name in gone} == {
         "log.deleted", "index.deleted", "timeindex.deleted", "snapshot.deleted"
     }  # fmt: skip
-    manager.upkeep.run_due(clock.monotonic_ms())
+    manager.maintenance.run_due(clock.monotonic_ms())
     assert names(folder, [".deleted"]) == gone
-    manager.upkeep.run_due(clock.monotonic_ms() + 999)
+    manager.maintenance.run_due(clock.monotonic_ms() + 999)
     assert names(folder, [".deleted"]) == gone
-    manager.upkeep.run_due(clock.monotonic_ms() + 1000)
+    manager.maintenance.run_due(clock.monotonic_ms() + 1000)
     assert names(folder, [".deleted"]) == []
     fill(log, 3, timestamp=NOW_MS)
     replicated(log)
@@ -176,19 +176,19 @@ def test_the_manager_does_it_from_time_to_time(tmp_path: Path) -> None:
     fill(log, 5)
     replicated(log)
     clock.now_ms += 29_999
-    manager.upkeep.run_due(clock.monotonic_ms())
+    manager.maintenance.run_due(clock.monotonic_ms())
     assert log.log_start_offset == 0
     clock.now_ms += 1
-    manager.upkeep.run_due(clock.monotonic_ms())
+    manager.maintenance.run_due(clock.monotonic_ms())
     assert log.log_start_offset == 5
     fill(log, 1)
     replicated(log)
     clock.now_ms += 299_999
-    manager.upkeep.run_due(clock.monotonic_ms())
+    manager.maintenance.run_due(clock.monotonic_ms())
     assert log.log_start_offset == 5
-    assert manager.upkeep.next_due_ms() <= clock.monotonic_ms() + 1
+    assert manager.maintenance.next_due_ms() <= clock.monotonic_ms() + 1
     clock.now_ms += 1
-    manager.upkeep.run_due(clock.monotonic_ms())
+    manager.maintenance.run_due(clock.monotonic_ms())
     assert log.log_start_offset == 6
 
 
@@ -218,13 +218,13 @@ def test_nothing_goes_by_settings_that_are_not_known_to_be_those_of_today(tmp_pa
         replicated(each)
     assert isinstance(manager._clock, StandingClock)
     manager._clock.now_ms += 10_000
-    gate = manager.upkeep.settings_gate = Gate()
-    task = manager.upkeep.retention_task()
+    gate = manager.maintenance.settings_gate = Gate()
+    task = manager.maintenance.retention_task()
     run_now(task)
     assert log.log_start_offset == 0
     gate.waiting.pop()()
     assert (log.log_start_offset, other.log_start_offset, gate.waiting) == (0, 0, [])
-    run_now(manager.upkeep.retention_task())
+    run_now(manager.maintenance.retention_task())
     gate.looks_left = 2
     gate.waiting.pop()()
     assert (log.log_start_offset, other.log_start_offset) == (3, 0)

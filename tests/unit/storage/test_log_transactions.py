@@ -150,7 +150,7 @@ def test_questions_without_an_end_are_forgotten(tmp_path: Path) -> None:
     send(log, 0, ask(log))
     log.producers.begin_verification(6, 0, 0, NOW_MS, bumps_epochs=False)
     clock.now_ms += 1000
-    manager.upkeep.expire_producers()
+    manager.maintenance.expire_producers()
     assert log.producers.verifications == {}
     assert set(log.producers.entries) == {PRODUCER}, "one with an open transaction is not forgotten"
 
@@ -168,7 +168,7 @@ def test_a_marker_that_is_not_committed_decides_nothing_after_a_restart(
     end(log, commit=commit)
     log.update_high_watermark(2)
     assert log.last_stable_offset == 0
-    for task in manager.upkeep.checkpoint_tasks():
+    for task in manager.maintenance.checkpoint_tasks():
         task.run()
         task.finish(None)
     manager.close() if clean else manager.abandon()

@@ -21,7 +21,7 @@ CONFIG = LogConfig(segment_bytes=5 * SIZE, index_interval_bytes=SIZE, segment_in
 
 
 def settle(manager: LogManager) -> None:
-    for task in manager.upkeep.truncation_tasks():
+    for task in manager.maintenance.truncation_tasks():
         run_now(task)
 
 
@@ -43,7 +43,7 @@ def test_the_recovery_point_goes_down_before_the_log_is_cut(tmp_path: Path) -> N
     task = log.flush_task()
     assert task is not None
     run_now(task)
-    manager.upkeep.run_due(10**7)
+    manager.maintenance.run_due(10**7)
     assert recovery_point(tmp_path) == 12
     log.announce_truncation(7)
     assert log.truncation_is_pending
@@ -59,7 +59,7 @@ def test_no_flush_ends_before_the_cut_is_durable(tmp_path: Path) -> None:
     disk = FaultyDisk()
     manager, log = open_log(tmp_path, config=config, disk=disk)
     fill(log, 12)
-    manager.upkeep.run_due(0)
+    manager.maintenance.run_due(0)
     log.truncate_to(7)
     fill(log, 1)
     assert log.flush_task() is None
@@ -68,7 +68,7 @@ def test_no_flush_ends_before_the_cut_is_durable(tmp_path: Path) -> None:
     settle(manager)
     assert ("fsync", log.active.path(".log")) in disk.operations
     assert ("fsync_directory", log.directory) in disk.operations
-    for task in manager.upkeep.flush_tasks():
+    for task in manager.maintenance.flush_tasks():
         run_now(task)
     assert log.flushed_offset == 8
 
@@ -91,7 +91,7 @@ def test_a_truncation_that_is_cut_again_settles_once(tmp_path: Path) -> None:
     manager, log = open_log(tmp_path, config=CONFIG)
     fill(log, 12)
     log.truncate_to(9)
-    (first,) = manager.upkeep.truncation_tasks()
+    (first,) = manager.maintenance.truncation_tasks()
     first.run()
     log.truncate_to(4)
     first.finish(None)

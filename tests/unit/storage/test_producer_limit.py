@@ -52,7 +52,7 @@ class World:
     def look(self) -> None:
         """What the broker does once a second."""
         self.clock.now_ms += LOOK_INTERVAL_MS
-        for task in self.manager.producer_upkeep.tasks(self.clock.monotonic_ms()):
+        for task in self.manager.producer_maintenance.tasks(self.clock.monotonic_ms()):
             run_now(task)
 
     @property
@@ -192,7 +192,7 @@ def test_one_that_is_heard_of_while_it_is_chosen_stays(tmp_path: Path) -> None:
     for producer_id in range(90):
         world.send(producer_id)
     world.clock.now_ms += RECENT_MS + 1_000
-    task = world.manager.producer_upkeep.look_task(world.clock.monotonic_ms())
+    task = world.manager.producer_maintenance.look_task(world.clock.monotonic_ms())
     task.run()
     for producer_id in range(90):
         world.send(producer_id, 1)
@@ -212,7 +212,7 @@ def test_a_large_snapshot_is_written_beside_the_log(tmp_path: Path) -> None:
     offset = world.log.log_end_offset
     world.log.roll(NOW_MS)
     assert snapshot_offsets(world.log.folder) == []
-    (task,) = world.manager.producer_upkeep.tasks(world.clock.monotonic_ms())
+    (task,) = world.manager.producer_maintenance.tasks(world.clock.monotonic_ms())
     for producer_id in range(100):
         world.send(producer_id, 1)
     task.run()
@@ -225,7 +225,7 @@ def test_a_large_snapshot_is_written_beside_the_log(tmp_path: Path) -> None:
     assert world.log.producers.entries.keys() == expected.keys()
     assert world.log.producers.entries[50].last_sequence == 1
     assert world.log.producers.entries[150].last_sequence == 0
-    assert world.manager.producer_upkeep.tasks(0) == []
+    assert world.manager.producer_maintenance.tasks(0) == []
 
 
 def test_a_crash_before_the_snapshot_costs_nothing_but_reading(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_what_a_truncation_cut_off_is_not_written(tmp_path: Path, encoded: bool)
     world = World(tmp_path, 100_000)
     many(world)
     world.log.roll(NOW_MS)
-    (task,) = world.manager.producer_upkeep.tasks(world.clock.monotonic_ms())
+    (task,) = world.manager.producer_maintenance.tasks(world.clock.monotonic_ms())
     if encoded:
         task.run()
     world.log.truncate_to(1_000)
@@ -265,7 +265,7 @@ def test_a_snapshot_behind_a_cut_that_no_producer_notices_is_not_written(tmp_pat
         world.log.append(batch(b"x"), leader_epoch=0, now_ms=NOW_MS)
     state = world.log.producers
     world.log.roll(NOW_MS)
-    (task,) = world.manager.producer_upkeep.tasks(world.clock.monotonic_ms())
+    (task,) = world.manager.producer_maintenance.tasks(world.clock.monotonic_ms())
     task.run()
     world.log.truncate_to(SNAPSHOT_AT_ONCE_MAX + 5)
     assert world.log.producers is state

@@ -107,7 +107,7 @@ def test_a_roll_asks_for_a_flush_of_what_is_closed(tmp_path: Path) -> None:
     """The recovery point follows to the new segment's base, index and snapshot durable before."""
     manager, log = open_log(tmp_path, config=LogConfig(segment_bytes=200))
     fill(log, 3)
-    manager.upkeep.run_due(0)
+    manager.maintenance.run_due(0)
     assert log.flushed_offset == log.active.base_offset == 2
 
 

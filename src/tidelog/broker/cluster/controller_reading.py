@@ -128,7 +128,7 @@ class StoreReading:
         records += await self._read_entities()
         deletions = await self._children(DELETE_TOPICS)
         for topic in deletions:
-            records += await self._read_strangers(topic)
+            records += await self._read_foreign_nodes(topic)
         records += await self._read_nodes([f"{DELETE_TOPICS}/{topic}" for topic in deletions])
         records += await self._read_nodes([PRODUCER_ID_BLOCK])
         records += await self._read_plan()
@@ -144,15 +144,15 @@ class StoreReading:
         nodes = await self._read_nodes([f"{path}/{name}" for path, names in there.items() for name in names])
         return [*(NodeRead(path, None, 0) for path in there), *nodes]
 
-    async def _read_strangers(self, topic: str) -> list[NodeRead]:
+    async def _read_foreign_nodes(self, topic: str) -> list[NodeRead]:
         """Nodes that are none of Kafka's, wherever below a topic that is to go: with any of them left it could not."""
-        strangers: list[NodeRead] = []
+        foreign: list[NodeRead] = []
         level = [topic_path(topic)]
         while level:
             listed = await results([self._store.children(path) for path in level], NoNode)
             level = [f"{path}/{name}" for path, found in zip(level, listed, strict=True) if found for name in found[0]]
-            strangers += [NodeRead(path, None, 0) for path in level if not _is_kafkas(path)]
-        return strangers
+            foreign += [NodeRead(path, None, 0) for path in level if not _is_kafkas(path)]
+        return foreign
 
     async def _read_nodes(self, paths: Iterable[str], *, watched: bool = False) -> list[NodeRead]:
         """The nodes that are there, in order; many reads under way at once."""

@@ -59,7 +59,7 @@ class MetadataCache:
         ISRs are none of these."""
         self.on_brokers_changed: list[Callable[[], object]] = []
         """Called after an update in which brokers came, went or moved."""
-        self.strangers: dict[str, None] = {}
+        self.refused_addresses: dict[str, None] = {}
         """Addresses that gave orders as if they were the controller: each is logged once."""
 
     def update(self, request: messages.UpdateMetadataRequest) -> list[TopicPartition]:

@@ -121,7 +121,7 @@ class Server:
         self.tls: Mapping[str, ListenerTls] = {}
         """[listener] -> its TLS, of those that have it."""
         self._sweep: Timer | None = None
-        self._strict: Timer | None = None
+        self._stall_check: Timer | None = None
         self.serving = False
         self._stopping = False
 
@@ -155,7 +155,7 @@ class Server:
     def stop(self) -> None:
         """Closes every connection after what it has already been given to send."""
         self._stopping = True
-        for timer in (self._sweep, self._strict):
+        for timer in (self._sweep, self._stall_check):
             if timer is not None:
                 timer.cancel()
         for connection in list(self.connections):
@@ -222,13 +222,13 @@ class Server:
             del self._unread[largest]
             largest.close("it does not read its answers, and memory for them is used up", abort=True)
 
-    def be_strict(self) -> None:
+    def schedule_stall_check(self) -> None:
         """Somebody waits for memory: watch those who hold some, once a second, as long as that lasts."""
-        if self._strict is None:
-            self._strict = self.shell.after(1_000, self._close_stalled)
+        if self._stall_check is None:
+            self._stall_check = self.shell.after(1_000, self._close_stalled)
 
     def _close_stalled(self) -> None:
-        self._strict = None
+        self._stall_check = None
         if not self.budget.crowded:
             return
         now_ms = self.monotonic_ms()
@@ -236,7 +236,7 @@ class Server:
             reason = connection.stalled(now_ms)
             if reason is not None:
                 connection.close(reason, abort=True)
-        self.be_strict()
+        self.schedule_stall_check()
 
     def _close_idle(self) -> None:
         now_ms = self.monotonic_ms()
@@ -622,7 +622,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._tail = bytes(beginning)
             self._pause_reading()
-            server.be_strict()
+            server.schedule_stall_check()
 
     def _granted(self) -> None:
         """The memory for the frame that waited is there."""

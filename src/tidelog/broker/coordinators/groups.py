@@ -47,7 +47,7 @@ _VERIFICATIONS_MAX: Final = 3
 """How often a transaction's coordinator is asked for one commit, where the log does not go by its word."""
 
 
-class Groups:
+class GroupCoordinatorService:
     """All groups that this broker coordinates."""
 
     def __init__(self, node: Node) -> None:

@@ -57,7 +57,7 @@ _DONE: Final = frozenset(
 )
 
 
-class _Errand:
+class _PendingMarkers:
     """The markers of one transaction, as long as some have no answer."""
 
     __slots__ = ("missing_since_ms", "pause_ms", "shard", "wanted")
@@ -77,18 +77,18 @@ class MarkerSender:
         """`written` hears of partitions that have their marker; False: it is to be told again."""
         self._node = node
         self._written = written
-        self._queues: dict[int, list[tuple[_Errand, list[TopicPartition]]]] = {}
+        self._queues: dict[int, list[tuple[_PendingMarkers, list[TopicPartition]]]] = {}
         """Broker -> what goes there with the next request."""
         self._under_way: set[int] = set()
         """Brokers that are being asked; never this one."""
 
     def send(self, shard: Shard[TransactionCoordinator], wanted: WriteMarkers) -> None:
         """Sees to it that all partitions get their marker, as long as `shard` is the coordinator."""
-        self._distribute(_Errand(shard, wanted), wanted.partitions)
+        self._distribute(_PendingMarkers(shard, wanted), wanted.partitions)
 
-    def _distribute(self, errand: _Errand, partitions: Iterable[TopicPartition]) -> None:
+    def _distribute(self, pending: _PendingMarkers, partitions: Iterable[TopicPartition]) -> None:
         """Puts partitions into the queues of their leaders; those without a leader come up again."""
-        if not errand.shard.is_current:
+        if not pending.shard.is_current:
             # The next coordinator finds the transaction prepared.
             return
         image = self._node.metadata.image
@@ -105,29 +105,31 @@ class MarkerSender:
                 by_leader.setdefault(found.leader, []).append(place)
         for broker_id, places in by_leader.items():
             queue = self._queues.setdefault(broker_id, [])
-            queue.append((errand, places))
+            queue.append((pending, places))
             if len(queue) == 1 and broker_id not in self._under_way:
                 self._node.shell.soon(self._ask, broker_id)
-        if missing and self._are_gone(errand):
-            logger.info("partitions are gone, no markers: id=%s count=%d", errand.wanted.transactional_id, len(missing))
-            self._tell(errand, missing)
+        if missing and self._are_gone(pending):
+            logger.info(
+                "partitions are gone, no markers: id=%s count=%d", pending.wanted.transactional_id, len(missing)
+            )
+            self._tell(pending, missing)
             missing = []
-        self._try_later(errand, [*missing, *leaderless])
+        self._try_later(pending, [*missing, *leaderless])
 
-    def _are_gone(self, errand: _Errand) -> bool:
+    def _are_gone(self, pending: _PendingMarkers) -> bool:
         """Whether partitions that are not known now have not been for long."""
         now_ms = self._node.clock.monotonic_ms()
-        if errand.missing_since_ms is None:
-            errand.missing_since_ms = now_ms
-        return now_ms - errand.missing_since_ms >= UNKNOWN_MS
+        if pending.missing_since_ms is None:
+            pending.missing_since_ms = now_ms
+        return now_ms - pending.missing_since_ms >= UNKNOWN_MS
 
-    def _try_later(self, errand: _Errand, partitions: list[TopicPartition]) -> None:
+    def _try_later(self, pending: _PendingMarkers, partitions: list[TopicPartition]) -> None:
         if partitions:
-            self._node.shell.after(errand.pause_ms, self._distribute, errand, partitions)
-            errand.pause_ms = min(2 * errand.pause_ms, PAUSE_MS_MAX)
+            self._node.shell.after(pending.pause_ms, self._distribute, pending, partitions)
+            pending.pause_ms = min(2 * pending.pause_ms, PAUSE_MS_MAX)
 
-    def _tell(self, errand: _Errand, partitions: list[TopicPartition]) -> None:
-        wanted = errand.wanted
+    def _tell(self, pending: _PendingMarkers, partitions: list[TopicPartition]) -> None:
+        wanted = pending.wanted
         event = MarkersWritten(
             wanted.transactional_id,
             wanted.producer_id,
@@ -135,9 +137,9 @@ class MarkerSender:
             partitions,
             self._node.clock.wall_ms(),
         )
-        if not self._written(errand.shard, event):
+        if not self._written(pending.shard, event):
             # It could not be written down. The markers themselves need not be written once more for that.
-            self._node.shell.after(PAUSE_MS_MAX, self._tell, errand, partitions)
+            self._node.shell.after(PAUSE_MS_MAX, self._tell, pending, partitions)
 
     # Requests.
 
@@ -152,7 +154,7 @@ class MarkerSender:
             self._node.shell.soon(self._ask, broker_id)
         if not batch:
             return
-        request = messages.WriteTxnMarkersRequest(markers=[_marker(errand, places) for errand, places in batch])
+        request = messages.WriteTxnMarkersRequest(markers=[_marker(pending, places) for pending, places in batch])
         node = self._node
         if broker_id == node.broker_id:
             self._here(request).on_complete(lambda outcome: self._answered(batch, outcome))
@@ -190,7 +192,7 @@ class MarkerSender:
         answer.complete(response)
         return answer
 
-    def _answered(self, batch: list[tuple[_Errand, list[TopicPartition]]], outcome: Deferred[Any]) -> None:
+    def _answered(self, batch: list[tuple[_PendingMarkers, list[TopicPartition]]], outcome: Deferred[Any]) -> None:
         results: list[Any] = []
         try:
             results = outcome.result().markers
@@ -198,13 +200,13 @@ class MarkerSender:
             logger.info("markers not written, trying again: transactions=%d reason=%s", len(batch), error)
         if len(results) != len(batch):
             # No answer, or that of a stranger.
-            for errand, places in batch:
-                self._try_later(errand, places)
+            for pending, places in batch:
+                self._try_later(pending, places)
             return
-        for (errand, places), result in zip(batch, results, strict=True):
-            self._take(errand, places, result)
+        for (pending, places), result in zip(batch, results, strict=True):
+            self._take(pending, places, result)
 
-    def _take(self, errand: _Errand, places: list[TopicPartition], result: Any) -> None:
+    def _take(self, pending: _PendingMarkers, places: list[TopicPartition], result: Any) -> None:
         """What became of one transaction's markers at one broker."""
         codes: dict[tuple[str, int], int] = {
             (topic.name, partition.partition_index): partition.error_code
@@ -218,15 +220,17 @@ class MarkerSender:
             (done if error in _DONE else others).append(place)
             if error is not ErrorCode.NONE:
                 logger.info(
-                    "marker refused: id=%s partition=%s error=%s", errand.wanted.transactional_id, place, error.name
+                    "marker refused: id=%s partition=%s error=%s", pending.wanted.transactional_id, place, error.name
                 )
         if done:
-            self._tell(errand, done)
-        self._try_later(errand, others)
+            self._tell(pending, done)
+        self._try_later(pending, others)
 
 
-def _marker(errand: _Errand, places: list[TopicPartition]) -> messages.WriteTxnMarkersRequest.WritableTxnMarker:
-    kind, wanted = messages.WriteTxnMarkersRequest, errand.wanted
+def _marker(
+    pending: _PendingMarkers, places: list[TopicPartition]
+) -> messages.WriteTxnMarkersRequest.WritableTxnMarker:
+    kind, wanted = messages.WriteTxnMarkersRequest, pending.wanted
     return kind.WritableTxnMarker(
         producer_id=wanted.producer_id,
         producer_epoch=wanted.producer_epoch,
@@ -235,7 +239,7 @@ def _marker(errand: _Errand, places: list[TopicPartition]) -> messages.WriteTxnM
             kind.WritableTxnMarkerTopic(name=topic, partition_indexes=[place.partition for place in group])
             for topic, group in groupby(places, itemgetter(0))
         ],
-        coordinator_epoch=errand.shard.term,
+        coordinator_epoch=pending.shard.term,
         transaction_version=wanted.version,
     )
 

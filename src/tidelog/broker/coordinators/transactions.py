@@ -51,7 +51,7 @@ HOLD_MS: Final = 100
 it is told CONCURRENT_TRANSACTIONS, as by Kafka at once."""
 
 
-class Transactions:
+class TransactionCoordinatorService:
     """All transactional ids that this broker coordinates. Deferreds fail as `Shards.ask` does."""
 
     def __init__(self, node: Node) -> None:

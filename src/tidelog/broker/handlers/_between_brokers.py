@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 logger: Final = logging.getLogger(__name__)
 
-STRANGERS_MAX: Final = 100
+REFUSED_ADDRESSES_MAX: Final = 100
 """Addresses that are remembered as told of."""
 
 
@@ -51,13 +51,13 @@ def require_controller(node: Node, context: RequestContext, request: FromControl
     node.metadata.check_controller_epoch(request.controller_epoch)
     if request.controller_epoch == known.controller_epoch:
         if request.controller_id != known.controller_id:
-            raise _stranger(node, context, request)
+            raise _not_the_controller(node, context, request)
         return None
     confirmed = node.controller.confirm(BrokerId(request.controller_id), ControllerEpoch(request.controller_epoch))
 
     def judge(is_controller: bool) -> None:
         if not is_controller:
-            raise _stranger(node, context, request)
+            raise _not_the_controller(node, context, request)
 
     return confirmed.then(judge)
 
@@ -68,7 +68,7 @@ def submit_here(node: Node, context: RequestContext, event: Request[T]) -> Defer
     return node.controller.serve(event)
 
 
-def _stranger(node: Node, context: RequestContext, request: FromController) -> KafkaError:
+def _not_the_controller(node: Node, context: RequestContext, request: FromController) -> KafkaError:
     reason = (
         f"Broker {request.controller_id} is not the controller of epoch {request.controller_epoch}, "
         "as the metadata store has it."
@@ -78,9 +78,9 @@ def _stranger(node: Node, context: RequestContext, request: FromController) -> K
 
 def _refused(node: Node, context: RequestContext, code: ErrorCode, reason: str) -> KafkaError:
     """Logs a refusal once for each address: who is told once and goes on must not fill the log."""
-    strangers = node.metadata.strangers
-    if context.client_address not in strangers and len(strangers) < STRANGERS_MAX:
-        strangers[context.client_address] = None
+    refused = node.metadata.refused_addresses
+    if context.client_address not in refused and len(refused) < REFUSED_ADDRESSES_MAX:
+        refused[context.client_address] = None
         logger.warning(
             "request between brokers refused: peer=%s listener=%s reason=%s (told once)",
             context.client_address,

@@ -12,7 +12,7 @@ from tidelog.broker.context import authorize, authorized_operations
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.handlers import Versions
 from tidelog.coordinator.groups.classic.events import DescribedGroup, DescribeGroup
-from tidelog.coordinator.groups.classic.group import State
+from tidelog.coordinator.groups.classic.group import ClassicGroupState
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -82,7 +82,7 @@ def _described(version: int, group: str, found: DescribedGroup) -> messages.Desc
             for member in found.members
         ],
     )
-    if found.state == State.DEAD and version >= NOT_FOUND_FROM:
+    if found.state == ClassicGroupState.DEAD and version >= NOT_FOUND_FROM:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
         described.error_message = (
             f"Group {group} {'is not a classic group' if found.is_of_other_kind else 'not found'}."

@@ -24,8 +24,8 @@ from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
-    from tidelog.broker.coordinators.groups import Groups
-    from tidelog.broker.coordinators.transactions import Transactions
+    from tidelog.broker.coordinators.groups import GroupCoordinatorService
+    from tidelog.broker.coordinators.transactions import TransactionCoordinatorService
     from tidelog.broker.node import Node
 
 KEY: Final = ApiKey.FIND_COORDINATOR
@@ -63,13 +63,15 @@ def handle(
     return answer.result() if answer.done else answer
 
 
-def _names_doubted(node: Node, coordinators: Groups | Transactions, keys: list[str]) -> bool:
+def _names_doubted(
+    node: Node, coordinators: GroupCoordinatorService | TransactionCoordinatorService, keys: list[str]
+) -> bool:
     """Whether the answer would name a coordinator that may just have died."""
     partitions = map(coordinators.partition_image, keys)
     return any(node.departures.is_doubted(partition.leader) for partition in partitions if partition is not None)
 
 
-def _coordinators(node: Node, key_type: int) -> Groups | Transactions | None:
+def _coordinators(node: Node, key_type: int) -> GroupCoordinatorService | TransactionCoordinatorService | None:
     if key_type == TRANSACTION:
         return node.transactions
     return node.groups if key_type == GROUP else None

@@ -36,7 +36,7 @@ def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
     )
 
 
-class Cleaning:
+class LogCleanerRunner:
     """On the loop's thread; what blocks runs on an I/O thread, in slices, so that others get it in between."""
 
     def __init__(self, node: Node) -> None:
@@ -96,7 +96,7 @@ class Cleaning:
         self._finish_if_current()
 
     def _finish_if_current(self) -> None:
-        gate = self._node.logs.upkeep.settings_gate
+        gate = self._node.logs.maintenance.settings_gate
 
         def confirmed() -> None:
             if gate.are_current or self._is_stopped:
@@ -118,7 +118,7 @@ class Cleaning:
         cleaner = self._node.logs.cleaner
         if cleaner.cleanings != self._cleanings:
             self._cleanings = cleaner.cleanings
-            for writing in self._node.logs.upkeep.checkpoint_tasks(high_watermarks=False):
+            for writing in self._node.logs.maintenance.checkpoint_tasks(high_watermarks=False):
                 self._node.run_disk_task(writing)
         if not self._is_stopped:
             self._node.shell.soon(self._go_on)

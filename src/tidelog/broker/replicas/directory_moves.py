@@ -358,7 +358,7 @@ class Moves:
             raise
         del self._moves[replica.topic_partition]
         node.replica_moved(replica)
-        for task in node.logs.upkeep.checkpoint_tasks(high_watermarks=False):
+        for task in node.logs.maintenance.checkpoint_tasks(high_watermarks=False):
             # How far the log has been cleaned is told by the other directory from now on.
             node.run_disk_task(task)
         logger.info(

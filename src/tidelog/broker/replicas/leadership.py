@@ -161,7 +161,7 @@ class Leadership:
         """Creates what is missing, then leads or follows; completes `done` with `outcomes`, these orders' added."""
 
         def made() -> None:
-            tasks = self._node.logs.upkeep.durability_tasks()
+            tasks = self._node.logs.maintenance.durability_tasks()
             # A sync that fails takes its directory offline, which `_take_up` sees, or is to be done again.
             gather([self._node.run_disk_task(task) for task in tasks]).on_complete(lambda _: take_up())
 

@@ -1,6 +1,6 @@
 """Fetches by followers: what the leader reads for them, what it learns from them, and when they are answered.
 
-For each partition of a request, in the order that document 004 of the reference traces:
+For each partition of a request, in this order:
 
     read the log, up to its (flushed) end -> take note of the follower's log end -> move the high watermark -> answer
 
@@ -192,7 +192,7 @@ class _ReplicaFetch:
         """Looks again when the throttle allows what it has held back; unless the answer is only not full enough."""
         throttles = self._node.throttles
         if self._held_back and throttles.leader.is_exceeded(self._node.clock.monotonic_ms()):
-            throttles.held_back.add(self)
+            throttles.waiting_fetches.add(self)
 
     @property
     def turn_ms(self) -> int:
@@ -218,7 +218,7 @@ class _ReplicaFetch:
 
     def _stop_waiting(self) -> None:
         if self._held_back:
-            self._node.throttles.held_back.remove(self)
+            self._node.throttles.waiting_fetches.remove(self)
         if self._session.waiting is self:
             self._session.waiting = None
         for timer in (self._timer, self._delay):

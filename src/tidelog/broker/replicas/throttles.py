@@ -1,8 +1,8 @@
 """Throttles of replication on this broker, kept in step with the settings of topics and brokers (KIP-73).
 
-What they limit is asked where replicas are read and fetched: `replica_fetch` for the leader's side, `leader_fetcher`
-for the follower's. Fetches of followers that the leader's throttle holds back wait in `HeldBack`: when the rate allows
-more, those go first whose turn was longest ago, so that several followers that are behind share the rate.
+`replica_fetch` asks about the leader's side, `leader_fetcher` about the follower's. Fetches that the leader's throttle
+delays wait in `ThrottledFetches`. When the rate allows more, the follower that got records longest ago is served first,
+so that several followers that are behind share the rate.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Throttles:
             1000 * cast(int, config.get("alter.log.dirs.replication.quota.window.size.seconds")),
         )
         """Of what is copied between this broker's log directories; it is for all of them."""
-        self.held_back = HeldBack(self.leader, clock, shell)
+        self.waiting_fetches = ThrottledFetches(self.leader, clock, shell)
         """Fetches of followers that wait for the leader's throttle."""
         self.broker_changed(config)
 
@@ -87,7 +87,7 @@ class Throttles:
         return changed
 
 
-class HeldBackFetch(Protocol):
+class ThrottledFetch(Protocol):
     """A fetch with records that the throttle keeps from its follower."""
 
     @property
@@ -100,27 +100,27 @@ class HeldBackFetch(Protocol):
         ...
 
 
-class HeldBack:
+class ThrottledFetches:
     """Fetches that wait until a quota is not exceeded any more."""
 
     def __init__(self, quota: ReplicationQuota, clock: Clock, shell: Shell) -> None:
         self._quota = quota
         self._clock = clock
         self._shell = shell
-        self._fetches: dict[HeldBackFetch, None] = {}
+        self._fetches: dict[ThrottledFetch, None] = {}
         self._timer: Timer | None = None
 
     def __len__(self) -> int:
         return len(self._fetches)
 
-    def add(self, fetch: HeldBackFetch) -> None:
+    def add(self, fetch: ThrottledFetch) -> None:
         """Tells `fetch` when the rate allows more, once. Idempotent."""
         self._fetches[fetch] = None
         if self._timer is None:
             delay_ms = self._quota.delay_ms(self._clock.monotonic_ms())
             self._timer = self._shell.after(max(1, delay_ms), self.release)
 
-    def remove(self, fetch: HeldBackFetch) -> None:
+    def remove(self, fetch: ThrottledFetch) -> None:
         """It has been answered. Idempotent."""
         self._fetches.pop(fetch, None)
         if not self._fetches and self._timer is not None:
@@ -137,5 +137,5 @@ class HeldBack:
             fetch.throttle_allows()
 
 
-def _turn(fetch: HeldBackFetch) -> int:
+def _turn(fetch: ThrottledFetch) -> int:
     return fetch.turn_ms

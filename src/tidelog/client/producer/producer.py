@@ -34,7 +34,7 @@ from tidelog.client.producer.batches import HEADER_OVERHEAD_MAX, RECORD_OVERHEAD
 from tidelog.client.producer.partition_queue import PartitionQueue
 from tidelog.client.producer.sender import ProducerStatistics, Sender
 from tidelog.client.producer.settings import ACKS_ALL, ProducerSettings
-from tidelog.client.producer.transactions import State, Transactions
+from tidelog.client.producer.transactions import ProducerTransactionState, TransactionManager
 from tidelog.client.views import TopicView
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
@@ -66,11 +66,11 @@ class Producer:
         self._cluster = cluster
         self._routing = cluster.routing
         chosen = settings or ProducerSettings()
-        self._transactions: Transactions | None = None
+        self._transactions: TransactionManager | None = None
         idempotent = chosen.acks == ACKS_ALL if chosen.idempotent is None else chosen.idempotent
         if chosen.transactional_id is not None:
             idempotent = True
-            self._transactions = Transactions(cluster, chosen.transactional_id, chosen.transaction_timeout_ms)
+            self._transactions = TransactionManager(cluster, chosen.transactional_id, chosen.transaction_timeout_ms)
         acks = ACKS_ALL if idempotent else chosen.acks
         self._settings = dataclasses.replace(chosen, idempotent=idempotent, acks=acks)
         self._sender = Sender(cluster, self._settings, self._transactions)
@@ -95,7 +95,10 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if self._transactions is not None and self._transactions.state in (State.OPEN, State.BROKEN):
+            if self._transactions is not None and self._transactions.state in (
+                ProducerTransactionState.OPEN,
+                ProducerTransactionState.BROKEN,
+            ):
                 # A transaction without a commit: it would only hold up its readers until it times out.
                 with contextlib.suppress(KafkaError, ClientError):
                     await self.abort()
@@ -187,7 +190,7 @@ class Producer:
     def _check_open(self) -> None:
         self._check_running()
         if self._transactions is not None:
-            self._transactions.require(State.OPEN)
+            self._transactions.require(ProducerTransactionState.OPEN)
 
     def _check_running(self) -> None:
         if self._sender.closed:
@@ -213,7 +216,7 @@ class Producer:
         """Finds a topic before its first record is there; KafkaError where it does not exist."""
         await self._find_topic(topic)
 
-    # Transactions
+    # TransactionManager
 
     async def begin(self) -> None:
         """Opens a transaction: what is sent from now on is read together, once it is committed, or never."""
@@ -234,11 +237,11 @@ class Producer:
     async def commit(self) -> None:
         """Delivers what was sent, and commits it. After an error `abort`, but not after Fenced, which is the end."""
         transactions = self._transactional()
-        transactions.require(State.OPEN)
+        transactions.require(ProducerTransactionState.OPEN)
         try:
             await self.flush()
         except (KafkaError, ClientError) as error:
-            if transactions.state is State.FATAL:
+            if transactions.state is ProducerTransactionState.FATAL:
                 raise
             raise TransactionFailed(f"the transaction can only be aborted: {error}") from error
         await self._end(committed=True)
@@ -246,7 +249,7 @@ class Producer:
     async def abort(self) -> None:
         """Drops what was not sent yet, and aborts: nobody who reads committed records sees any of the transaction."""
         transactions = self._transactional()
-        transactions.require(State.OPEN, State.BROKEN)
+        transactions.require(ProducerTransactionState.OPEN, ProducerTransactionState.BROKEN)
         await self._sender.drop()
         self._sender.failure = None
         await self._end(committed=False)
@@ -259,13 +262,13 @@ class Producer:
             yield
             await self.commit()
         except BaseException:
-            if self._transactional().state in (State.OPEN, State.BROKEN):
+            if self._transactional().state in (ProducerTransactionState.OPEN, ProducerTransactionState.BROKEN):
                 # What went wrong is what the caller is to hear; an abort that fails shows at the next begin.
                 with contextlib.suppress(KafkaError, ClientError):
                     await self.abort()
             raise
 
-    def _transactional(self) -> Transactions:
+    def _transactional(self) -> TransactionManager:
         if self._transactions is None:
             raise ValueError("transactions need a transactional_id in the settings")
         return self._transactions

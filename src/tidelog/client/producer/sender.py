@@ -31,7 +31,7 @@ from tidelog.client.producer.batches import NO_IDENTITY, Batch, Identity, leader
 from tidelog.client.producer.partition_queue import PartitionQueue
 from tidelog.client.producer.settings import ProducerSettings
 from tidelog.client.producer.topics_in_use import TopicsInUse
-from tidelog.client.producer.transactions import PRODUCE_EXPLICIT_MAX, Transactions
+from tidelog.client.producer.transactions import PRODUCE_EXPLICIT_MAX, TransactionManager
 from tidelog.client.producing import Produced, ProducedBatch, produce_request, produced
 from tidelog.client.views import partition_error
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
@@ -86,7 +86,7 @@ class ProducerStatistics:
 class Sender:
     """The partitions of one producer, and the loop that sends for them. `start` and `close` it."""
 
-    def __init__(self, cluster: Cluster, settings: ProducerSettings, transactions: Transactions | None) -> None:
+    def __init__(self, cluster: Cluster, settings: ProducerSettings, transactions: TransactionManager | None) -> None:
         self._cluster = cluster
         self._routing = cluster.routing
         self._settings = settings

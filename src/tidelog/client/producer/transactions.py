@@ -63,7 +63,7 @@ _AGAIN: Final = frozenset(
 """The markers of the former transaction are still being written, or metadata is on its way."""
 
 
-class State(enum.Enum):
+class ProducerTransactionState(enum.Enum):
     """Where a transactional producer is."""
 
     UNINITIALIZED = enum.auto()
@@ -75,7 +75,7 @@ class State(enum.Enum):
     FATAL = enum.auto()
 
 
-class Transactions:
+class TransactionManager:
     """One transactional id, as its producer sees it."""
 
     def __init__(self, cluster: Cluster, transactional_id: str, timeout_ms: int) -> None:
@@ -85,7 +85,7 @@ class Transactions:
         self._timeout_ms = timeout_ms
         self._connection = CoordinatorConnection(cluster, transactional_id, COORDINATOR_TRANSACTION)
         self._groups: dict[str, CoordinatorConnection] = {}
-        self.state = State.UNINITIALIZED
+        self.state = ProducerTransactionState.UNINITIALIZED
         self.failure: Exception | None = None
         """Why the state is BROKEN or FATAL."""
         self.producer_id = -1
@@ -120,12 +120,12 @@ class Transactions:
         self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
         self._needs_new_epoch = False
         await self._learn_version()
-        self.state = State.READY
+        self.state = ProducerTransactionState.READY
 
     def begin(self) -> None:
         """Opens a transaction; nothing is sent for it yet."""
-        self.require(State.READY)
-        self.state = State.OPEN
+        self.require(ProducerTransactionState.READY)
+        self.state = ProducerTransactionState.OPEN
 
     def includes(self, topic_partition: TopicPartition) -> bool:
         """Whether the transaction has the partition already."""
@@ -134,7 +134,7 @@ class Transactions:
     async def add(self, partitions: Iterable[TopicPartition]) -> None:
         """Makes partitions part of the transaction before their first batch is sent."""
         async with self._adding:
-            self.require(State.OPEN)
+            self.require(ProducerTransactionState.OPEN)
             new = [tp for tp in partitions if tp not in self._partitions]
             if new and self.implicit:
                 self._begun = True
@@ -162,7 +162,7 @@ class Transactions:
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, CommittedOffset], member: GroupMember) -> None:
         """Makes a consumer's offsets part of the transaction: they are committed if and when it is (KIP-447)."""
-        self.require(State.OPEN)
+        self.require(ProducerTransactionState.OPEN)
         if not offsets:
             return
         if not self.implicit and member.group not in self._added_groups:
@@ -221,13 +221,15 @@ class Transactions:
 
     async def end(self, *, committed: bool) -> bool:
         """Commits or aborts; whether the epoch has changed, with which sequences begin at 0 again."""
-        self.require(State.OPEN) if committed else self.require(State.OPEN, State.BROKEN)
-        self.state = State.ENDING
+        self.require(ProducerTransactionState.OPEN) if committed else self.require(
+            ProducerTransactionState.OPEN, ProducerTransactionState.BROKEN
+        )
+        self.state = ProducerTransactionState.ENDING
         try:
             return await self._end(committed)
         finally:
-            if self.state is State.ENDING:
-                self.state = State.BROKEN
+            if self.state is ProducerTransactionState.ENDING:
+                self.state = ProducerTransactionState.BROKEN
                 self.failure = self.failure or TransactionFailed("its end was interrupted")
 
     async def _end(self, committed: bool) -> bool:
@@ -245,7 +247,7 @@ class Transactions:
             # What was committed is committed, whatever becomes of the connection by which that was said.
             with contextlib.suppress(KafkaError, ClientError):
                 await self._learn_version(LEARNING_S)
-        self.state = State.READY
+        self.state = ProducerTransactionState.READY
         return (self.producer_id, self.producer_epoch) != former
 
     async def _say_how_it_ends(self, committed: bool) -> None:
@@ -271,17 +273,17 @@ class Transactions:
 
     def break_off(self, error: Exception) -> None:
         """Nothing but `end(committed=False)` is possible now."""
-        if self.state in (State.OPEN, State.ENDING):
-            self.state = State.BROKEN
+        if self.state in (ProducerTransactionState.OPEN, ProducerTransactionState.ENDING):
+            self.state = ProducerTransactionState.BROKEN
             self.failure = error
 
-    def require(self, *states: State) -> None:
+    def require(self, *states: ProducerTransactionState) -> None:
         """Raises why the state is none of these: what went wrong before, or ValueError for calls out of order."""
         if self.state in states:
             return
-        if self.state is State.FATAL and self.failure is not None:
+        if self.state is ProducerTransactionState.FATAL and self.failure is not None:
             raise self.failure
-        if self.state is State.BROKEN:
+        if self.state is ProducerTransactionState.BROKEN:
             raise TransactionFailed(f"the transaction can only be aborted: {self.failure}") from self.failure
         wanted = " or ".join(state.name for state in states)
         raise ValueError(f"the producer is {self.state.name}, it must be {wanted} for this")
@@ -343,7 +345,7 @@ class Transactions:
             error = refusal(code, text)
         error.about(transactional_id=self._id)
         if fatal:
-            self.state, self.failure = State.FATAL, error
+            self.state, self.failure = ProducerTransactionState.FATAL, error
         else:
             self.break_off(error)
         return error

@@ -40,7 +40,7 @@ _OFFSET_KEYS: Final = (b"\x00\x01", b"\x00\x00")
 
 
 class GroupCoordinator(CoordinatorState, StateMachine):
-    """State of one partition. `handle` decides; of what is in the log, `replay` alone changes anything."""
+    """ClassicGroupState of one partition. `handle` decides; of what is in the log, `replay` alone changes anything."""
 
     TOPIC: ClassVar[str] = CONSUMER_OFFSETS
     DIVISIBLE: ClassVar[frozenset[type]] = frozenset({DeleteGroups, ExpireOffsets, ForgetPartitions})
@@ -53,7 +53,7 @@ class GroupCoordinator(CoordinatorState, StateMachine):
         self.offsets = Offsets(self)
         self.classic = ClassicGroups(self)
         self.consumers = ConsumerGroups(self)
-        self.classic.guests = self.consumers
+        self.classic.compatibility = self.consumers
         self._handlers: dict[type, EventHandler] = {
             TimePassed: self._time_passed,
             ListGroups: self._list,

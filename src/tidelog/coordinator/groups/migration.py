@@ -18,12 +18,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Final
 
-from tidelog.coordinator.groups.classic.group import ClassicGroup, State
+from tidelog.coordinator.groups.classic.group import ClassicGroup, ClassicGroupState
 from tidelog.coordinator.groups.classic.members import ClassicMember, Protocol
 from tidelog.coordinator.groups.classic.rebalance import fail_waiting, prepare
 from tidelog.coordinator.groups.consumer import records
 from tidelog.coordinator.groups.consumer.group import ConsumerGroup, target_of
-from tidelog.coordinator.groups.consumer.member import ClassicMembership, ConsumerMember, Partitions, held_at, plain
+from tidelog.coordinator.groups.consumer.member import ClassicMemberMetadata, ConsumerMember, Partitions, held_at, plain
 from tidelog.coordinator.groups.consumer.turn import ConsumerTurn
 from tidelog.coordinator.groups.embedded_protocol import (
     by_id,
@@ -117,7 +117,9 @@ def _consumer(member: ClassicMember, classic: ClassicGroup, topics: TopicsView) 
         client_id=member.client_id,
         client_host=member.client_host,
         topics=frozenset(subscription.topics),
-        classic=ClassicMembership(member.session_timeout_ms, tuple((name, data) for name, data in member.protocols)),
+        classic=ClassicMemberMetadata(
+            member.session_timeout_ms, tuple((name, data) for name, data in member.protocols)
+        ),
         assigned=held_at(by_id(parse_assignment(member.assignment), topics), classic.generation),
     )
 
@@ -229,7 +231,7 @@ def downgrade(
             PROTOCOL_TYPE,
         )
     classic.protocol = classic.elected_protocol()
-    classic.state = State.STABLE
+    classic.state = ClassicGroupState.STABLE
     as_classic = turn.as_classic()
     end = group.tombstones()
     if not fit(turn, end, classic.record_size):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CoordinatorState:
-    """State of one partition of `__consumer_offsets`."""
+    """ClassicGroupState of one partition of `__consumer_offsets`."""
 
     def __init__(self, settings: GroupSettings | None = None) -> None:
         self.settings = GroupSettings() if settings is None else settings

@@ -229,7 +229,7 @@ class TransactionCoordinator(StateMachine):
         if transaction.state.is_prepared:
             # Before the producer is looked at: it may have the id already that is in force when this has ended.
             return None
-        error = _stranger(transaction, event.producer_id, event.producer_epoch)
+        error = _fencing_error(transaction, event.producer_id, event.producer_epoch)
         if error is not ErrorCode.NONE:
             return Outcome(error)
         if transaction.state is TransactionState.ONGOING and transaction.partitions.issuperset(event.partitions):
@@ -272,7 +272,7 @@ class TransactionCoordinator(StateMachine):
         if transaction is None:
             error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
         else:
-            error = _stranger(transaction, event.producer_id, event.producer_epoch)
+            error = _fencing_error(transaction, event.producer_id, event.producer_epoch)
             if error is ErrorCode.NONE and transaction.state.is_prepared:
                 error = ErrorCode.CONCURRENT_TRANSACTIONS
         members = transaction.partitions if transaction is not None else frozenset()
@@ -408,7 +408,7 @@ def _may_be(transaction: Transaction, producer_id: ProducerId, epoch: ProducerEp
     return producer_id == transaction.previous_producer_id and epoch >= LAST_USABLE_EPOCH
 
 
-def _stranger(transaction: Transaction, producer_id: ProducerId, epoch: ProducerEpoch) -> ErrorCode:
+def _fencing_error(transaction: Transaction, producer_id: ProducerId, epoch: ProducerEpoch) -> ErrorCode:
     """NONE for the producer that the transactional id belongs to at present."""
     if producer_id != transaction.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 class _Replacement(NamedTuple):
     """To be done by the owner of the log."""
 
-    old: list[Segment]
+    replaced: list[Segment]
     cleaned: Segment
 
 
@@ -117,10 +117,10 @@ class Cleaning:
             self.log.mark_changed()
 
     def _replace(self, wanted: _Replacement) -> None:
-        old, cleaned = wanted
+        replaced, cleaned = wanted
         steps: list[Step] | None = None
         try:
-            steps = replace(self.log, old, cleaned)
+            steps = replace(self.log, replaced, cleaned)
         finally:
             if cleaned in self.log.segments:
                 self._cleaned = None  # `give_up` must not remove it any more.
@@ -130,7 +130,7 @@ class Cleaning:
         self._cleaned = None
         # Retention took what it was made from. Of that it is not missed; the others are dirty still.
         drop_cleaned(self.log, cleaned)
-        left = [segment.base_offset for segment in old if segment in self.log.segments]
+        left = [segment.base_offset for segment in replaced if segment in self.log.segments]
         if left and self._passed_over is None:
             self._passed_over = left[0]
 

@@ -54,7 +54,7 @@ def sync_cleaned(segment: Segment) -> None:
     segment.forget_files()
 
 
-def replace(log: Log, old: list[Segment], cleaned: Segment) -> list[Step] | None:
+def replace(log: Log, replaced: list[Segment], cleaned: Segment) -> list[Step] | None:
     """Puts `cleaned`, which is durable, in place of `old`; None where these are not the log's any more. OSError.
 
     Gives the steps that are left: each is to be done by `LogFolder.finish_up_to`, when the renames before are durable.
@@ -62,20 +62,20 @@ def replace(log: Log, old: list[Segment], cleaned: Segment) -> list[Step] | None
     """
     segments = log.segments
     try:
-        first = segments.index(old[0])
+        first = segments.index(replaced[0])
     except ValueError:
         return None
-    if segments[first : first + len(old)] != old or first + len(old) >= len(segments):
+    if segments[first : first + len(replaced)] != replaced or first + len(replaced) >= len(segments):
         return None
     folder, delay_ms = log.folder, log.config.file_delete_delay_ms
     folder.finish_steps()
     cleaned.rename(SWAP)
     cleaned.config = log.config
-    log.segments = [*segments[:first], cleaned, *segments[first + len(old) :]]
+    log.segments = [*segments[:first], cleaned, *segments[first + len(replaced) :]]
     removals: list[Step] = []
-    for segment in old:
+    for segment in replaced:
         removals.append(functools.partial(remove_later, folder, segment, delay_ms))
-        if segment is not old[0]:
+        if segment is not replaced[0]:
             removals.append(functools.partial(discard_snapshot, folder, segment.base_offset, delay_ms))
     names: list[Step] = [functools.partial(cleaned.rename, "", log_only=True), functools.partial(cleaned.rename, "")]
     folder.unfinished.extend((*removals, *names))

@@ -36,7 +36,7 @@ _RECORD_OVERHEAD: Final = 24
 """Bytes of a member's record beside its texts and what is opaque: lengths and timeouts."""
 
 
-class State(StrEnum):
+class ClassicGroupState(StrEnum):
     """Where a group stands, in Kafka's words."""
 
     EMPTY = "Empty"
@@ -48,10 +48,14 @@ class State(StrEnum):
 
 
 _BEFORE: Final = {
-    State.EMPTY: {State.PREPARING_REBALANCE},
-    State.PREPARING_REBALANCE: {State.EMPTY, State.COMPLETING_REBALANCE, State.STABLE},
-    State.COMPLETING_REBALANCE: {State.PREPARING_REBALANCE},
-    State.STABLE: {State.COMPLETING_REBALANCE},
+    ClassicGroupState.EMPTY: {ClassicGroupState.PREPARING_REBALANCE},
+    ClassicGroupState.PREPARING_REBALANCE: {
+        ClassicGroupState.EMPTY,
+        ClassicGroupState.COMPLETING_REBALANCE,
+        ClassicGroupState.STABLE,
+    },
+    ClassicGroupState.COMPLETING_REBALANCE: {ClassicGroupState.PREPARING_REBALANCE},
+    ClassicGroupState.STABLE: {ClassicGroupState.COMPLETING_REBALANCE},
 }
 """state -> those from which it is reached."""
 
@@ -87,8 +91,8 @@ class ClassicGroup:
         self.group_id = group_id
         self.deadlines = deadlines
         """Its coordinator's."""
-        self.state = State.EMPTY
-        self.previous_state = State.DEAD
+        self.state = ClassicGroupState.EMPTY
+        self.previous_state = ClassicGroupState.DEAD
         self.state_since_ms = wall_ms
         """Wall time at which the state was entered; -1 where an old record does not say."""
         self.generation = 0
@@ -142,7 +146,7 @@ class ClassicGroup:
             )
         group.leader = value.leader if value.leader in group.members else next(iter(group.members), None)
         if group.members:
-            group.state = State.STABLE
+            group.state = ClassicGroupState.STABLE
         return group
 
     # Members.
@@ -248,7 +252,7 @@ class ClassicGroup:
 
     def supports(self, protocol_type: str, protocols: Sequence[Protocol]) -> bool:
         """Whether somebody with these can be a member: one that all members support is among them."""
-        if self.state is State.EMPTY:
+        if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type and protocols)
         everybody = len(self.members)
         return self.protocol_type == protocol_type and any(
@@ -288,7 +292,7 @@ class ClassicGroup:
 
     # States.
 
-    def enter(self, state: State, wall_ms: int) -> None:
+    def enter(self, state: ClassicGroupState, wall_ms: int) -> None:
         assert self.state in _BEFORE[state], f"group {self.group_id!r}: {self.state} -> {state}"
         self.previous_state, self.state = self.state, state
         self.state_since_ms = wall_ms
@@ -296,13 +300,13 @@ class ClassicGroup:
     @property
     def is_initial(self) -> bool:
         """Whether it waits for the first members of an empty group."""
-        return self.state is State.PREPARING_REBALANCE and self.previous_state is State.EMPTY
+        return self.state is ClassicGroupState.PREPARING_REBALANCE and self.previous_state is ClassicGroupState.EMPTY
 
     def next_generation(self, wall_ms: int) -> None:
         """All that joined are in: CompletingRebalance, or Empty if nobody is."""
         self.generation = (self.generation + 1) & GENERATION_MAX
         self.protocol = self.elected_protocol()
-        self.enter(State.COMPLETING_REBALANCE if self.members else State.EMPTY, wall_ms)
+        self.enter(ClassicGroupState.COMPLETING_REBALANCE if self.members else ClassicGroupState.EMPTY, wall_ms)
         self.pending_sync.clear()
         self._topics = None
 
@@ -316,7 +320,7 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        return self.state is State.EMPTY
+        return self.state is ClassicGroupState.EMPTY
 
     def check_commit(self, event: CommitOffsets) -> ErrorCode:
         """Members commit in their generation, and not while the leader has still to speak: whoever does so then has
@@ -333,7 +337,7 @@ class ClassicGroup:
                 return ErrorCode.ILLEGAL_GENERATION
         elif not in_transaction:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if self.state is State.COMPLETING_REBALANCE and not in_transaction:
+        if self.state is ClassicGroupState.COMPLETING_REBALANCE and not in_transaction:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
@@ -373,7 +377,7 @@ class ClassicGroup:
         if self.is_empty:
             # Old records don't say since when.
             return FROM_COMMIT if self.state_since_ms < 0 else self.state_since_ms
-        return None if self.state is not State.STABLE or self.subscribed_topics is None else FROM_COMMIT
+        return None if self.state is not ClassicGroupState.STABLE or self.subscribed_topics is None else FROM_COMMIT
 
     def tombstones(self) -> Sequence[CoordinatorRecord]:
         if self.recorded is None:
@@ -383,7 +387,7 @@ class ClassicGroup:
     @property
     def is_forgettable(self) -> bool:
         """Whether nothing would be lost with it: nobody is or becomes a member, and the log does not know it."""
-        return self.state is State.EMPTY and not self.pending and self.recorded is None
+        return self.state is ClassicGroupState.EMPTY and not self.pending and self.recorded is None
 
     @property
     def record_size(self) -> int:

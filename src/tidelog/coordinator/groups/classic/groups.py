@@ -22,12 +22,12 @@ from tidelog.coordinator.groups.classic.events import (
     SyncGroup,
     SyncReply,
 )
-from tidelog.coordinator.groups.classic.group import ClassicGroup, State
+from tidelog.coordinator.groups.classic.group import ClassicGroup, ClassicGroupState
 from tidelog.coordinator.groups.classic.join import join
 from tidelog.coordinator.groups.classic.leave import leave, not_members
 from tidelog.coordinator.groups.classic.rebalance import joins_due, member_due, prepare, syncs_due
 from tidelog.coordinator.groups.classic.sync import heartbeat, sync
-from tidelog.coordinator.groups.classic.turn import Turn
+from tidelog.coordinator.groups.classic.turn import ClassicTurn
 from tidelog.coordinator.groups.events import CONSUMER
 from tidelog.coordinator.groups.group import OFFSETS_ONLY
 from tidelog.coordinator.groups.part import Part
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tidelog.coordinator.groups.state import CoordinatorState
 
 
-class ClassicGuests(Protocol):
+class ClassicCompatibility(Protocol):
     """Who decides for members of the classic protocol in groups of the consumer protocol (KIP-848).
 
     False: the group is not such a one, or is none any more.
@@ -61,7 +61,7 @@ class ClassicGroups(Part):
         self._state = state
         self._groups = state.groups
         self._is_loaded = False
-        self.guests: ClassicGuests | None = None
+        self.compatibility: ClassicCompatibility | None = None
 
     def handlers(self) -> Mapping[type, EventHandler]:
         return {
@@ -94,8 +94,8 @@ class ClassicGroups(Part):
 
     def _join(self, now_ms: int, event: JoinGroup, result: GroupResult) -> None:
         """Whoever has no id yet may make a group."""
-        guests = self._guests_of(event.group)
-        if guests is not None and guests.join(now_ms, event, result):
+        compatibility = self._compatibility_of(event.group)
+        if compatibility is not None and compatibility.join(now_ms, event, result):
             return
         group = self._find(event.group)
         if group is None:
@@ -108,8 +108,8 @@ class ClassicGroups(Part):
         self._forget_if_nothing(group)
 
     def _sync(self, now_ms: int, event: SyncGroup, result: GroupResult) -> None:
-        guests = self._guests_of(event.group)
-        if guests is not None and guests.sync(now_ms, event, result):
+        compatibility = self._compatibility_of(event.group)
+        if compatibility is not None and compatibility.sync(now_ms, event, result):
             return
         group = self._find(event.group)
         if group is None:
@@ -122,13 +122,13 @@ class ClassicGroups(Part):
         if isinstance(group, ClassicGroup):
             heartbeat(now_ms, group, event, result)
             return
-        guests = self._guests_of(event.group)
-        if guests is None or not guests.classic_heartbeat(now_ms, event, result):
+        compatibility = self._compatibility_of(event.group)
+        if compatibility is None or not compatibility.classic_heartbeat(now_ms, event, result):
             result.replies.append((event.request_id, HeartbeatReply(ErrorCode.UNKNOWN_MEMBER_ID)))
 
     def _leave(self, now_ms: int, event: LeaveGroup, result: GroupResult) -> None:
-        guests = self._guests_of(event.group)
-        if guests is not None and guests.leave(now_ms, event, result):
+        compatibility = self._compatibility_of(event.group)
+        if compatibility is not None and compatibility.leave(now_ms, event, result):
             return
         group = self._find(event.group)
         if group is None:
@@ -143,7 +143,7 @@ class ClassicGroups(Part):
             described = described_group(group)
         else:
             has_offsets = group is OFFSETS_ONLY
-            state = State.EMPTY if has_offsets else State.DEAD
+            state = ClassicGroupState.EMPTY if has_offsets else ClassicGroupState.DEAD
             is_of_other_kind = group is not None and not has_offsets
             described = DescribedGroup(state, "", "", (), is_of_other_kind=is_of_other_kind)
         result.replies.append((event.request_id, described))
@@ -180,17 +180,17 @@ class ClassicGroups(Part):
 
     # What requests and deadlines need.
 
-    def _guests_of(self, group_id: str) -> ClassicGuests | None:
+    def _compatibility_of(self, group_id: str) -> ClassicCompatibility | None:
         """Who decides instead, for a group of the other kind."""
         group = self._groups.get(group_id)
-        return self.guests if group is not None and group.kind == CONSUMER else None
+        return self.compatibility if group is not None and group.kind == CONSUMER else None
 
     def _find(self, group_id: str) -> ClassicGroup | None:
         group = self._groups.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
-    def _turn(self, now_ms: int, wall_ms: int, result: GroupResult) -> Turn:
-        return Turn(now_ms, wall_ms, self._state.settings, result)
+    def _turn(self, now_ms: int, wall_ms: int, result: GroupResult) -> ClassicTurn:
+        return ClassicTurn(now_ms, wall_ms, self._state.settings, result)
 
     def _forget_if_nothing(self, group: ClassicGroup) -> None:
         """Groups that nobody ever joined to the end must not fill the memory."""
@@ -200,7 +200,7 @@ class ClassicGroups(Part):
 
 def described_group(group: ClassicGroup) -> DescribedGroup:
     """What members said and were assigned is shown for the protocol in force, hence in a stable group only."""
-    is_stable = group.state is State.STABLE
+    is_stable = group.state is ClassicGroupState.STABLE
     return DescribedGroup(
         group.state,
         group.protocol_type,

@@ -6,7 +6,7 @@ import logging
 from typing import Final
 
 from tidelog.coordinator.groups.classic.events import UNKNOWN_MEMBER, JoinGroup, JoinReply, SyncReply
-from tidelog.coordinator.groups.classic.group import ClassicGroup, State
+from tidelog.coordinator.groups.classic.group import ClassicGroup, ClassicGroupState
 from tidelog.coordinator.groups.classic.members import ClassicMember
 from tidelog.coordinator.groups.classic.rebalance import (
     complete_join_if_all_joined,
@@ -15,7 +15,7 @@ from tidelog.coordinator.groups.classic.rebalance import (
     prepare,
     rebalance,
 )
-from tidelog.coordinator.groups.classic.turn import Turn
+from tidelog.coordinator.groups.classic.turn import ClassicTurn
 from tidelog.model.errors import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ PENDING_MS_MAX: Final = 60_000
 client that only ever asks for ids must not fill the memory."""
 
 
-def join(turn: Turn, group: ClassicGroup, event: JoinGroup) -> None:
+def join(turn: ClassicTurn, group: ClassicGroup, event: JoinGroup) -> None:
     """Answers at once, or when the rebalance of which it is part has come that far."""
     if not _has_room(turn, group, event.member_id):
         # A member that is too many when it comes back, too: group.max.size may have been lowered.
@@ -54,24 +54,24 @@ def join(turn: Turn, group: ClassicGroup, event: JoinGroup) -> None:
         _add(turn, group, event, event.new_member_id)
 
 
-def _has_room(turn: Turn, group: ClassicGroup, member_id: str) -> bool:
+def _has_room(turn: ClassicTurn, group: ClassicGroup, member_id: str) -> bool:
     """While a rebalance is being prepared the first to join are in, and the others are too many."""
-    if group.state is State.EMPTY:
+    if group.state is ClassicGroupState.EMPTY:
         return True
     member = group.members.get(member_id)
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
         is_in, count = member is not None and member.join_request is not None, group.waiting_joins
     else:
         is_in, count = member is not None, len(group.members)
     return is_in or count < turn.settings.group_max_size
 
 
-def _put_out(turn: Turn, group: ClassicGroup, member_id: str) -> None:
+def _put_out(turn: ClassicTurn, group: ClassicGroup, member_id: str) -> None:
     turn.expect_nothing_of(group, member_id)
     group.remove(member_id)
 
 
-def _join_again(turn: Turn, group: ClassicGroup, event: JoinGroup) -> None:
+def _join_again(turn: ClassicTurn, group: ClassicGroup, event: JoinGroup) -> None:
     if event.member_id in group.pending and event.instance_id is None:
         _add(turn, group, event, event.member_id)
         return
@@ -81,10 +81,10 @@ def _join_again(turn: Turn, group: ClassicGroup, event: JoinGroup) -> None:
         return
     member = group.members[event.member_id]
     changed = list(member.protocols) != list(event.protocols)
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
         _update(turn, group, member, event)
         complete_join_if_all_joined(turn, group)
-    elif changed or (group.state is State.STABLE and group.leader == event.member_id):
+    elif changed or (group.state is ClassicGroupState.STABLE and group.leader == event.member_id):
         # A leader that joins again has seen a change that the others need not know of: topics with more partitions.
         _update(turn, group, member, event)
         prepare(turn, group, f"{event.member_id} joined again: {event.reason or 'no reason given'}")
@@ -93,7 +93,7 @@ def _join_again(turn: Turn, group: ClassicGroup, event: JoinGroup) -> None:
         turn.reply(event.request_id, joined(group, member))
 
 
-def _add(turn: Turn, group: ClassicGroup, event: JoinGroup, member_id: str) -> None:
+def _add(turn: ClassicTurn, group: ClassicGroup, event: JoinGroup, member_id: str) -> None:
     """A new member, whose join waits."""
     member = ClassicMember(
         member_id,
@@ -112,7 +112,7 @@ def _add(turn: Turn, group: ClassicGroup, event: JoinGroup, member_id: str) -> N
     rebalance(turn, group, f"{member_id} joined: {event.reason or 'no reason given'}")
 
 
-def _update(turn: Turn, group: ClassicGroup, member: ClassicMember, event: JoinGroup) -> None:
+def _update(turn: ClassicTurn, group: ClassicGroup, member: ClassicMember, event: JoinGroup) -> None:
     """A known member's join waits."""
     group.update(member, event.protocols, event.session_timeout_ms, event.rebalance_timeout_ms)
     before = group.wait_for_join(member, event.request_id)
@@ -120,23 +120,23 @@ def _update(turn: Turn, group: ClassicGroup, member: ClassicMember, event: JoinG
     turn.reply(before, JoinReply(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
 
 
-def _join_as_static_member(turn: Turn, group: ClassicGroup, event: JoinGroup, instance_id: str) -> None:
+def _join_as_static_member(turn: ClassicTurn, group: ClassicGroup, event: JoinGroup, instance_id: str) -> None:
     old_id = group.static.get(instance_id)
     if old_id is None:
         _add(turn, group, event, event.new_member_id)
         return
     former_leader = group.leader or ""
     member = _replace(turn, group, event, old_id)
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
         complete_join_if_all_joined(turn, group)
-    elif group.state is State.STABLE and group.elected_protocol() == group.protocol:
+    elif group.state is ClassicGroupState.STABLE and group.elected_protocol() == group.protocol:
         _go_on(turn, group, member, event, former_leader)
     else:
         # In CompletingRebalance the leader may already be assigning to the old id.
         prepare(turn, group, f"static member {instance_id} joined: {event.reason or 'no reason given'}")
 
 
-def _replace(turn: Turn, group: ClassicGroup, event: JoinGroup, old_id: str) -> ClassicMember:
+def _replace(turn: ClassicTurn, group: ClassicGroup, event: JoinGroup, old_id: str) -> ClassicMember:
     """A static member came back: the old id is fenced, whoever still uses it."""
     log.info(
         "static member replaced: group=%s instance=%s member=%s new=%s",
@@ -155,7 +155,7 @@ def _replace(turn: Turn, group: ClassicGroup, event: JoinGroup, old_id: str) -> 
     return member
 
 
-def _go_on(turn: Turn, group: ClassicGroup, member: ClassicMember, event: JoinGroup, former_leader: str) -> None:
+def _go_on(turn: ClassicTurn, group: ClassicGroup, member: ClassicMember, event: JoinGroup, former_leader: str) -> None:
     """The assignment stands, nobody else notices: only the log must know the new id.
 
     A leader that came back leads, and is told that there is nothing to assign. Clients that do not understand this are

@@ -7,13 +7,13 @@ import logging
 from tidelog.coordinator.groups.classic.events import UNKNOWN_MEMBER, LeaveGroup, LeaveReply, LeavingMember
 from tidelog.coordinator.groups.classic.group import ClassicGroup
 from tidelog.coordinator.groups.classic.rebalance import complete_join_if_all_joined, rebalance, remove
-from tidelog.coordinator.groups.classic.turn import Turn
+from tidelog.coordinator.groups.classic.turn import ClassicTurn
 from tidelog.model.errors import ErrorCode
 
 log = logging.getLogger(__name__)
 
 
-def leave(turn: Turn, group: ClassicGroup, event: LeaveGroup) -> None:
+def leave(turn: ClassicTurn, group: ClassicGroup, event: LeaveGroup) -> None:
     """Each by itself; then one rebalance for all that have left."""
     before = len(group.members)
     turn.reply(event.request_id, LeaveReply([_leave(turn, group, member) for member in event.members]))
@@ -23,7 +23,7 @@ def leave(turn: Turn, group: ClassicGroup, event: LeaveGroup) -> None:
         complete_join_if_all_joined(turn, group)
 
 
-def _leave(turn: Turn, group: ClassicGroup, leaving: LeavingMember) -> ErrorCode:
+def _leave(turn: ClassicTurn, group: ClassicGroup, leaving: LeavingMember) -> ErrorCode:
     member_id, instance_id, reason = leaving
     if member_id in group.pending:
         turn.expect_nothing_of(group, member_id)

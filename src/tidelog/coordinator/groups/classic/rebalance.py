@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidelog.coordinator.groups.classic.events import UNKNOWN_MEMBER, JoinedMember, JoinReply, SyncReply
-from tidelog.coordinator.groups.classic.group import ClassicGroup, State
+from tidelog.coordinator.groups.classic.group import ClassicGroup, ClassicGroupState
 from tidelog.coordinator.groups.classic.members import ClassicMember
-from tidelog.coordinator.groups.classic.turn import Turn
+from tidelog.coordinator.groups.classic.turn import ClassicTurn
 from tidelog.model.errors import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -31,18 +31,18 @@ RETRY_MS_MIN: Final = 500
 of 0 must not keep the coordinator busy until their sessions end."""
 
 
-def rebalance(turn: Turn, group: ClassicGroup, reason: str) -> None:
+def rebalance(turn: ClassicTurn, group: ClassicGroup, reason: str) -> None:
     """Members have come or gone: begins a rebalance; in one that has begun, looks whether all have joined."""
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
         complete_join_if_all_joined(turn, group)
     else:
         prepare(turn, group, reason)
 
 
-def prepare(turn: Turn, group: ClassicGroup, reason: str) -> None:
+def prepare(turn: ClassicTurn, group: ClassicGroup, reason: str) -> None:
     """Begins a rebalance: members learn of it with their next Heartbeat or SyncGroup."""
-    initial = group.state is State.EMPTY
-    if group.state is State.COMPLETING_REBALANCE:
+    initial = group.state is ClassicGroupState.EMPTY
+    if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         hand_out(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync.clear()
     turn.await_no_syncs(group)
@@ -53,7 +53,7 @@ def prepare(turn: Turn, group: ClassicGroup, reason: str) -> None:
         len(group.members),
         reason,
     )
-    group.enter(State.PREPARING_REBALANCE, turn.wall_ms)
+    group.enter(ClassicGroupState.PREPARING_REBALANCE, turn.wall_ms)
     if initial:
         group.came_ms = None
         delay_ms = _initial_delay_ms(turn)
@@ -65,11 +65,11 @@ def prepare(turn: Turn, group: ClassicGroup, reason: str) -> None:
         turn.await_joins(group, group.rebalance_timeout_ms)
 
 
-def _initial_delay_ms(turn: Turn) -> int:
+def _initial_delay_ms(turn: ClassicTurn) -> int:
     return max(turn.settings.group_initial_rebalance_delay_ms, GATHER_MS)
 
 
-def _more_delay_ms(turn: Turn, group: ClassicGroup) -> int:
+def _more_delay_ms(turn: ClassicTurn, group: ClassicGroup) -> int:
     """How much longer a new group waits, since somebody has come meanwhile; 0 if nobody has."""
     came_ms, group.came_ms = group.came_ms, None
     if came_ms is None:
@@ -79,15 +79,15 @@ def _more_delay_ms(turn: Turn, group: ClassicGroup) -> int:
     return min(more_ms, group.delay_left_ms)
 
 
-def complete_join_if_all_joined(turn: Turn, group: ClassicGroup) -> None:
+def complete_join_if_all_joined(turn: ClassicTurn, group: ClassicGroup) -> None:
     """The first members of a group wait for the end of the initial delay, all joined or not."""
-    if group.state is State.PREPARING_REBALANCE and not group.is_initial and group.all_joined:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE and not group.is_initial and group.all_joined:
         complete_join(turn, group)
 
 
-def joins_due(turn: Turn, group: ClassicGroup) -> None:
+def joins_due(turn: ClassicTurn, group: ClassicGroup) -> None:
     """The rebalance has waited long enough for members; an initial one begins again while members keep coming."""
-    if group.state is not State.PREPARING_REBALANCE:
+    if group.state is not ClassicGroupState.PREPARING_REBALANCE:
         return
     more_ms = _more_delay_ms(turn, group) if group.is_initial else 0
     if more_ms:
@@ -97,7 +97,7 @@ def joins_due(turn: Turn, group: ClassicGroup) -> None:
         complete_join(turn, group)
 
 
-def complete_join(turn: Turn, group: ClassicGroup) -> None:
+def complete_join(turn: ClassicTurn, group: ClassicGroup) -> None:
     """Those who have joined are the next generation."""
     turn.await_no_joins(group)
     absent = [member for member in group.members.values() if member.join_request is None]
@@ -110,7 +110,7 @@ def complete_join(turn: Turn, group: ClassicGroup) -> None:
         turn.await_joins(group, max(group.rebalance_timeout_ms, RETRY_MS_MIN))
         return
     group.next_generation(turn.wall_ms)
-    if group.state is State.EMPTY:
+    if group.state is ClassicGroupState.EMPTY:
         log.info("group is empty: group=%s generation=%d", group.group_id, group.generation)
         turn.record(group)
         return
@@ -130,9 +130,9 @@ def complete_join(turn: Turn, group: ClassicGroup) -> None:
     turn.await_syncs(group)
 
 
-def syncs_due(turn: Turn, group: ClassicGroup) -> None:
+def syncs_due(turn: ClassicTurn, group: ClassicGroup) -> None:
     """Members that have joined and whose SyncGroup has not come are out."""
-    if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.pending_sync:
+    if group.state not in (ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE) or not group.pending_sync:
         return
     for member_id in list(group.pending_sync):
         log.info("member did not sync: group=%s member=%s", group.group_id, member_id)
@@ -140,7 +140,7 @@ def syncs_due(turn: Turn, group: ClassicGroup) -> None:
     prepare(turn, group, "members did not send SyncGroup")
 
 
-def member_due(turn: Turn, group: ClassicGroup, member_id: str) -> None:
+def member_due(turn: ClassicTurn, group: ClassicGroup, member_id: str) -> None:
     """A member, or an id that was given out, has not been heard of for its session timeout."""
     if member_id in group.pending:
         group.remove(member_id)
@@ -155,7 +155,7 @@ def member_due(turn: Turn, group: ClassicGroup, member_id: str) -> None:
 
 
 def remove(
-    turn: Turn, group: ClassicGroup, member: ClassicMember, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID
+    turn: ClassicTurn, group: ClassicGroup, member: ClassicMember, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID
 ) -> None:
     """Puts a member out. If it lives, the answer to whatever of its waits has it join anew."""
     turn.expect_nothing_of(group, member.member_id)
@@ -184,7 +184,7 @@ def joined_members(group: ClassicGroup) -> Sequence[JoinedMember]:
     ]
 
 
-def hand_out(turn: Turn, group: ClassicGroup, error: ErrorCode = ErrorCode.NONE) -> None:
+def hand_out(turn: ClassicTurn, group: ClassicGroup, error: ErrorCode = ErrorCode.NONE) -> None:
     """Gives each member whose SyncGroup waits its assignment; with an error nobody has one, and all learn the error."""
     for member in group.members.values():
         if error is not ErrorCode.NONE:
@@ -199,7 +199,7 @@ def synced(group: ClassicGroup, member: ClassicMember) -> SyncReply:
     return SyncReply(ErrorCode.NONE, group.protocol_type, group.protocol, member.assignment)
 
 
-def fail_waiting(turn: Turn, group: ClassicGroup, error: ErrorCode) -> None:
+def fail_waiting(turn: ClassicTurn, group: ClassicGroup, error: ErrorCode) -> None:
     """Answers all that wait with an error: the group is to be something else, or no more. Its deadlines end."""
     turn.await_no_joins(group)
     turn.await_no_syncs(group)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.coordinator.groups.classic.events import Heartbeat, HeartbeatReply, SyncGroup, SyncReply
-from tidelog.coordinator.groups.classic.group import ClassicGroup, State
+from tidelog.coordinator.groups.classic.group import ClassicGroup, ClassicGroupState
 from tidelog.coordinator.groups.classic.members import ClassicMember
 from tidelog.coordinator.groups.classic.rebalance import hand_out, prepare, synced
-from tidelog.coordinator.groups.classic.turn import Turn
+from tidelog.coordinator.groups.classic.turn import ClassicTurn
 from tidelog.model.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _ALIVE: Final = HeartbeatReply(ErrorCode.NONE)
 _JOIN_AGAIN: Final = HeartbeatReply(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-def sync(turn: Turn, group: ClassicGroup, event: SyncGroup) -> None:
+def sync(turn: ClassicTurn, group: ClassicGroup, event: SyncGroup) -> None:
     """Answers at once in a stable group, otherwise when the leader has said who gets what."""
     error = _sync_error(group, event)
     if error is not ErrorCode.NONE:
@@ -26,7 +26,7 @@ def sync(turn: Turn, group: ClassicGroup, event: SyncGroup) -> None:
         return
     member = group.members[event.member_id]
     _has_synced(turn, group, member)
-    if group.state is State.STABLE:
+    if group.state is ClassicGroupState.STABLE:
         turn.reply(event.request_id, synced(group, member))
         return
     # Its client asked again on another connection, and does not read the former answer.
@@ -37,7 +37,7 @@ def sync(turn: Turn, group: ClassicGroup, event: SyncGroup) -> None:
 
 
 def _sync_error(group: ClassicGroup, event: SyncGroup) -> ErrorCode:
-    if group.state is State.EMPTY:
+    if group.state is ClassicGroupState.EMPTY:
         return ErrorCode.UNKNOWN_MEMBER_ID
     error = group.membership_error(event.member_id, event.instance_id)
     if error is not ErrorCode.NONE:
@@ -46,20 +46,20 @@ def _sync_error(group: ClassicGroup, event: SyncGroup) -> ErrorCode:
         return ErrorCode.ILLEGAL_GENERATION
     if _differ(event.protocol_type, group.protocol_type) or _differ(event.protocol, group.protocol):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.PREPARING_REBALANCE else ErrorCode.NONE
+    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is ClassicGroupState.PREPARING_REBALANCE else ErrorCode.NONE
 
 
 def _differ(said: str | None, known: str | None) -> bool:
     return said is not None and known is not None and said != known
 
 
-def _has_synced(turn: Turn, group: ClassicGroup, member: ClassicMember) -> None:
+def _has_synced(turn: ClassicTurn, group: ClassicGroup, member: ClassicMember) -> None:
     group.pending_sync.pop(member.member_id, None)
     if not group.pending_sync:
         turn.await_no_syncs(group)
 
 
-def _assign(turn: Turn, group: ClassicGroup, event: SyncGroup) -> None:
+def _assign(turn: ClassicTurn, group: ClassicGroup, event: SyncGroup) -> None:
     """The leader has spoken. Its word is written, and the members' answers wait until that is committed."""
     assignments = dict(event.assignments)
     for member in group.members.values():
@@ -68,7 +68,7 @@ def _assign(turn: Turn, group: ClassicGroup, event: SyncGroup) -> None:
         hand_out(turn, group, ErrorCode.UNKNOWN_SERVER_ERROR)
         prepare(turn, group, f"a record of {group.record_size} bytes is too large to be written")
         return
-    group.enter(State.STABLE, turn.wall_ms)
+    group.enter(ClassicGroupState.STABLE, turn.wall_ms)
     turn.record(group)
     hand_out(turn, group)
 
@@ -84,5 +84,5 @@ def heartbeat(now_ms: int, group: ClassicGroup, event: Heartbeat, result: GroupR
             result.replies.append((event.request_id, HeartbeatReply(error)))
             return
     group.expect(now_ms, member.member_id, member.session_timeout_ms)
-    reply = _JOIN_AGAIN if group.state is State.PREPARING_REBALANCE else _ALIVE
+    reply = _JOIN_AGAIN if group.state is ClassicGroupState.PREPARING_REBALANCE else _ALIVE
     result.replies.append((event.request_id, reply))

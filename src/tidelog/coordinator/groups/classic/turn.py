@@ -22,7 +22,7 @@ VALUE_VERSION: Final = 3
 
 
 @dataclass(slots=True)
-class Turn:
+class ClassicTurn:
     """One event's work on one group."""
 
     now_ms: int

@@ -18,7 +18,7 @@ from tidelog.coordinator.groups.classic.events import (
     SyncGroup,
     SyncReply,
 )
-from tidelog.coordinator.groups.consumer import guests
+from tidelog.coordinator.groups.consumer import classic_compatibility
 from tidelog.coordinator.groups.consumer.change import GroupChange
 from tidelog.coordinator.groups.consumer.description import described
 from tidelog.coordinator.groups.consumer.events import (
@@ -128,7 +128,12 @@ class ConsumerGroups(Part):
             return JoinReply(error.code, event.member_id)
 
         self._decide(
-            now_ms, event.wall_ms, event.request_id, result, lambda turn: guests.join(turn, group, event), refused
+            now_ms,
+            event.wall_ms,
+            event.request_id,
+            result,
+            lambda turn: classic_compatibility.join(turn, group, event),
+            refused,
         )
         return True
 
@@ -141,7 +146,12 @@ class ConsumerGroups(Part):
             return SyncReply(error.code)
 
         self._decide(
-            now_ms, event.wall_ms, event.request_id, result, lambda turn: guests.sync(turn, group, event), refused
+            now_ms,
+            event.wall_ms,
+            event.request_id,
+            result,
+            lambda turn: classic_compatibility.sync(turn, group, event),
+            refused,
         )
         return True
 
@@ -153,7 +163,14 @@ class ConsumerGroups(Part):
         def refused(error: KafkaError) -> HeartbeatReply:
             return HeartbeatReply(error.code)
 
-        self._decide(now_ms, 0, event.request_id, result, lambda turn: guests.heartbeat(turn, group, event), refused)
+        self._decide(
+            now_ms,
+            0,
+            event.request_id,
+            result,
+            lambda turn: classic_compatibility.heartbeat(turn, group, event),
+            refused,
+        )
         return True
 
     def leave(self, now_ms: int, event: LeaveGroup, result: GroupResult) -> bool:
@@ -161,7 +178,7 @@ class ConsumerGroups(Part):
         if group is None:
             return False
         turn = self._turn(now_ms, event.wall_ms, result)
-        turn.reply(event.request_id, guests.leave(turn, group, event))
+        turn.reply(event.request_id, classic_compatibility.leave(turn, group, event))
         return True
 
     # Time.

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
-from tidelog.coordinator.groups.classic.group import ClassicGroup, State
+from tidelog.coordinator.groups.classic.group import ClassicGroup, ClassicGroupState
 from tidelog.coordinator.groups.consumer import records
 from tidelog.coordinator.groups.consumer.change import (
     NAME_LENGTH_MAX,
@@ -169,7 +169,7 @@ def _group(turn: ConsumerTurn, group_id: str, *, joins: bool) -> ConsumerGroup:
         return ConsumerGroup(group_id)
     if not joins:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-    if group.state is State.EMPTY:
+    if group.state is ClassicGroupState.EMPTY:
         if group.recorded is not None:
             turn.write(CoordinatorRecord(messages.GroupMetadataKey(group=group_id), None))
         return ConsumerGroup(group_id)

@@ -44,7 +44,7 @@ class MemberState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ClassicMembership:
+class ClassicMemberMetadata:
     """What a member that speaks the classic protocol said when it joined."""
 
     session_timeout_ms: int
@@ -72,7 +72,7 @@ class ConsumerMember:
     pattern: str = ""
     """The regular expression that it subscribes to; empty where it has none."""
     assignor: str | None = None
-    classic: ClassicMembership | None = None
+    classic: ClassicMemberMetadata | None = None
     assigned: HeldPartitions = field(default_factory=dict)
     """What it may consume."""
     pending_revocation: HeldPartitions = field(default_factory=dict)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tidelog.coordinator.groups.consumer.member import (
-    ClassicMembership,
+    ClassicMemberMetadata,
     ConsumerMember,
     HeldPartitions,
     MemberState,
@@ -78,7 +78,7 @@ def with_metadata(member: ConsumerMember, value: messages.ConsumerGroupMemberMet
         assignor=value.server_assignor,
         classic=None
         if classic is None
-        else ClassicMembership(
+        else ClassicMemberMetadata(
             classic.session_timeout_ms, tuple((each.name, bytes(each.metadata)) for each in classic.supported_protocols)
         ),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from tidelog.coordinator.deadlines import Deadlines
-from tidelog.coordinator.groups.classic.turn import Turn
+from tidelog.coordinator.groups.classic.turn import ClassicTurn
 from tidelog.coordinator.groups.consumer.group import ConsumerGroup
 from tidelog.coordinator.groups.consumer.member import ConsumerMember
 from tidelog.coordinator.groups.consumer.settings import ConsumerSettings
@@ -59,9 +59,9 @@ class ConsumerTurn:
         """With the intervals and the session of the group, if it has its own."""
         return self.all_settings.of_group(group_id)
 
-    def as_classic(self) -> Turn:
+    def as_classic(self) -> ClassicTurn:
         """The same for a group that is, or becomes, classic."""
-        return Turn(self.now_ms, self.wall_ms, self.all_settings, self.result)
+        return ClassicTurn(self.now_ms, self.wall_ms, self.all_settings, self.result)
 
     def write(self, record: CoordinatorRecord) -> None:
         self.result.writes.append(record)

@@ -16,7 +16,7 @@ from tidelog.coordinator.groups.classic.events import (
     SyncGroup,
     SyncReply,
 )
-from tidelog.coordinator.groups.classic.group import ClassicGroup, State
+from tidelog.coordinator.groups.classic.group import ClassicGroup, ClassicGroupState
 from tidelog.coordinator.groups.classic.members import Protocol
 from tidelog.coordinator.groups.classic.rebalance import GATHER_MS
 from tidelog.coordinator.groups.coordinator import GroupCoordinator
@@ -64,9 +64,9 @@ class Coordinator:
         return found
 
     @property
-    def state(self) -> State:
+    def state(self) -> ClassicGroupState:
         group = self.machine.groups.get("g")
-        return State.DEAD if group is None else State(group.state)
+        return ClassicGroupState.DEAD if group is None else ClassicGroupState(group.state)
 
     # Requests: each gives its id; `reply` is the answer, when there is one.
 
@@ -211,7 +211,7 @@ class Coordinator:
             requests.append((reply, self.sync(reply.member_id, reply.generation, assignments)))
         for reply, request_id in requests:
             assert self.synced(request_id).assignment == reply.member_id.encode()
-        assert self.state is State.STABLE
+        assert self.state is ClassicGroupState.STABLE
 
     def _next_request(self) -> int:
         self._requests += 1

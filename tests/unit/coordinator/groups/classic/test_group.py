@@ -10,7 +10,7 @@ from tests.unit.coordinator.groups.classic.cluster import RANGE, Coordinator
 
 from tidelog.coordinator.deadlines import Deadlines
 from tidelog.coordinator.groups.classic.events import DescribedGroup, DescribeGroup
-from tidelog.coordinator.groups.classic.group import ClassicGroup, State
+from tidelog.coordinator.groups.classic.group import ClassicGroup, ClassicGroupState
 from tidelog.coordinator.groups.classic.members import Protocol
 from tidelog.coordinator.groups.events import DeletedGroups, DeleteGroups
 from tidelog.coordinator.groups.group import FROM_COMMIT
@@ -83,7 +83,7 @@ def test_old_records_have_no_rebalance_timeout() -> None:
     member = messages.GroupMetadataValue.MemberMetadata(member_id="m", session_timeout=7000)
     group = ClassicGroup.restored("g", Deadlines(), messages.GroupMetadataValue(generation=4, members=[member]))
     assert group.members["m"].rebalance_timeout_ms == 7000
-    assert (group.state, group.generation, group.leader) == (State.STABLE, 4, "m")
+    assert (group.state, group.generation, group.leader) == (ClassicGroupState.STABLE, 4, "m")
 
 
 def test_who_may_commit() -> None:
@@ -107,7 +107,7 @@ def test_commits_during_a_rebalance() -> None:
     coordinator.join(leader)
     assert commit(coordinator, follower, 1) is ErrorCode.NONE
     coordinator.join(follower)
-    assert coordinator.state is State.COMPLETING_REBALANCE
+    assert coordinator.state is ClassicGroupState.COMPLETING_REBALANCE
     assert commit(coordinator, follower, 1) is ErrorCode.ILLEGAL_GENERATION
     assert commit(coordinator, follower, 2) is ErrorCode.REBALANCE_IN_PROGRESS
 
@@ -142,7 +142,7 @@ def test_a_member_that_commits_lives() -> None:
     for _ in range(3):
         coordinator.pass_time(9_000)
         assert commit(coordinator, member_id, 1) is ErrorCode.NONE
-    assert coordinator.state is State.STABLE
+    assert coordinator.state is ClassicGroupState.STABLE
 
 
 def test_which_topics_are_read() -> None:
@@ -210,7 +210,7 @@ def test_hostile_records_are_borne(value: messages.GroupMetadataValue) -> None:
     coordinator.join(known=False)
     coordinator.leave(("", "i"), "a")
     coordinator.pass_time(2**32)
-    assert coordinator.state in (State.EMPTY, State.DEAD)
+    assert coordinator.state in (ClassicGroupState.EMPTY, ClassicGroupState.DEAD)
     assert coordinator.machine.next_due_ms is None
 
 
@@ -270,5 +270,5 @@ def test_only_an_empty_group_is_deleted() -> None:
     coordinator.leave(*ids)
     assert delete() is ErrorCode.NONE
     assert coordinator.last_record().value is None
-    assert coordinator.state is State.DEAD
+    assert coordinator.state is ClassicGroupState.DEAD
     assert not coordinator.moved().machine.groups

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.coordinator.groups.classic.cluster import RANGE, REBALANCE_MS, SESSION_MS, Coordinator
 
-from tidelog.coordinator.groups.classic.group import State
+from tidelog.coordinator.groups.classic.group import ClassicGroupState
 from tidelog.coordinator.groups.classic.join import NEW_MEMBER_TIMEOUT_MS, PENDING_MS_MAX
 from tidelog.coordinator.groups.classic.members import Protocol
 from tidelog.coordinator.groups.settings import GroupSettings
@@ -19,14 +19,14 @@ def test_a_new_member_is_told_its_id_first() -> None:
     coordinator = Coordinator()
     reply = coordinator.reply(coordinator.join(client="c"))
     assert (reply.error, reply.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "c-1")
-    assert coordinator.state is State.EMPTY
+    assert coordinator.state is ClassicGroupState.EMPTY
     request = coordinator.join("c-1")
-    assert coordinator.state is State.PREPARING_REBALANCE
+    assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
     coordinator.gather()
     joined = coordinator.joined(request)
     assert (joined.generation, joined.leader, joined.member_id, joined.protocol) == (1, "c-1", "c-1", "range")
     assert [tuple(member) for member in joined.members] == [("c-1", None, RANGE[0].metadata)]
-    assert coordinator.state is State.COMPLETING_REBALANCE
+    assert coordinator.state is ClassicGroupState.COMPLETING_REBALANCE
 
 
 def test_an_old_client_becomes_a_member_at_once() -> None:
@@ -42,9 +42,9 @@ def test_an_id_that_was_given_out_expires() -> None:
     coordinator = Coordinator()
     member_id = coordinator.new_id()
     coordinator.pass_time(SESSION_MS - 1)
-    assert coordinator.state is State.EMPTY
+    assert coordinator.state is ClassicGroupState.EMPTY
     coordinator.pass_time(1)
-    assert coordinator.state is State.DEAD
+    assert coordinator.state is ClassicGroupState.DEAD
     assert not coordinator.log
     assert coordinator.join_error(coordinator.join(member_id)) is ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -86,7 +86,7 @@ def test_members_of_an_emptied_group_begin_anew() -> None:
     coordinator = Coordinator()
     (member_id,) = coordinator.stable(1)
     coordinator.leave(member_id)
-    assert coordinator.state is State.EMPTY
+    assert coordinator.state is ClassicGroupState.EMPTY
     assert coordinator.join_error(coordinator.join(member_id)) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -100,7 +100,7 @@ def test_members_agree_on_a_protocol(protocol_type: str, protocols: tuple[Protoc
     coordinator.stable(2)
     request = coordinator.join(protocol_type=protocol_type, protocols=protocols)
     assert coordinator.join_error(request) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert coordinator.state is State.STABLE
+    assert coordinator.state is ClassicGroupState.STABLE
 
 
 @pytest.mark.parametrize(("protocol_type", "protocols"), [("", RANGE), ("consumer", ())])
@@ -109,7 +109,7 @@ def test_a_first_member_names_type_and_protocol(protocol_type: str, protocols: t
     coordinator = Coordinator()
     request = coordinator.join(protocol_type=protocol_type, protocols=protocols)
     assert coordinator.join_error(request) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert coordinator.state is State.DEAD
+    assert coordinator.state is ClassicGroupState.DEAD
 
 
 def test_a_group_may_change_its_type_when_it_is_empty() -> None:
@@ -152,7 +152,7 @@ def test_metadata_that_no_record_can_hold_is_refused() -> None:
     coordinator.stable(1)
     large = tuple(Protocol(name, bytes(501)) for name in ("range", "sticky"))
     assert coordinator.join_error(coordinator.join(protocols=large)) is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert coordinator.state is State.STABLE
+    assert coordinator.state is ClassicGroupState.STABLE
     assert coordinator.reply(coordinator.join(protocols=large[:1])).error is ErrorCode.MEMBER_ID_REQUIRED
 
 
@@ -161,7 +161,7 @@ def test_the_leader_forces_a_rebalance() -> None:
     coordinator = Coordinator()
     leader, follower = coordinator.stable(2)
     request = coordinator.join(leader)
-    assert coordinator.state is State.PREPARING_REBALANCE
+    assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
     assert coordinator.heartbeat(follower, 1) is ErrorCode.REBALANCE_IN_PROGRESS
     coordinator.join(follower)
     assert coordinator.joined(request).generation == 2
@@ -173,7 +173,7 @@ def test_a_follower_that_joins_again_is_told_what_holds() -> None:
     leader, follower = coordinator.stable(2)
     joined = coordinator.joined(coordinator.join(follower))
     assert (joined.generation, joined.leader, joined.members) == (1, leader, ())
-    assert coordinator.state is State.STABLE
+    assert coordinator.state is ClassicGroupState.STABLE
     assert coordinator.synced(coordinator.sync(follower, 1)).assignment == follower.encode()
 
 
@@ -183,7 +183,7 @@ def test_changed_metadata_rebalances(who: int) -> None:
     coordinator = Coordinator()
     ids = coordinator.stable(2)
     request = coordinator.join(ids[who], protocols=OTHER)
-    assert coordinator.state is State.PREPARING_REBALANCE
+    assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
     other = coordinator.join(ids[1 - who])
     leader = coordinator.joined(other if who else request)
     assert {member.member_id: member.metadata for member in leader.members}[ids[who]] == OTHER[0].metadata
@@ -197,7 +197,7 @@ def test_a_join_may_be_asked_again_before_the_sync() -> None:
     coordinator.gather()
     for member_id, request in zip(ids, requests, strict=True):
         assert coordinator.joined(coordinator.join(member_id)) == coordinator.joined(request)
-    assert coordinator.state is State.COMPLETING_REBALANCE
+    assert coordinator.state is ClassicGroupState.COMPLETING_REBALANCE
 
 
 def test_changed_metadata_before_the_sync_begins_again() -> None:
@@ -211,7 +211,7 @@ def test_changed_metadata_before_the_sync_begins_again() -> None:
     assert coordinator.reply(waiting) is None
     coordinator.join(ids[0], protocols=OTHER)
     assert coordinator.reply(waiting).error is ErrorCode.REBALANCE_IN_PROGRESS
-    assert coordinator.state is State.PREPARING_REBALANCE
+    assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
 
 
 def test_only_the_latest_join_of_a_member_waits() -> None:
@@ -229,7 +229,7 @@ def test_a_full_group_takes_nobody() -> None:
     coordinator = Coordinator(GroupSettings(group_max_size=2))
     ids = coordinator.stable(2)
     assert coordinator.join_error(coordinator.join()) is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert coordinator.state is State.STABLE
+    assert coordinator.state is ClassicGroupState.STABLE
     requests = [coordinator.join(member_id) for member_id in ids]
     assert [coordinator.joined(request).generation for request in requests] == [2, 2]
 
@@ -250,7 +250,7 @@ def test_a_group_that_is_too_large_now_shrinks() -> None:
     before = Coordinator()
     ids = before.stable(3)
     coordinator = before.moved(GroupSettings(group_max_size=2))
-    assert coordinator.state is State.PREPARING_REBALANCE
+    assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
     requests = [coordinator.join(member_id) for member_id in ids]
     assert coordinator.join_error(requests[2]) is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert [coordinator.joined(request).generation for request in requests[:2]] == [2, 2]

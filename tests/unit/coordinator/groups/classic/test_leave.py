@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.unit.coordinator.groups.classic.cluster import SESSION_MS, Coordinator
 
-from tidelog.coordinator.groups.classic.group import State
+from tidelog.coordinator.groups.classic.group import ClassicGroupState
 from tidelog.model.errors import ErrorCode
 
 
@@ -13,13 +13,13 @@ def test_who_leaves_is_out_at_once() -> None:
     coordinator = Coordinator()
     leader, follower = coordinator.stable(2)
     assert coordinator.leave(leader) == [ErrorCode.NONE]
-    assert coordinator.state is State.PREPARING_REBALANCE
+    assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
     assert coordinator.heartbeat(leader, 1) is ErrorCode.UNKNOWN_MEMBER_ID
     joined = coordinator.joined(coordinator.join(follower))
     assert (joined.generation, joined.leader) == (2, follower)
     coordinator.sync_all([joined])
     coordinator.pass_time(SESSION_MS - 1)
-    assert coordinator.state is State.STABLE
+    assert coordinator.state is ClassicGroupState.STABLE
 
 
 def test_the_last_one_leaves_an_empty_generation() -> None:
@@ -28,12 +28,12 @@ def test_the_last_one_leaves_an_empty_generation() -> None:
     ids = coordinator.stable(2)
     coordinator.pass_time(500)
     assert coordinator.leave(*ids) == [ErrorCode.NONE, ErrorCode.NONE]
-    assert coordinator.state is State.EMPTY
+    assert coordinator.state is ClassicGroupState.EMPTY
     value = coordinator.last_record().value
     assert (value.generation, value.members, value.protocol, value.leader) == (2, [], None, None)  # type: ignore[union-attr]
     assert value.protocol_type == "consumer"  # type: ignore[union-attr]
     assert coordinator.group().offsets_expire_from_ms == coordinator.wall_ms
-    assert coordinator.moved().state is State.EMPTY
+    assert coordinator.moved().state is ClassicGroupState.EMPTY
 
 
 def test_generations_go_on_in_a_group_that_was_empty() -> None:
@@ -70,7 +70,7 @@ def test_an_id_that_was_given_out_may_be_given_back() -> None:
     coordinator.stable(2)
     member_id = coordinator.new_id()
     assert coordinator.leave(member_id) == [ErrorCode.NONE]
-    assert coordinator.state is State.STABLE
+    assert coordinator.state is ClassicGroupState.STABLE
     assert coordinator.join_error(coordinator.join(member_id)) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -105,5 +105,5 @@ def test_all_leave_while_the_group_gathers() -> None:
     coordinator.join(member_id)
     coordinator.leave(member_id)
     coordinator.gather()
-    assert coordinator.state is State.EMPTY
+    assert coordinator.state is ClassicGroupState.EMPTY
     assert coordinator.group().generation == 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.unit.coordinator.groups.classic.cluster import REBALANCE_MS, SESSION_MS, Coordinator
 
-from tidelog.coordinator.groups.classic.group import ClassicGroup, State
+from tidelog.coordinator.groups.classic.group import ClassicGroup, ClassicGroupState
 from tidelog.coordinator.groups.classic.rebalance import GATHER_MS, QUIET_MS, fail_waiting
-from tidelog.coordinator.groups.classic.turn import Turn
+from tidelog.coordinator.groups.classic.turn import ClassicTurn
 from tidelog.coordinator.groups.settings import GroupSettings
 from tidelog.coordinator.result import Result
 from tidelog.model.errors import ErrorCode
@@ -95,7 +95,7 @@ def test_a_senseless_rebalance_timeout_hurts_its_group_alone(timeout_ms: int) ->
     coordinator.gather()
     assert coordinator.joined(request).generation == 1
     coordinator.pass_time(SESSION_MS)
-    assert coordinator.state is State.EMPTY
+    assert coordinator.state is ClassicGroupState.EMPTY
     assert coordinator.machine.next_due_ms is None
 
 
@@ -120,7 +120,7 @@ def test_a_rebalance_is_forgotten_with_its_coordinator() -> None:
     before.join(follower)
     assert before.group().generation == 2
     coordinator = before.moved()
-    assert (coordinator.state, coordinator.group().generation) == (State.STABLE, 1)
+    assert (coordinator.state, coordinator.group().generation) == (ClassicGroupState.STABLE, 1)
     assert coordinator.heartbeat(leader, 2) is ErrorCode.ILLEGAL_GENERATION
     assert coordinator.reply(coordinator.sync(leader, 2)).error is ErrorCode.ILLEGAL_GENERATION
     assert coordinator.heartbeat(follower, 1) is ErrorCode.NONE
@@ -136,7 +136,9 @@ def test_a_group_that_becomes_something_else_answers_all_that_wait() -> None:
     group = coordinator.group()
     assert isinstance(group, ClassicGroup)
     fail_waiting(
-        Turn(coordinator.now_ms, coordinator.wall_ms, coordinator.settings, result), group, ErrorCode.NOT_COORDINATOR
+        ClassicTurn(coordinator.now_ms, coordinator.wall_ms, coordinator.settings, result),
+        group,
+        ErrorCode.NOT_COORDINATOR,
     )
     assert [(found, reply.error) for found, reply in result.replies] == [(request, ErrorCode.NOT_COORDINATOR)]  # type: ignore[attr-defined]
     assert coordinator.machine.next_due_ms is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.coordinator.groups.classic.cluster import RANGE, REBALANCE_MS, SESSION_MS, Coordinator
 
-from tidelog.coordinator.groups.classic.group import State
+from tidelog.coordinator.groups.classic.group import ClassicGroupState
 from tidelog.coordinator.groups.classic.members import Protocol
 from tidelog.coordinator.groups.classic.rebalance import RETRY_MS_MIN
 from tidelog.model.errors import ErrorCode
@@ -40,7 +40,7 @@ def test_coming_back_moves_nothing(who: int) -> None:
     ids = stable(coordinator, "a", "b")
     instance, old = "ab"[who], ids[who]
     joined = coordinator.joined(coordinator.join(instance=instance))
-    assert coordinator.state is State.STABLE
+    assert coordinator.state is ClassicGroupState.STABLE
     assert joined.member_id not in ids
     assert joined.generation == 1
     assert coordinator.synced(coordinator.sync(joined.member_id, 1)).assignment == old.encode()
@@ -104,7 +104,7 @@ def test_waiting_requests_of_the_old_id_are_fenced() -> None:
     coordinator.join(instance="a")
     assert coordinator.join_error(waiting) is ErrorCode.FENCED_INSTANCE_ID
     coordinator.join(b, instance="b")
-    assert coordinator.state is State.COMPLETING_REBALANCE
+    assert coordinator.state is ClassicGroupState.COMPLETING_REBALANCE
     waiting = coordinator.sync(b, 2, instance="b")
     coordinator.join(instance="b")
     assert coordinator.reply(waiting).error is ErrorCode.FENCED_INSTANCE_ID
@@ -118,7 +118,7 @@ def test_coming_back_before_the_sync_rebalances() -> None:
     coordinator.gather()
     leader = coordinator.joined(first).member_id
     again = coordinator.join(instance="b")
-    assert coordinator.state is State.PREPARING_REBALANCE
+    assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
     assert coordinator.reply(coordinator.sync(leader, 1)).error is ErrorCode.REBALANCE_IN_PROGRESS
     coordinator.join(leader, instance="a")
     assert coordinator.joined(again).generation == 2
@@ -138,7 +138,7 @@ def test_coming_back_before_its_own_sync_is_no_silence() -> None:
     coordinator = Coordinator()
     leader = coordinator.joined(_joined(coordinator, "a", "b")[0])
     coordinator.sync(leader.member_id, 1, instance="a")
-    assert coordinator.state is State.STABLE
+    assert coordinator.state is ClassicGroupState.STABLE
     new = coordinator.joined(coordinator.join(instance="b")).member_id
     assert list(coordinator.group().pending_sync) == [new]
     coordinator.synced(coordinator.sync(new, 1, instance="b"))
@@ -146,7 +146,7 @@ def test_coming_back_before_its_own_sync_is_no_silence() -> None:
         coordinator.pass_time(SESSION_MS // 2)
         coordinator.heartbeat(leader.member_id, 1, instance="a")
         coordinator.heartbeat(new, 1, instance="b")
-    assert coordinator.state is State.STABLE
+    assert coordinator.state is ClassicGroupState.STABLE
 
 
 def test_a_changed_subscription_alone_does_not_rebalance() -> None:
@@ -154,7 +154,7 @@ def test_a_changed_subscription_alone_does_not_rebalance() -> None:
     coordinator = Coordinator()
     stable(coordinator, "a", "b")
     coordinator.joined(coordinator.join(instance="b", protocols=(Protocol("range", b"other"),)))
-    assert coordinator.state is State.STABLE
+    assert coordinator.state is ClassicGroupState.STABLE
 
 
 def test_a_protocol_that_does_not_win_any_more_rebalances() -> None:
@@ -165,7 +165,7 @@ def test_a_protocol_that_does_not_win_any_more_rebalances() -> None:
     coordinator.gather()
     coordinator.sync_all([coordinator.joined(request) for request in requests])
     again = coordinator.join(instance="b", protocols=(Protocol("sticky", b""),))
-    assert coordinator.state is State.PREPARING_REBALANCE
+    assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
     coordinator.join(coordinator.joined(requests[0]).member_id, instance="a", protocols=both)
     assert coordinator.joined(again).protocol == "sticky"
 
@@ -202,7 +202,7 @@ def test_static_members_that_are_all_away_are_waited_for_in_peace() -> None:
     coordinator.gather()
     before = coordinator.now_ms
     ticks = 0
-    while coordinator.state is not State.EMPTY:
+    while coordinator.state is not ClassicGroupState.EMPTY:
         due_ms = coordinator.machine.next_due_ms
         assert due_ms is not None
         coordinator.pass_time(due_ms - coordinator.now_ms)
@@ -218,7 +218,7 @@ def test_the_session_of_a_static_member_ends() -> None:
     coordinator.pass_time(SESSION_MS - 1)
     coordinator.heartbeat(a, 1, instance="a")
     coordinator.pass_time(1)
-    assert coordinator.state is State.PREPARING_REBALANCE
+    assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
     assert list(coordinator.group().members) == [a]
     assert coordinator.join_error(coordinator.join(b, instance="b")) is ErrorCode.UNKNOWN_MEMBER_ID
 

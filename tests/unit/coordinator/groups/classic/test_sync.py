@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.unit.coordinator.groups.classic.cluster import REBALANCE_MS, SESSION_MS, Coordinator
 
 from tidelog.coordinator.groups.classic.events import JoinReply
-from tidelog.coordinator.groups.classic.group import State
+from tidelog.coordinator.groups.classic.group import ClassicGroupState
 from tidelog.coordinator.groups.classic.members import Protocol
 from tidelog.coordinator.groups.settings import GroupSettings
 from tidelog.model.errors import ErrorCode
@@ -28,7 +28,7 @@ def test_members_wait_for_the_leader() -> None:
     answer = coordinator.synced(coordinator.sync(leader, 1, {followers[0]: b"F", leader: b"L", "stranger": b"S"}))
     assert (answer.assignment, answer.protocol_type, answer.protocol) == (b"L", "consumer", "range")
     assert [coordinator.synced(request).assignment for request in waiting] == [b"F", b""]
-    assert coordinator.state is State.STABLE
+    assert coordinator.state is ClassicGroupState.STABLE
 
 
 def test_one_who_comes_after_the_leader_need_not_wait() -> None:
@@ -66,7 +66,7 @@ def test_who_may_not_sync() -> None:
     assert error(generation=2) is ErrorCode.ILLEGAL_GENERATION
     assert error(protocol_type="connect") is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert error(protocol="sticky") is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert coordinator.state is State.COMPLETING_REBALANCE
+    assert coordinator.state is ClassicGroupState.COMPLETING_REBALANCE
 
 
 def test_a_sync_during_a_rebalance_is_told_to_join() -> None:
@@ -111,7 +111,7 @@ def test_a_follower_that_does_not_sync_is_out() -> None:
         coordinator.pass_time(SESSION_MS // 2)
         coordinator.heartbeat(leader, 1)
         coordinator.heartbeat(follower, 1)
-    assert coordinator.state is State.PREPARING_REBALANCE
+    assert coordinator.state is ClassicGroupState.PREPARING_REBALANCE
     assert list(coordinator.group().members) == [leader]
 
 
@@ -187,7 +187,7 @@ def test_an_assignment_that_is_too_large_is_refused() -> None:
         error = ErrorCode.NONE if fits else ErrorCode.UNKNOWN_SERVER_ERROR
         assert [coordinator.reply(request).error for request in requests] == [error, error]
         assert bool(coordinator.log) == fits
-        assert coordinator.state is (State.STABLE if fits else State.PREPARING_REBALANCE)
+        assert coordinator.state is (ClassicGroupState.STABLE if fits else ClassicGroupState.PREPARING_REBALANCE)
 
 
 def test_opaque_bytes_are_passed_on() -> None:

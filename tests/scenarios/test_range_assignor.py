@@ -1,4 +1,4 @@
-"""R16: range cuts each topic by itself, as both examples of document 001 show, with stock clients."""
+"""Range cuts each topic by itself; two examples, with stock clients."""
 
 from __future__ import annotations
 

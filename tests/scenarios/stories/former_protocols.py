@@ -85,11 +85,11 @@ def coordinators_answer_when_appended(patch: pytest.MonkeyPatch) -> None:
 def coordinators_answer_when_loaded(patch: pytest.MonkeyPatch) -> None:
     """A new coordinator takes all that it has read for committed."""
 
-    def look(loading: Loading) -> bool:
+    def try_complete(loading: Loading) -> bool:
         loading._ended(loading._shard, None)
         return True
 
-    patch.setattr(Loading, "look", look)
+    patch.setattr(Loading, "try_complete", try_complete)
 
 
 def what_was_begun_is_inherited(patch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""R07: settings altered by AdminClient and by the tool are described by both and in force without a restart."""
+"""Settings altered by AdminClient and by the tool are described by both and in force without a restart."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What is done to a broker's logs from time to time, and after they have changed: the work that waits for a disk.
+"""Log maintenance: the work on a broker's logs that waits for a disk.
 
     after changes      truncations are settled, rolled segments and `flush.messages` flushed, new folders synced
     from time to time  flushes by age, retention, checkpoints, expiry of producers, removal of files
 
-It is handed out as `DiskTask`s, whose blocking half runs in any thread. `due_tasks` has all that is due; who waits for
-some of it in particular asks for that alone.
+It is handed out as `DiskTask`s, whose blocking half runs in any thread. `due_tasks` returns all that is due; a caller
+that waits for one kind of work asks for that kind alone.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from tidelog.storage.log import Log
     from tidelog.storage.log_directory import LogDirectory
     from tidelog.storage.log_manager_settings import LogManagerSettings
+    from tidelog.storage.producer_maintenance import ProducerMaintenance
     from tidelog.storage.producer_state import ProducerState
-    from tidelog.storage.producer_upkeep import ProducerUpkeep
     from tidelog.storage.segment import Segment
     from tidelog.storage.settings_gate import SettingsGate
 
@@ -45,8 +45,8 @@ RECOVERED_CHECKPOINT_MS: Final = 2_000
 A broker that crashes again and again would otherwise read the same ones each time, and more of them."""
 
 
-class Upkeep:
-    """Of the logs in all log directories of a broker. Owned by the thread that owns the logs."""
+class LogMaintenance:
+    """Maintains the logs in all log directories of a broker. Owned by the thread that owns the logs."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Upkeep:
         directories: Sequence[LogDirectory],
         logs: Mapping[TopicPartition, Log],
         settings: LogManagerSettings,
-        producers: ProducerUpkeep,
+        producers: ProducerMaintenance,
     ) -> None:
         """`logs` are those of all directories, as they are at any time."""
         self._disk = disk

@@ -1,4 +1,4 @@
-"""R33: a new segment by size, by time, by index size, on a running broker by its topic's settings of the moment."""
+"""A new segment by size, by time, by index size, on a running broker by its topic's settings of the moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R03: several log directories: replicas spread over them, one that fails takes only its own partitions along.
+"""Several log directories: replicas spread over them, one that fails takes only its own partitions along.
 
 The failure is real: the process may not write files past a size, so that the kernel refuses the write that would grow
 one, as a full disk does.

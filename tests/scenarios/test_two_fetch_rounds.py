@@ -1,7 +1,7 @@
-"""R26: log ends, high watermark and the two fetch rounds, as document 004 traces them, on two brokers.
+"""Log ends, high watermark and the two fetch rounds, on two brokers.
 
 Both are real nodes with logs on disk. Their network is this test: a request arrives when the test says so, an answer
-too, so that every step of the document can be looked at.
+too, so that every step can be looked at.
 """
 
 from __future__ import annotations

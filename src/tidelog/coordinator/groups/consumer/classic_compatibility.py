@@ -1,9 +1,10 @@
 """The classic protocol, spoken with a consumer group: members that were there before it was one, and new ones.
 
-JoinGroup is what a heartbeat with a full request is in the newer protocol, and is answered at once: nobody waits for
-the others. The member's epoch is its generation, its assignment comes with SyncGroup, and it is nobody's leader. Where
-it has to give partitions up, or some have become free for it, its heartbeats tell it to join again; that it gave them
-up stands in its next JoinGroup.
+- A JoinGroup does what a full heartbeat does in the newer protocol. It is answered at once, without waiting for other
+  members.
+- The member's epoch is its generation. Its assignment comes with SyncGroup. No member leads.
+- When the member has to give partitions up, or some have become free for it, its heartbeats tell it to join again. Its
+  next JoinGroup says what it still owns.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from tidelog.coordinator.groups.consumer.group import ConsumerGroup
 from tidelog.coordinator.groups.consumer.member import (
     JOINING_EPOCH,
     NO_PARTITIONS,
-    ClassicMembership,
+    ClassicMemberMetadata,
     ConsumerMember,
     MemberState,
     Partitions,
@@ -121,7 +122,7 @@ def _as_told(
         # Only the newer protocol has these.
         pattern="",
         assignor=None,
-        classic=ClassicMembership(
+        classic=ClassicMemberMetadata(
             event.session_timeout_ms, tuple((each.name, each.metadata) for each in event.protocols)
         ),
     )
@@ -219,7 +220,7 @@ def _identified(group: ConsumerGroup, member_id: str, instance_id: str | None) -
 
 def _classic_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None
-) -> tuple[ConsumerMember, ClassicMembership]:
+) -> tuple[ConsumerMember, ClassicMemberMetadata]:
     member = _identified(group, member_id, instance_id)
     if member.classic is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol.")

@@ -1,4 +1,4 @@
-"""R05, R06, R09 and R10 on a running broker: topics made, shown and grown, their records staying where they are."""
+"""On a running broker: topics made, shown and grown, their records staying where they are."""
 
 from __future__ import annotations
 

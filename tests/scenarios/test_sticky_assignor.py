@@ -1,4 +1,4 @@
-"""R18: sticky assignment, as document 001 shows it before and after C1 leaves, with stock clients."""
+"""Sticky assignment, before and after C1 leaves, with stock clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two stories of document 004, and that of KIP-279, end to end, each with the algorithm that it speaks against.
+"""The losses that KIP-101 and KIP-279 prevent, end to end, each with the algorithm that it speaks against.
 
 Before KIP-101 a replica that came back was cut to its high watermark, which may be older than what is committed, and
 nothing else was compared. `old_algorithm` brings that back, and then each story ends as it did then.
@@ -52,7 +52,7 @@ def old_algorithm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 def checkpoint(cluster: ReplicaCluster) -> None:
     """High watermarks go to their checkpoint files."""
     for broker in cluster.brokers.values():
-        for task in broker.logs.upkeep.checkpoint_tasks():
+        for task in broker.logs.maintenance.checkpoint_tasks():
             task.run()
             task.finish(None)
 
@@ -154,7 +154,7 @@ def test_an_epoch_without_records_is_forgotten(pair: ReplicaCluster, restarts: b
     assert pair.log(A, "t").epochs.entries == pair.log(B, "t").epochs.entries == [(0, 0), (2, 2)]
 
 
-def test_the_two_rounds_of_document_004(pair: ReplicaCluster) -> None:
+def test_the_two_rounds_of_of_replication(pair: ReplicaCluster) -> None:
     """One record: after the first round both have it and neither counts it, after the second both do."""
     pair.create("t", replicas=[A, B])
     pair.until(lambda: len(pair.fetches(B, A)) >= 2)

@@ -1,4 +1,4 @@
-"""R17: round robin deals all topics' partitions in turn, as both examples of document 001 show, with stock clients."""
+"""Round robin deals all topics' partitions in turn; two examples, with stock clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R35: of a compacted topic the last value of each key stays, at its offset; what a reader sees, before and after."""
+"""Of a compacted topic the last value of each key stays, at its offset; what a reader sees, before and after."""
 
 from __future__ import annotations
 

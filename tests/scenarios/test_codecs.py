@@ -1,4 +1,4 @@
-"""R37: batches keep their producer's codec on disk, or get the topic's; every codec is read back."""
+"""Batches keep their producer's codec on disk, or get the topic's; every codec is read back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R36: appends go to the page cache; how often they go to the device, the settings say."""
+"""Appends go to the page cache; how often they go to the device, the settings say."""
 
 from __future__ import annotations
 

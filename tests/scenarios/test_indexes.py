@@ -1,4 +1,4 @@
-"""R32: indexes are sparse, hold relative offsets, are preallocated whole, and trimmed when their segment closes."""
+"""Indexes are sparse, hold relative offsets, are preallocated whole, and trimmed when their segment closes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R15: partitions of a topic are shared by a group: one member each, and members beyond the partitions stay idle."""
+"""Partitions of a topic are shared by a group: one member each, and members beyond the partitions stay idle."""
 
 from __future__ import annotations
 

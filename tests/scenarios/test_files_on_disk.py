@@ -1,4 +1,4 @@
-"""R31: a partition's files have Kafka's names, and the dump prints them."""
+"""A partition's files have Kafka's names, and the dump prints them."""
 
 from __future__ import annotations
 

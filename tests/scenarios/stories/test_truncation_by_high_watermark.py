@@ -1,4 +1,4 @@
-"""The two stories of document 004, with which KIP-101 was made: a loss, and two logs that differ.
+"""The two losses for which KIP-101 was made: a loss, and two logs that differ.
 
 Both come of truncation by the high watermark, which a follower learns one round late. Leader epochs tell where two logs
 part, whatever their high watermarks are.
@@ -7,8 +7,8 @@ part, whatever their high watermarks are.
 from __future__ import annotations
 
 import pytest
-from tests.scenarios.stories import old
-from tests.scenarios.stories.witness import TOPIC, LogsDiffer, RecordLost, Witness, checkpoint
+from tests.scenarios.stories import former_protocols
+from tests.scenarios.stories.checked_cluster import TOPIC, CheckedCluster, LogsDiffer, RecordLost, checkpoint
 from tests.unit.broker.replica_harness import ReplicaCluster
 
 pytestmark = [pytest.mark.row("R27"), pytest.mark.row("R28")]
@@ -18,14 +18,14 @@ A, B = 0, 1
 
 def loss(cluster: ReplicaCluster) -> None:
     """A follows B. Both have m2; B knows that it is committed, A does not yet. A restarts; then B dies."""
-    witness = Witness(cluster)
+    checked = CheckedCluster(cluster)
     cluster.create(TOPIC, replicas=[B, A])
-    witness.produce(b"m1")
+    checked.produce(b"m1")
     cluster.advance(1_000)
     checkpoint(cluster, [A, B])
     answer = cluster.produce(TOPIC, [b"m2"], acks=-1)
     cluster.until(lambda: cluster.brokers[B].replica(TOPIC).high_watermark == 2)
-    witness.settle(answer, b"m2")
+    checked.settle(answer, b"m2")
     assert cluster.brokers[A].replica(TOPIC).high_watermark == 1
     # A's node goes down before the answer comes that would have told it, and is back at once.
     cluster.kill(A)
@@ -34,18 +34,18 @@ def loss(cluster: ReplicaCluster) -> None:
     cluster.kill(B)
     cluster.elect(TOPIC, A)
     cluster.advance(100)
-    witness.check()
+    checked.check()
     # B comes back and follows; nothing that anybody was told goes.
     cluster.restart(B)
     cluster.advance(2_000)
-    witness.check()
+    checked.check()
 
 
 def divergence(cluster: ReplicaCluster) -> None:
     """A leads alone and has m2, B has m1 alone. Both die; B is first, leads, and takes m3 where A has m2."""
-    witness = Witness(cluster)
+    checked = CheckedCluster(cluster)
     cluster.create(TOPIC, replicas=[A, B])
-    witness.produce(b"m1")
+    checked.produce(b"m1")
     cluster.advance(1_000)
     cluster.part(A, B)
     cluster.elect(TOPIC, A, isr=[A], tell=[A])
@@ -60,10 +60,10 @@ def divergence(cluster: ReplicaCluster) -> None:
     cluster.restart(B)
     cluster.elect(TOPIC, B, isr=[B])
     cluster.advance(100)
-    witness.produce(b"m3")
+    checked.produce(b"m3")
     cluster.restart(A)
     cluster.advance(2_000)
-    witness.check()
+    checked.check()
 
 
 def test_nothing_is_lost(two: ReplicaCluster) -> None:
@@ -76,7 +76,7 @@ def test_truncation_by_high_watermark_loses_an_acknowledged_record(
     two: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cuts m2 at its restart, and leads without it."""
-    old.truncation_by_high_watermark(monkeypatch)
+    former_protocols.truncation_by_high_watermark(monkeypatch)
     with pytest.raises(RecordLost, match="m2"):
         loss(two)
 
@@ -92,6 +92,6 @@ def test_truncation_by_high_watermark_leaves_two_logs_that_differ(
     two: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both ends are 2, both high watermarks too: nothing is cut, nothing is fetched."""
-    old.truncation_by_high_watermark(monkeypatch)
+    former_protocols.truncation_by_high_watermark(monkeypatch)
     with pytest.raises(LogsDiffer, match="differ"):
         divergence(two)

@@ -53,7 +53,7 @@ class NobodyServes(InvariantBroken):
     """A partition has a leader that does not know of it."""
 
 
-class Witness:
+class CheckedCluster:
     """Produces into a topic of one partition, and remembers what was acknowledged by all in sync."""
 
     def __init__(self, cluster: ReplicaCluster) -> None:
@@ -180,6 +180,6 @@ def values_by_offset(cluster: ReplicaCluster, broker_id: int) -> dict[int, bytes
 def checkpoint(cluster: ReplicaCluster, broker_ids: Sequence[int]) -> None:
     """High watermarks go to their checkpoint files."""
     for broker_id in broker_ids:
-        for task in cluster.brokers[broker_id].logs.upkeep.checkpoint_tasks():
+        for task in cluster.brokers[broker_id].logs.maintenance.checkpoint_tasks():
             task.run()
             task.finish(None)

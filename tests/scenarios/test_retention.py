@@ -1,4 +1,4 @@
-"""R34: segments go by time, by size and by DeleteRecords, the active one too; their files wait as .deleted."""
+"""Segments go by time, by size and by DeleteRecords, the active one too; their files wait as .deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done about logs' producers beside the loop: large snapshots written, and producers forgotten.
+"""Maintenance of logs' producer state beside the loop: writes large snapshots, forgets idle producers.
 
 An entry of `ProducerState` does not change once it is there: it is replaced. So a list of them is a state at one time,
 which a thread may encode or judge while the log goes on.
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tidelog.storage.log_folder import LogEnvironment
 
 
-class ProducerUpkeep:
-    """Of all logs of a broker. Owned by the thread that owns the logs."""
+class ProducerMaintenance:
+    """Maintains the producer state of all logs of a broker. Owned by the thread that owns the logs."""
 
     def __init__(self, environment: LogEnvironment, logs: Mapping[TopicPartition, Log]) -> None:
         """`logs` are those of all directories, as they are at any time."""

@@ -1,6 +1,6 @@
-"""R10: partitions that are added go on where the creation ended, whoever made the topic and whoever lets it grow.
+"""Partitions that are added go on where the creation ended, whoever made the topic and whoever lets it grow.
 
-Document 002 has a topic of two partitions made by Kafka's admin API, over the brokers in the order 1, 0, 2 in which
+There was once a topic of two partitions made by Kafka's admin API, over the brokers in the order 1, 0, 2 in which
 the cache happened to have them, and a third partition placed over 0, 1, 2: it landed on a broker in use. `the_defect`
 brings that back, to see these tests fail.
 """
