@@ -30,7 +30,7 @@ INTERRUPTED: Final = 130
 """128 and SIGINT, as shells count: for commands that Ctrl-C keeps from finishing."""
 
 
-WITHOUT_COMMAND_CONFIG: Final = ("start", "broker", "secure", "store", "dump", "table")
+WITHOUT_COMMAND_CONFIG: Final = ("start", "broker", "secure", "store", "dump")
 """Commands that reach no brokers by themselves: they refuse --command-config as any option that they don't know."""
 BOOTSTRAP_OPTIONS: Final = ("-b", "--bootstrap-server")
 
@@ -89,7 +89,7 @@ def run(arguments: Sequence[str]) -> int:
         if hasattr(module, "run"):
             code = int(module.run(arguments[1:]))
         else:
-            code = _run_app(module.app, arguments[1:], f"tidelog {arguments[0]}")
+            code = run_app(module.app, arguments[1:], f"tidelog {arguments[0]}")
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
@@ -163,7 +163,8 @@ def _expected(error: Exception) -> Sequence[str] | None:
     return None
 
 
-def _run_app(app: typer.Typer, arguments: Sequence[str], name: str) -> int:
+def run_app(app: typer.Typer, arguments: Sequence[str], name: str) -> int:
+    """Runs one command of typer's and returns its exit code."""
     import typer
     from typer.main import get_command
 
@@ -217,4 +218,4 @@ def _top_level(arguments: Sequence[str]) -> int:
 
     for name, command in COMMANDS.items():
         app.command(name, help=command.summary)(nothing)
-    return _run_app(app, arguments, "tidelog")
+    return run_app(app, arguments, "tidelog")

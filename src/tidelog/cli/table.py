@@ -7,7 +7,7 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,6 +27,43 @@ if TYPE_CHECKING:
     from tidelog.pipeline.table import BatchDone, TableJob, TableRun
 
 app = typer.Typer(add_completion=False, help="A topic into a Delta table on Spark.")
+
+
+rewinding = typer.Typer(add_completion=False, help="The progress of a table that was restored.")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """`tidelog table TOPIC PATH ...`, or `tidelog table rewind TOPIC PATH ...`; a topic may be called rewind, too."""
+    from tidelog.cli import run_app
+
+    names = [each for each in arguments[1:3] if not each.startswith("-")]
+    if arguments[:1] == ["rewind"] and (len(names) == 2 or list(arguments[1:]) == ["--help"]):
+        return run_app(rewinding, arguments[1:], "tidelog table rewind")
+    return run_app(app, arguments, "tidelog table")
+
+
+@rewinding.command()
+def rewind(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic that the table is made of.")],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="The Delta table.")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Set the progress of a table that a RESTORE took back to what the table holds: the next run takes the rest again.
+
+    No job may be running on the table meanwhile.
+    """
+    try:
+        from tidelog.pipeline.errors import PipelineError
+        from tidelog.pipeline.table import TableJob, rewind_table
+    except ImportError as error:
+        raise Refused([f"{error.name} is not installed: pip install 'tidelog[spark]'"]) from error
+    with _refusing(PipelineError):
+        found = rewind_table(TableJob(bootstrap, topic, path, source_options=_secured()))
+    if found is None:
+        print(f"{path} holds all that its progress says: nothing to do")
+        return
+    for partition in sorted(found.held):
+        print(f"{partition}: {found.claimed[partition]} -> {found.held[partition]}")
 
 
 @app.command()
@@ -81,6 +118,7 @@ def table(
     """Take TOPIC into the Delta table at PATH, each record exactly once.
 
     Run it again and it goes on where the table stands, also after a crash. Ctrl-C or SIGTERM ends a continuous run.
+    After a RESTORE of the table: tidelog table rewind TOPIC PATH.
     """
     if output is Form.KAFKA:
         raise WrongUsage("no tool of Kafka's makes tables: -o can be table or json")

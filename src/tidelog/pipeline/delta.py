@@ -26,6 +26,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyspark_tidelog.offsets import OffsetRange
 from tidelog.model.identifiers import TopicPartition
 from tidelog.pipeline.errors import TableMismatch
+from tidelog.pipeline.history import CHECKED, OFFSETS
 
 _APP: Final = "tidelog"
 
@@ -91,6 +92,11 @@ def _type_text(kind: pa.DataType) -> str:
     return {"timestamp[us, tz=UTC]": "timestamp", "date32[day]": "date"}.get(text, text)
 
 
+def progress_ids(partitions: Iterable[TopicPartition], topic_id: str) -> dict[TopicPartition, str]:
+    """The transaction identifiers of a topic's partitions."""
+    return {each: progress_id(each.topic, each.partition, topic_id) for each in partitions}
+
+
 def next_offsets(table: DeltaTable, partitions: Iterable[TopicPartition], topic_id: str) -> dict[TopicPartition, int]:
     """The next offset to take of each partition that the table has taken something of."""
     found: dict[TopicPartition, int] = {}
@@ -101,9 +107,12 @@ def next_offsets(table: DeltaTable, partitions: Iterable[TopicPartition], topic_
     return found
 
 
-def commit_batch(table: DeltaTable, schema: pa.Schema, query: str, batch: int, written: Sequence[WrittenRange]) -> bool:
+def commit_batch(
+    table: DeltaTable, schema: pa.Schema, query: str, batch: int, written: Sequence[WrittenRange], checked: int
+) -> bool:
     """Adds a batch's files to the table, which must be up to date; False where the table holds these offsets already.
 
+    `checked` is the version of the table up to which its history was checked against its progress.
     Raises `TableMismatch` where the batch does not begin where the table ends, or another writer came first.
     """
     ends = _check_continuity(table, written)
@@ -118,7 +127,8 @@ def commit_batch(table: DeltaTable, schema: pa.Schema, query: str, batch: int, w
         app_transactions=transactions,
         # For people who read the table's history.
         custom_metadata={
-            "tidelog.offsets": json.dumps(_offsets_of(written)),
+            OFFSETS: json.dumps(_offsets_of(written)),
+            CHECKED: json.dumps({each.offsets.topic: checked for each in written}),
             "tidelog.query": query,
             "tidelog.batch": str(batch),
         },

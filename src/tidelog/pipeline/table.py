@@ -17,7 +17,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -44,6 +44,7 @@ from tidelog.client.blocking import BlockingCluster
 from tidelog.model.identifiers import TopicPartition
 from tidelog.pipeline import delta
 from tidelog.pipeline.errors import PipelineError, TableMismatch
+from tidelog.pipeline.history import Contradiction, find_contradiction, rewind, rewinds
 from tidelog.pipeline.json_values import infer_schema
 from tidelog.pipeline.parquet import MANIFEST_DDL, from_manifest, manifest, remove_files, write_range
 from tidelog.pipeline.shape import (
@@ -111,9 +112,10 @@ class TableJob:
         """Absolute, since tasks may run elsewhere."""
         return self.path if "://" in self.path else os.path.abspath(self.path)
 
-    @property
-    def checkpoint(self) -> str:
-        return f"{self.table_path}/{CHECKPOINTS}/{self.topic}"
+    def checkpoint_after(self, rewinds: int) -> str:
+        """Where Spark keeps its place; another one after each rewind, since a checkpoint can't be set back."""
+        place = f"{self.table_path}/{CHECKPOINTS}/{self.topic}"
+        return place if not rewinds else f"{place}-rewound-{rewinds}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +188,11 @@ class TableCommitter:
         cluster: BlockingCluster,
         on_batch: Callable[[BatchDone], None] | None,
     ) -> None:
+        """`table` is one whose history was checked up to its version."""
         self._job = job
         self._table = table
+        self._checked = table.version()
+        self._apps: dict[TopicPartition, str] = {}
         self._shape = shape
         self._cluster = cluster
         self._progress = Progress(job.progress_group)
@@ -214,6 +219,18 @@ class TableCommitter:
             self._progress.reached(ends or {})
             self._progress.publish(self._cluster, at_once=at_once)
 
+    def _check_history(self, written: Sequence[delta.WrittenRange]) -> None:
+        """Stops before the batch where another writer's RESTORE took away what the progress counts."""
+        topic = self._job.topic
+        for each in written:
+            partition = each.offsets.topic_partition
+            self._apps[partition] = delta.progress_id(topic, partition.partition, each.offsets.topic_id)
+        found = find_contradiction(self._table, self._apps, topic, self._checked)
+        if found is not None:
+            remove_files(self._job.table_path, [each.path for each in written if each.path])
+            raise TableMismatch(found.explain(topic, self._job.path))
+        self._checked = self._table.version()
+
     def _commit(self, frame: "DataFrame", batch: int) -> None:
         started = time.monotonic()
         # Spark keeps this id in the checkpoint: it outlives restarts, and a new checkpoint has another.
@@ -224,7 +241,10 @@ class TableCommitter:
         table.update_incremental()
         # Reading writes the files. Whether it was a replay, Spark's last batch again, shows in the offsets.
         written = [from_manifest(row) for row in frame.collect()]
-        replayed = bool(written) and not delta.commit_batch(table, self._shape.schema, query, batch, written)
+        self._check_history(written)
+        replayed = bool(written) and not delta.commit_batch(
+            table, self._shape.schema, query, batch, written, self._checked
+        )
         if replayed:
             remove_files(self._job.table_path, [each.path for each in written if each.path])
         ends: dict[TopicPartition, int] = {}
@@ -314,6 +334,21 @@ def start_table(
         raise
 
 
+def rewind_table(job: TableJob) -> Contradiction | None:
+    """Sets the progress of a table that was restored back to what it holds; None where nothing was wrong.
+
+    Raises `TableMismatch` where that cannot be done, or there is no table; `KafkaError` or `ClientError` where the
+    cluster does not say which partitions there are.
+    """
+    parsed = parse_options(_source_options(job), streaming=True)
+    with open_cluster(parsed) as cluster:
+        found = required_partitions(cluster, parsed)
+    if not DeltaTable.is_deltatable(job.table_path):
+        raise TableMismatch(f"there is no Delta table at {job.path}")
+    apps = delta.progress_ids(found.partitions, found.topic_ids.get(job.topic, ""))
+    return rewind(DeltaTable(job.table_path), apps, job.topic)
+
+
 def _begin(
     spark: "SparkSession",
     job: TableJob,
@@ -325,7 +360,11 @@ def _begin(
     found = required_partitions(cluster, parsed)
     shape = _shape(job, parsed, cluster, found)
     table = delta.open_table(job.table_path, shape.schema, description=f"topic {job.topic}, by tidelog")
-    stands = delta.next_offsets(table, found.partitions, found.topic_ids.get(job.topic, ""))
+    topic_id = found.topic_ids.get(job.topic, "")
+    contradiction = find_contradiction(table, delta.progress_ids(found.partitions, topic_id), job.topic)
+    if contradiction is not None:
+        raise TableMismatch(contradiction.explain(job.topic, job.path))
+    stands = delta.next_offsets(table, found.partitions, topic_id)
     if stands:
         # Heeded by a query without a checkpoint only: it goes on where the table stands.
         options = {name: value for name, value in options.items() if not name.lower().startswith("starting")}
@@ -334,7 +373,8 @@ def _begin(
     starts = stands or starting_offsets(cluster, parsed, found)
     committer = TableCommitter(job, table, shape, cluster, on_batch)
     committer.show_progress(stands)
-    query = _start_query(spark, job, options, shape, committer)
+    checkpoint = job.checkpoint_after(rewinds(table, job.topic))
+    query = _start_query(spark, job, options, shape, committer, checkpoint)
     backlog = sum(max(0, end - starts.get(each, 0)) for each, end in ends.items())
     return TableRun(job, query, committer, shape, backlog)
 
@@ -345,11 +385,12 @@ def _start_query(
     options: Mapping[str, str],
     shape: TableShape,
     committer: TableCommitter,
+    checkpoint: str,
 ) -> "StreamingQuery":
     spark.dataSource.register(TableFiles)
     reader = spark.readStream.format(_SOURCE).options(**options)
     frame = reader.option(_SHAPE_OPTION, shape.to_text()).option(_PATH_OPTION, job.table_path).load()
-    writer = frame.writeStream.foreachBatch(committer).option("checkpointLocation", job.checkpoint)
+    writer = frame.writeStream.foreachBatch(committer).option("checkpointLocation", checkpoint)
     writer = writer.queryName(f"tidelog table {job.topic} {Path(job.path).name}")
     if job.once:
         return writer.trigger(availableNow=True).start()

@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from tests.amount import thorough
 from tests.unit.pyspark_tidelog.spark_fixtures import BASE_TIMESTAMP, Broker
 
+from tidelog import cli
 from tidelog.pipeline.errors import PipelineError, TableMismatch, UnparsableRecord
 from tidelog.pipeline.reading import read_delta
 from tidelog.pipeline.shape import BadRecords, ValueFormat
@@ -288,3 +289,42 @@ def rows_of(path: Path, column: str) -> list[Any]:
     """One column, in the order of the table's files."""
     files = sorted(DeltaTable(str(path)).file_uris())
     return [value for each in files for value in pa.parquet.read_table(each, partitioning=None)[column].to_pylist()]
+
+
+def test_a_restored_table_stops_the_job_until_it_is_rewound(
+    spark: SparkSession, broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Delta's RESTORE takes rows away and leaves the progress: going on would leave a hole. Rewound, nothing is missing
+    and nothing twice, with the checkpoint of before in its place."""
+    topic = broker.topic()
+    table = tmp_path / "table"
+    for _ in range(3):
+        broker.produce(topic, [b"x"] * 10)
+        run(spark, job(broker, topic, table))
+    DeltaTable(str(table)).restore(1)
+    broker.produce(topic, [b"y"] * 5)
+    with pytest.raises(TableMismatch, match=r"up to offset 10, where its progress says 30.*tidelog table rewind"):
+        run(spark, job(broker, topic, table))
+    assert len(offsets(table)) == 10
+    assert cli.run(["table", "rewind", topic, str(table), "-b", broker.bootstrap]) == 0
+    assert capsys.readouterr().out == f"{topic}-0: 30 -> 10\n"
+    run(spark, job(broker, topic, table))
+    assert offsets(table) == [(0, offset) for offset in range(35)]
+    assert cli.run(["table", "rewind", topic, str(table), "-b", broker.bootstrap]) == 0
+    assert "nothing to do" in capsys.readouterr().out
+
+
+def test_a_table_that_is_restored_under_a_running_job(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """The job notices before its next batch, and leaves no files of it."""
+    topic = broker.topic()
+    broker.produce(topic, [b"x"] * 6)
+    table = tmp_path / "table"
+
+    def restore(batch: BatchDone) -> None:
+        if batch.batch == 1:
+            DeltaTable(str(table)).restore(1)
+
+    with pytest.raises(TableMismatch, match="up to offset 2, where its progress says 4"):
+        run(spark, job(broker, topic, table, offsets_max_per_trigger=2), restore)
+    assert len(offsets(table)) == 2
+    assert len(list(table.glob("*.parquet"))) == 2

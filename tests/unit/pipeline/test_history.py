@@ -1,0 +1,173 @@
+"""A table that was restored: its history says what it holds, its progress is checked against that and set back."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from deltalake import DeltaTable
+
+from pyspark_tidelog.offsets import OffsetRange
+from tidelog.model.identifiers import TopicPartition
+from tidelog.pipeline import delta
+from tidelog.pipeline.delta import WrittenRange
+from tidelog.pipeline.errors import TableMismatch
+from tidelog.pipeline.history import Contradiction, find_contradiction, rewind, rewinds
+
+pytestmark = [pytest.mark.row("R38")]
+
+SCHEMA = pa.schema([("offset", pa.int64())])
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+APPS = delta.progress_ids([A, B], "id")
+
+
+class Table:
+    """A table of topic t whose batches take ten offsets each."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self.delta = delta.open_table(self.path, SCHEMA, description="")
+
+    def take(self, start: int, partition: TopicPartition = A, *, checks: bool = True) -> None:
+        """A batch; without `checks` as an older version commits it."""
+        self.delta.update_incremental()
+        name = f"{partition}-{start}-{self.delta.version()}.parquet"
+        rows = pa.table({"offset": range(start, start + 10)}, SCHEMA)
+        pyarrow.parquet.write_table(rows, f"{self.path}/{name}")
+        offsets = OffsetRange(partition.topic, partition.partition, start, start + 10, "id")
+        written = WrittenRange(offsets, name, Path(self.path, name).stat().st_size, 10, "{}", 0)
+        checked = self.delta.version() if checks else -1
+        assert delta.commit_batch(self.delta, SCHEMA, "q", 0, [written], checked)
+
+    def restore(self, version: int | datetime.datetime) -> None:
+        DeltaTable(self.path).restore(version)
+        self.delta.update_incremental()
+
+    def found(self) -> Contradiction | None:
+        self.delta.update_incremental()
+        return find_contradiction(self.delta, APPS, "t")
+
+    @property
+    def progress(self) -> dict[TopicPartition, int]:
+        self.delta.update_incremental()
+        return delta.next_offsets(self.delta, [A, B], "id")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """Three batches of partition 0: versions 1, 2 and 3."""
+    made = Table(tmp_path / "table")
+    for start in (0, 10, 20):
+        made.take(start)
+    return made
+
+
+def test_a_sound_table_has_no_contradiction(table: Table) -> None:
+    """Also after an optimize, and after a restore that took nothing of ours away."""
+    assert table.found() is None
+    DeltaTable(table.path).optimize.compact()
+    table.restore(3)
+    assert table.found() is None
+    table.take(30)
+    assert table.found() is None
+
+
+def test_a_restore_is_found_and_set_back(table: Table) -> None:
+    """The table has ten rows, its transaction identifiers say thirty."""
+    table.restore(1)
+    found = table.found()
+    assert found is not None
+    assert (found.held, found.claimed, found.restored) == ({A: 10}, {A: 30}, 4)
+    assert "t-0 up to offset 10, where its progress says 30" in found.explain("t", "/lake/t")
+    assert rewind(table.delta, APPS, "t") == found
+    assert (table.progress, rewinds(table.delta, "t")) == ({A: 10}, 1)
+    assert table.found() is None
+    assert rewind(table.delta, APPS, "t") is None
+    table.take(10)
+    table.take(20)
+    assert table.found() is None
+    assert sorted(DeltaTable(table.path).to_pyarrow_table()["offset"].to_pylist()) == list(range(30))
+
+
+def test_a_restore_by_time_is_found(table: Table) -> None:
+    """Its commit names no version: the files say which."""
+    moment = DeltaTable(table.path).history()[1]["timestamp"]
+    table.restore(datetime.datetime.fromtimestamp(moment / 1000, datetime.UTC))
+    found = table.found()
+    assert found is not None
+    assert found.held == {A: 20}
+
+
+def test_a_restore_to_before_the_first_batch(table: Table, tmp_path: Path) -> None:
+    """The progress goes back to where the first batch began, which need not be 0; other partitions stay."""
+    late = Table(tmp_path / "late")
+    late.take(500, B)
+    late.take(70)
+    late.restore(0)
+    assert rewind(late.delta, APPS, "t") is not None
+    assert late.progress == {A: 70, B: 500}
+    late.take(500, B)
+    assert late.found() is None
+
+
+def test_batches_behind_a_hole_are_told(table: Table) -> None:
+    """A version that did not check went on: going back would double its rows, so the table is to be restored first."""
+    table.restore(1)
+    table.take(30, checks=False)
+    found = table.found()
+    assert found is not None
+    assert found.is_overwritten
+    assert found.held == {A: 10}
+    with pytest.raises(TableMismatch, match=r"restore the table to version 4 first, then .tidelog table rewind"):
+        rewind(table.delta, APPS, "t")
+    table.restore(4)
+    assert rewind(table.delta, APPS, "t") is not None
+    assert table.progress == {A: 10}
+
+
+def test_a_restore_that_races_a_batch_is_found_by_the_next(table: Table) -> None:
+    """It came after the check and before the commit: that commit says only what was checked."""
+    checked = table.delta.version()
+    table.restore(1)
+    table.delta.update_incremental()
+    path = "late.parquet"
+    pyarrow.parquet.write_table(pa.table({"offset": range(30, 40)}, SCHEMA), f"{table.path}/{path}")
+    written = WrittenRange(OffsetRange("t", 0, 30, 40, "id"), path, 1, 10, "{}", 0)
+    delta.commit_batch(table.delta, SCHEMA, "q", 9, [written], checked)
+    found = table.found()
+    assert found is not None
+    assert found.is_overwritten
+
+
+def test_a_restore_after_a_rewind(table: Table) -> None:
+    """Whatever version comes back, the progress is that of its rows."""
+    table.restore(1)
+    rewind(table.delta, APPS, "t")
+    table.take(10)
+    table.restore(2)
+    assert table.found() is None
+    table.restore(4)
+    found = rewind(table.delta, APPS, "t")
+    assert found is not None
+    assert (table.progress, rewinds(table.delta, "t")) == ({A: 10}, 2)
+
+
+def test_a_check_reads_few_commits(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that starts on a table of a thousand commits does not read them all."""
+    for start in range(30, 400, 10):
+        table.take(start)
+    asked: list[int | None] = []
+    original = DeltaTable.history
+
+    def counting(delta_table: DeltaTable, limit: int | None = None) -> list[dict[str, object]]:
+        asked.append(limit)
+        return original(delta_table, limit)
+
+    monkeypatch.setattr(DeltaTable, "history", counting)
+    assert table.found() is None
+    assert asked == [16]
+    assert find_contradiction(table.delta, APPS, "t", table.delta.version() - 1) is None
+    assert asked == [16, 1]
