@@ -78,11 +78,11 @@ EDGE_MUTANTS: Final = (
     Mutant(
         "session-forgets-the-quiet",
         "broker.replicas.fetch_sessions",
-        "        if data.records and self._incremental:\n"
+        "        if data.records and self.is_incremental:\n"
         "            key = wanted.key\n"
         "            if self.partitions.pop(key, None) is not None:\n"
         "                self.partitions[key] = wanted\n",
-        "        if not data.records and self._incremental:\n            self.partitions.pop(wanted.key, None)\n",
+        "        if not data.records and self.is_incremental:\n            self.partitions.pop(wanted.key, None)\n",
         "a fetch session forgets a partition of which it has told something other than records",
     ),
     Mutant(

@@ -22,7 +22,8 @@ What becomes of a setting:
 
 - **effective**: it does what its row says.
 - **accepted**: it is known and checked, and shown by `tidelog configs`, but has no effect; that is logged once at the
-  start. Most describe parts of Kafka that tidelog does not have: threads, KRaft's quorum, Java's TLS.
+  start. Most describe parts of Kafka that tidelog does not have: threads, KRaft's quorum, Java's TLS. The brokers' are
+  in [a table of their own](#accepted-without-effect).
 - **refused**: any value but the default stops the start, because ignoring it would do harm.
 
 When it can be changed:
@@ -69,10 +70,18 @@ def _lines() -> Iterator[str]:
     for setting in registry.CLIENT_METRICS.values():
         yield f"| {' | '.join((*_common(setting), setting.effect.value, _meaning(setting)))} |"
     for title, settings in registry.SECTIONS.items():
-        yield ""
-        yield f"## {title}"
-        yield ""
-        yield from _table(settings)
+        matter = [setting for setting in settings if setting.effect is not Effect.ACCEPTED]
+        if matter:
+            yield ""
+            yield f"## {title}"
+            yield ""
+            yield from _table(matter)
+    yield ""
+    yield "## Accepted without effect"
+    yield ""
+    yield from _table_without_effect(
+        setting for setting in registry.BROKER.values() if setting.effect is Effect.ACCEPTED
+    )
 
 
 def _row_of_entity(setting: Setting) -> str:
@@ -89,6 +98,14 @@ def _table(settings: Iterable[Setting]) -> Iterator[str]:
         if setting.effect is not Effect.EFFECTIVE and setting.mode is UpdateMode.READ_ONLY:
             mode = ""
         yield f"| {' | '.join((*_common(setting), setting.effect.value, mode, _meaning(setting)))} |"
+
+
+def _table_without_effect(settings: Iterable[Setting]) -> Iterator[str]:
+    yield "| Setting | Type | Default | Valid | Change | What it is for |"
+    yield "|---|---|---|---|---|---|"
+    for setting in settings:
+        mode = "" if setting.mode is UpdateMode.READ_ONLY else setting.mode.value
+        yield f"| {' | '.join((*_common(setting), mode, _meaning(setting)))} |"
 
 
 def _common(setting: Setting) -> tuple[str, str, str, str]:

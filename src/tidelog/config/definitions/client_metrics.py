@@ -2,33 +2,14 @@
 
 from typing import Final
 
-from tidelog.config.definitions.vocabulary import ACCEPTED, INT, LIST
-from tidelog.config.setting import MembersNotEmpty, Setting
+from tidelog.config.table import settings
 
-SETTINGS: Final = (
-    Setting(
-        "interval.ms",
-        INT,
-        300_000,
-        "How often a client pushes its metrics, from 100 to 3600000.",
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "match",
-        LIST,
-        (),
-        "The clients that are meant, `name=regex` for each of `client_instance_id`, `client_id`,"
-        " `client_software_name`, `client_software_version`, `client_source_address` and `client_source_port` that"
-        " counts; empty: all.",
-        valid=MembersNotEmpty(),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "metrics",
-        LIST,
-        (),
-        "Prefixes of the metrics' names; `*` is all of them, empty is none.",
-        valid=MembersNotEmpty(),
-        effect=ACCEPTED,
-    ),
+SETTINGS: Final = settings(
+    """\
+interval.ms | int | 300000 | | accepted | How often a client pushes its metrics, from 100 to 3600000.
+match | list | | members-not-empty | accepted |
+    The clients that are meant, `name=regex` for each of `client_instance_id`, `client_id`, `client_software_name`,
+    `client_software_version`, `client_source_address` and `client_source_port` that counts; empty: all.
+metrics | list | | members-not-empty | accepted | Prefixes of the metrics' names; `*` is all of them, empty is none.
+"""
 )

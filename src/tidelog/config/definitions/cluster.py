@@ -6,507 +6,133 @@ kind is accepted; tidelog has one store for both.
 
 from typing import Final
 
-from tidelog.config.definitions.vocabulary import (
-    ACCEPTED,
-    BOOLEAN,
-    CLASS,
-    CLUSTER_WIDE,
-    HIGH,
-    INT,
-    LIST,
-    LONG,
-    LONG_MAX,
-    LOW,
-    PASSWORD,
-    REFUSED,
-    STRING,
-)
-from tidelog.config.setting import EachOf, Range, Setting
+from tidelog.config.table import settings
 
-SETTINGS: Final = (
-    Setting(
-        "broker.id",
-        INT,
-        -1,
-        "The broker's number in the cluster; -1 takes `node.id`, or the number in meta.properties, or else a new one.",
-        valid=Range(-1),
-        importance=HIGH,
-    ),
-    Setting(
-        "node.id",
-        INT,
-        -1,
-        "The broker's number, by KRaft's name; where both are set they must be equal.",
-        valid=Range(-1),
-        importance=HIGH,
-    ),
-    Setting(
-        "broker.id.generation.enable",
-        BOOLEAN,
-        True,
-        "Whether a broker without a number may be given one, above `reserved.broker.max.id`.",
-    ),
-    Setting(
-        "reserved.broker.max.id",
-        INT,
-        1000,
-        "Numbers above it are given to brokers that have none; here always above 1000.",
-        valid=Range(0),
-        effect=ACCEPTED,
-    ),
-    Setting("broker.rack", STRING, None, "Where the broker stands; replicas of a partition are spread over racks."),
-    Setting(
-        "process.roles",
-        LIST,
-        (),
-        "KRaft's roles. `broker,controller`, or nothing, is one server with all it needs, as tidelog is; other "
-        "values describe a server that tidelog is not.",
-        valid=EachOf(("broker", "controller")),
-        importance=HIGH,
-    ),
-    Setting(
-        "controller.listener.names",
-        LIST,
-        (),
-        "KRaft's listeners for controllers; those of `listeners` that are named here are not opened.",
-        importance=HIGH,
-    ),
-    Setting(
-        "controller.quorum.voters",
-        LIST,
-        (),
-        "KRaft's controllers. One that is this node is accepted; tidelog keeps metadata in its own store.",
-        importance=HIGH,
-    ),
-    Setting(
-        "controller.quorum.bootstrap.servers",
-        LIST,
-        (),
-        "Where KRaft's controllers are found; tidelog keeps metadata in its own store.",
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "controller.quorum.auto.join.enable",
-        BOOLEAN,
-        False,
-        "KRaft: whether a controller joins the quorum by itself.",
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "controller.quorum.append.linger.ms",
-        INT,
-        25,
-        "KRaft: how long the quorum's leader gathers writes.",
-        valid=Range(0),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "controller.quorum.election.backoff.max.ms",
-        INT,
-        1000,
-        "KRaft: the most to wait between elections.",
-        valid=Range(0),
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "controller.quorum.election.timeout.ms",
-        INT,
-        1000,
-        "KRaft: how long to wait for a leader before an election.",
-        valid=Range(0),
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "controller.quorum.fetch.max.bytes",
-        INT,
-        1_048_576,
-        "KRaft: the most that a fetch of metadata carries.",
-        valid=Range(1),
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "controller.quorum.fetch.snapshot.max.bytes",
-        INT,
-        1_048_576,
-        "KRaft: the most that a fetch of a metadata snapshot carries.",
-        valid=Range(1),
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "controller.quorum.fetch.timeout.ms",
-        INT,
-        2000,
-        "KRaft: how long without a fetch before a voter becomes a candidate.",
-        valid=Range(0),
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "controller.quorum.request.timeout.ms",
-        INT,
-        2000,
-        "KRaft: how long to wait for an answer in the quorum.",
-        valid=Range(0),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "controller.quorum.retry.backoff.ms",
-        INT,
-        20,
-        "KRaft: how long to wait before a request is sent again.",
-        valid=Range(0),
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "controller.performance.always.log.threshold.ms",
-        LONG,
-        2000,
-        "KRaft: controller events slower than this are logged.",
-        valid=Range(0),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "controller.performance.sample.period.ms",
-        LONG,
-        60000,
-        "KRaft: how often the controller's times are logged.",
-        valid=Range(100),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "broker.heartbeat.interval.ms",
-        INT,
-        2000,
-        "KRaft: how often a broker tells the controller that it lives; here its session with the store does.",
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "broker.session.timeout.ms",
-        INT,
-        9000,
-        "KRaft: how long a broker lives without a heartbeat; here its session with the store decides.",
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "initial.broker.registration.timeout.ms",
-        INT,
-        60000,
-        "KRaft: how long a starting broker tries to register.",
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "server.max.startup.time.ms",
-        LONG,
-        LONG_MAX,
-        "KRaft: how long a start may take.",
-        valid=Range(0),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "controller.socket.timeout.ms",
-        INT,
-        30000,
-        "How long the controller waits for a broker's answer.",
-    ),
-    Setting(
-        "metadata.log.dir",
-        STRING,
-        None,
-        "KRaft: where the metadata log is; tidelog's store is in the data directory.",
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "metadata.log.segment.bytes",
-        INT,
-        1_073_741_824,
-        "KRaft: size of a segment of the metadata log.",
-        valid=Range(8_388_608),
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "metadata.log.segment.min.bytes",
-        INT,
-        8_388_608,
-        "KRaft: lower bound of that size, for tests.",
-        valid=Range(12),
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "metadata.log.segment.ms",
-        LONG,
-        604_800_000,
-        "KRaft: age of a segment of the metadata log.",
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "metadata.log.max.record.bytes.between.snapshots",
-        LONG,
-        20_971_520,
-        "KRaft: bytes of metadata records between snapshots.",
-        valid=Range(1),
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "metadata.log.max.snapshot.interval.ms",
-        LONG,
-        3_600_000,
-        "KRaft: time between snapshots of metadata.",
-        valid=Range(0),
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "metadata.max.idle.interval.ms",
-        INT,
-        500,
-        "KRaft: how often an idle controller writes a no-op.",
-        valid=Range(0),
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "metadata.max.retention.bytes",
-        LONG,
-        104_857_600,
-        "KRaft: size of metadata log and snapshots before old ones go.",
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "metadata.max.retention.ms",
-        LONG,
-        604_800_000,
-        "KRaft: age of metadata log and snapshots before old ones go.",
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting("internal.metadata.delete.delay.millis", LONG, 60000, "KRaft, internal.", importance=LOW, effect=ACCEPTED),
-    Setting("internal.metadata.log.segment.bytes", INT, None, "KRaft, internal.", importance=LOW, effect=ACCEPTED),
-    Setting(
-        "internal.metadata.max.batch.size.in.bytes", INT, 8_388_608, "KRaft, internal.", importance=LOW, effect=ACCEPTED
-    ),
-    Setting(
-        "unstable.api.versions.enable",
-        BOOLEAN,
-        False,
-        "Whether Kafka offers versions that are not final; tidelog serves the released ones.",
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "unstable.feature.versions.enable",
-        BOOLEAN,
-        False,
-        "Whether Kafka accepts feature levels that are not final.",
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "inter.broker.protocol.version",
-        STRING,
-        None,
-        "Which release's requests brokers use among themselves (3.x); tidelog's brokers are of one release.",
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "zookeeper.connect",
-        STRING,
-        None,
-        "The metadata store of the cluster: host:port comma-separated, with an optional /chroot. `tidelog start` names "
-        "its own on the line `store:`; a broker that is given none keeps one in its first log directory.",
-        importance=HIGH,
-    ),
-    Setting(
-        "zookeeper.connection.timeout.ms",
-        INT,
-        None,
-        "How long to wait for a connection to the metadata store; zookeeper.session.timeout.ms where it is not set.",
-        importance=HIGH,
-    ),
-    Setting(
-        "zookeeper.session.timeout.ms",
-        INT,
-        18000,
-        "How long the store keeps a broker's session without a sign of life: after that, others lead what it led.",
-        importance=HIGH,
-    ),
-    Setting(
-        "zookeeper.max.in.flight.requests",
-        INT,
-        10,
-        "Requests to ZooKeeper that may be unanswered.",
-        valid=Range(1),
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "zookeeper.set.acl",
-        BOOLEAN,
-        False,
-        "Whether what brokers create in ZooKeeper can be written with their credentials alone (zookeeper.digest) and, "
-        "but for nodes with passwords, read by all. Nodes that are there already stay as they are.",
-        importance=HIGH,
-    ),
-    Setting(
-        "zookeeper.digest",
-        PASSWORD,
-        None,
-        "tidelog's own: `user:password`, the brokers' credentials with ZooKeeper, by its digest scheme; the same for "
-        "all brokers of a cluster. Kafka takes its own from a JAAS file, which tidelog doesn't read.",
-        importance=HIGH,
-    ),
-    Setting(
-        "zookeeper.metadata.migration.enable",
-        BOOLEAN,
-        False,
-        "Whether KRaft controllers take over this cluster's metadata.",
-        importance=HIGH,
-        effect=REFUSED,
-        advice="tidelog's metadata cannot be migrated to KRaft: remove it",
-    ),
-    Setting(
-        "zookeeper.metadata.migration.min.batch.size",
-        INT,
-        200,
-        "Size of a batch of that migration.",
-        valid=Range(1),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "zookeeper.sync.time.ms",
-        INT,
-        2000,
-        "A name of the releases before 2.x, without effect since.",
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "zookeeper.clientCnxnSocket", STRING, None, "Java class of ZooKeeper's sockets, for TLS to it.", effect=ACCEPTED
-    ),
-    Setting(
-        "zookeeper.ssl.client.enable",
-        BOOLEAN,
-        False,
-        "TLS to ZooKeeper.",
-        effect=REFUSED,
-        advice="the connection to the metadata store is not encrypted yet: remove it",
-    ),
-    Setting(
-        "zookeeper.ssl.cipher.suites", LIST, None, "TLS to ZooKeeper: cipher suites.", importance=LOW, effect=ACCEPTED
-    ),
-    Setting(
-        "zookeeper.ssl.crl.enable",
-        BOOLEAN,
-        False,
-        "TLS to ZooKeeper: certificate revocation lists.",
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "zookeeper.ssl.enabled.protocols", LIST, None, "TLS to ZooKeeper: protocols.", importance=LOW, effect=ACCEPTED
-    ),
-    Setting(
-        "zookeeper.ssl.endpoint.identification.algorithm",
-        STRING,
-        "HTTPS",
-        "TLS to ZooKeeper: whether host names are checked.",
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting("zookeeper.ssl.keystore.location", STRING, None, "TLS to ZooKeeper: key store.", effect=ACCEPTED),
-    Setting(
-        "zookeeper.ssl.keystore.password",
-        PASSWORD,
-        None,
-        "TLS to ZooKeeper: the key store's password.",
-        effect=ACCEPTED,
-    ),
-    Setting("zookeeper.ssl.keystore.type", STRING, None, "TLS to ZooKeeper: the key store's format.", effect=ACCEPTED),
-    Setting("zookeeper.ssl.ocsp.enable", BOOLEAN, False, "TLS to ZooKeeper: OCSP.", importance=LOW, effect=ACCEPTED),
-    Setting(
-        "zookeeper.ssl.protocol", STRING, "TLSv1.2", "TLS to ZooKeeper: protocol.", importance=LOW, effect=ACCEPTED
-    ),
-    Setting("zookeeper.ssl.truststore.location", STRING, None, "TLS to ZooKeeper: trust store.", effect=ACCEPTED),
-    Setting(
-        "zookeeper.ssl.truststore.password",
-        PASSWORD,
-        None,
-        "TLS to ZooKeeper: the trust store's password.",
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "zookeeper.ssl.truststore.type", STRING, None, "TLS to ZooKeeper: the trust store's format.", effect=ACCEPTED
-    ),
-    Setting(
-        "auto.create.topics.enable",
-        BOOLEAN,
-        True,
-        "Whether asking for the metadata of an unknown topic creates it, when the client allows it.",
-        importance=HIGH,
-    ),
-    Setting("delete.topic.enable", BOOLEAN, True, "Whether topics can be deleted.", importance=HIGH),
-    Setting("num.partitions", INT, 1, "Partitions of a topic that is created without a number.", valid=Range(1)),
-    Setting(
-        "default.replication.factor", INT, 1, "Replicas of a topic that is created without a number.", valid=Range(1)
-    ),
-    Setting(
-        "create.topic.policy.class.name",
-        CLASS,
-        None,
-        "A class that may refuse new topics.",
-        importance=LOW,
-        effect=REFUSED,
-        advice="a broker without a JVM cannot load it: remove it",
-    ),
-    Setting(
-        "alter.config.policy.class.name",
-        CLASS,
-        None,
-        "A class that may refuse changes to settings.",
-        importance=LOW,
-        effect=REFUSED,
-        advice="a broker without a JVM cannot load it: remove it",
-    ),
-    Setting(
-        "controlled.shutdown.enable",
-        BOOLEAN,
-        True,
-        "Whether a broker hands its leaderships over before it stops.",
-    ),
-    Setting(
-        "controlled.shutdown.max.retries",
-        INT,
-        3,
-        "How often the hand-over is tried again (3.x).",
-        valid=Range(0),
-    ),
-    Setting(
-        "controlled.shutdown.retry.backoff.ms",
-        LONG,
-        5000,
-        "Time between those tries (3.x).",
-        valid=Range(0),
-    ),
-    Setting(
-        "config.providers",
-        LIST,
-        (),
-        "Names of classes that fetch values from elsewhere.",
-        importance=LOW,
-        mode=CLUSTER_WIDE,
-        effect=REFUSED,
-        advice="a broker without a JVM cannot load them: write the values out",
-    ),
+SETTINGS: Final = settings(
+    """\
+broker.id | int | -1 | [-1,...] | high |
+    The broker's number in the cluster; -1 takes `node.id`, or the number in meta.properties, or else a new one.
+node.id | int | -1 | [-1,...] | high | The broker's number, by KRaft's name; where both are set they must be equal.
+broker.id.generation.enable | boolean | true | | |
+    Whether a broker without a number may be given one, above `reserved.broker.max.id`.
+reserved.broker.max.id | int | 1000 | [0,...] | accepted |
+    Numbers above it are given to brokers that have none; here always above 1000.
+broker.rack | string | null | | | Where the broker stands; replicas of a partition are spread over racks.
+process.roles | list | | [broker, controller] | high |
+    KRaft's roles. `broker,controller`, or nothing, is one server with all it needs, as tidelog is; other values
+    describe a server that tidelog is not.
+controller.listener.names | list | | | high |
+    KRaft's listeners for controllers; those of `listeners` that are named here are not opened.
+controller.quorum.voters | list | | | high |
+    KRaft's controllers. One that is this node is accepted; tidelog keeps metadata in its own store.
+controller.quorum.bootstrap.servers | list | | | high; accepted |
+    Where KRaft's controllers are found; tidelog keeps metadata in its own store.
+controller.quorum.auto.join.enable | boolean | false | | low; accepted |
+    KRaft: whether a controller joins the quorum by itself.
+controller.quorum.append.linger.ms | int | 25 | [0,...] | accepted |
+    KRaft: how long the quorum's leader gathers writes.
+controller.quorum.election.backoff.max.ms | int | 1000 | [0,...] | high; accepted |
+    KRaft: the most to wait between elections.
+controller.quorum.election.timeout.ms | int | 1000 | [0,...] | high; accepted |
+    KRaft: how long to wait for a leader before an election.
+controller.quorum.fetch.max.bytes | int | 1048576 | [1,...] | low; accepted |
+    KRaft: the most that a fetch of metadata carries.
+controller.quorum.fetch.snapshot.max.bytes | int | 1048576 | [1,...] | low; accepted |
+    KRaft: the most that a fetch of a metadata snapshot carries.
+controller.quorum.fetch.timeout.ms | int | 2000 | [0,...] | high; accepted |
+    KRaft: how long without a fetch before a voter becomes a candidate.
+controller.quorum.request.timeout.ms | int | 2000 | [0,...] | accepted |
+    KRaft: how long to wait for an answer in the quorum.
+controller.quorum.retry.backoff.ms | int | 20 | [0,...] | low; accepted |
+    KRaft: how long to wait before a request is sent again.
+controller.performance.always.log.threshold.ms | long | 2000 | [0,...] | accepted |
+    KRaft: controller events slower than this are logged.
+controller.performance.sample.period.ms | long | 60000 | [100,...] | accepted |
+    KRaft: how often the controller's times are logged.
+broker.heartbeat.interval.ms | int | 2000 | | accepted |
+    KRaft: how often a broker tells the controller that it lives; here its session with the store does.
+broker.session.timeout.ms | int | 9000 | | accepted |
+    KRaft: how long a broker lives without a heartbeat; here its session with the store decides.
+initial.broker.registration.timeout.ms | int | 60000 | | accepted |
+    KRaft: how long a starting broker tries to register.
+server.max.startup.time.ms | long | LONG_MAX | [0,...] | accepted | KRaft: how long a start may take.
+controller.socket.timeout.ms | int | 30000 | | | How long the controller waits for a broker's answer.
+metadata.log.dir | string | null | | high; accepted |
+    KRaft: where the metadata log is; tidelog's store is in the data directory.
+metadata.log.segment.bytes | int | 1073741824 | [8388608,...] | high; accepted |
+    KRaft: size of a segment of the metadata log.
+metadata.log.segment.min.bytes | int | 8388608 | [12,...] | high; accepted |
+    KRaft: lower bound of that size, for tests.
+metadata.log.segment.ms | long | 604800000 | | high; accepted | KRaft: age of a segment of the metadata log.
+metadata.log.max.record.bytes.between.snapshots | long | 20971520 | [1,...] | high; accepted |
+    KRaft: bytes of metadata records between snapshots.
+metadata.log.max.snapshot.interval.ms | long | 3600000 | [0,...] | high; accepted |
+    KRaft: time between snapshots of metadata.
+metadata.max.idle.interval.ms | int | 500 | [0,...] | low; accepted |
+    KRaft: how often an idle controller writes a no-op.
+metadata.max.retention.bytes | long | 104857600 | | high; accepted |
+    KRaft: size of metadata log and snapshots before old ones go.
+metadata.max.retention.ms | long | 604800000 | | high; accepted |
+    KRaft: age of metadata log and snapshots before old ones go.
+internal.metadata.delete.delay.millis | long | 60000 | | low; accepted | KRaft, internal.
+internal.metadata.log.segment.bytes | int | null | | low; accepted | KRaft, internal.
+internal.metadata.max.batch.size.in.bytes | int | 8388608 | | low; accepted | KRaft, internal.
+unstable.api.versions.enable | boolean | false | | high; accepted |
+    Whether Kafka offers versions that are not final; tidelog serves the released ones.
+unstable.feature.versions.enable | boolean | false | | high; accepted |
+    Whether Kafka accepts feature levels that are not final.
+inter.broker.protocol.version | string | null | | accepted |
+    Which release's requests brokers use among themselves (3.x); tidelog's brokers are of one release.
+zookeeper.connect | string | null | | high |
+    The metadata store of the cluster: host:port comma-separated, with an optional /chroot. `tidelog start` names its
+    own on the line `store:`; a broker that is given none keeps one in its first log directory.
+zookeeper.connection.timeout.ms | int | null | | high |
+    How long to wait for a connection to the metadata store; zookeeper.session.timeout.ms where it is not set.
+zookeeper.session.timeout.ms | int | 18000 | | high |
+    How long the store keeps a broker's session without a sign of life: after that, others lead what it led.
+zookeeper.max.in.flight.requests | int | 10 | [1,...] | high; accepted | Requests to ZooKeeper that may be unanswered.
+zookeeper.set.acl | boolean | false | | high |
+    Whether what brokers create in ZooKeeper can be written with their credentials alone (zookeeper.digest) and, but
+    for nodes with passwords, read by all. Nodes that are there already stay as they are.
+zookeeper.digest | password | null | | high |
+    tidelog's own: `user:password`, the brokers' credentials with ZooKeeper, by its digest scheme; the same for all
+    brokers of a cluster. Kafka takes its own from a JAAS file, which tidelog doesn't read.
+zookeeper.metadata.migration.enable | boolean | false | | high; refused: tidelog's metadata cannot be migrated to
+    KRaft: remove it |
+    Whether KRaft controllers take over this cluster's metadata.
+zookeeper.metadata.migration.min.batch.size | int | 200 | [1,...] | accepted | Size of a batch of that migration.
+zookeeper.sync.time.ms | int | 2000 | | low; accepted | A name of the releases before 2.x, without effect since.
+zookeeper.clientCnxnSocket | string | null | | accepted | Java class of ZooKeeper's sockets, for TLS to it.
+zookeeper.ssl.client.enable | boolean | false | | refused: the connection to the metadata store is not encrypted yet:
+    remove it |
+    TLS to ZooKeeper.
+zookeeper.ssl.cipher.suites | list | null | | low; accepted | TLS to ZooKeeper: cipher suites.
+zookeeper.ssl.crl.enable | boolean | false | | low; accepted | TLS to ZooKeeper: certificate revocation lists.
+zookeeper.ssl.enabled.protocols | list | null | | low; accepted | TLS to ZooKeeper: protocols.
+zookeeper.ssl.endpoint.identification.algorithm | string | HTTPS | | low; accepted |
+    TLS to ZooKeeper: whether host names are checked.
+zookeeper.ssl.keystore.location | string | null | | accepted | TLS to ZooKeeper: key store.
+zookeeper.ssl.keystore.password | password | null | | accepted | TLS to ZooKeeper: the key store's password.
+zookeeper.ssl.keystore.type | string | null | | accepted | TLS to ZooKeeper: the key store's format.
+zookeeper.ssl.ocsp.enable | boolean | false | | low; accepted | TLS to ZooKeeper: OCSP.
+zookeeper.ssl.protocol | string | TLSv1.2 | | low; accepted | TLS to ZooKeeper: protocol.
+zookeeper.ssl.truststore.location | string | null | | accepted | TLS to ZooKeeper: trust store.
+zookeeper.ssl.truststore.password | password | null | | accepted | TLS to ZooKeeper: the trust store's password.
+zookeeper.ssl.truststore.type | string | null | | accepted | TLS to ZooKeeper: the trust store's format.
+auto.create.topics.enable | boolean | true | | high |
+    Whether asking for the metadata of an unknown topic creates it, when the client allows it.
+delete.topic.enable | boolean | true | | high | Whether topics can be deleted.
+num.partitions | int | 1 | [1,...] | | Partitions of a topic that is created without a number.
+default.replication.factor | int | 1 | [1,...] | | Replicas of a topic that is created without a number.
+create.topic.policy.class.name | class | null | | low; refused: a broker without a JVM cannot load it: remove it |
+    A class that may refuse new topics.
+alter.config.policy.class.name | class | null | | low; refused: a broker without a JVM cannot load it: remove it |
+    A class that may refuse changes to settings.
+controlled.shutdown.enable | boolean | true | | | Whether a broker hands its leaderships over before it stops.
+controlled.shutdown.max.retries | int | 3 | [0,...] | | How often the hand-over is tried again (3.x).
+controlled.shutdown.retry.backoff.ms | long | 5000 | [0,...] | | Time between those tries (3.x).
+config.providers | list | | | low; cluster-wide; refused: a broker without a JVM cannot load them: write the values
+    out |
+    Names of classes that fetch values from elsewhere.
+"""
 )

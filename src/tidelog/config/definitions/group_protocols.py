@@ -2,505 +2,131 @@
 
 from typing import Final
 
-from tidelog.config.definitions.vocabulary import (
-    ACCEPTED,
-    BOOLEAN,
-    CLUSTER_WIDE,
-    HIGH,
-    INT,
-    INT_MAX,
-    LIST,
-    LOW,
-    SHORT,
-    STRING,
-)
-from tidelog.config.setting import EachOf, OneOf, Range, Setting
+from tidelog.config.table import settings
 
-SETTINGS: Final = (
-    Setting(
-        "group.consumer.assignment.interval.ms",
-        INT,
-        1000,
-        "Consumer groups (KIP-848): time between assignments.",
-        valid=Range(0),
-        mode=CLUSTER_WIDE,
-    ),
-    Setting(
-        "group.consumer.assignors",
-        LIST,
-        ("uniform", "range"),
-        "Consumer groups (KIP-848): the coordinator's assignors, the default one first.",
-        valid=EachOf(
-            (
-                "uniform",
-                "range",
-                "org.apache.kafka.coordinator.group.assignor.UniformAssignor",
-                "org.apache.kafka.coordinator.group.assignor.RangeAssignor",
-            )
-        ),
-    ),
-    Setting(
-        "group.consumer.heartbeat.interval.ms",
-        INT,
-        5000,
-        "Consumer groups (KIP-848): time between a member's heartbeats.",
-        valid=Range(1),
-    ),
-    Setting(
-        "group.consumer.max.assignment.interval.ms",
-        INT,
-        15000,
-        "Consumer groups (KIP-848): the longest time between assignments that a group may set.",
-        valid=Range(0),
-    ),
-    Setting(
-        "group.consumer.max.heartbeat.interval.ms",
-        INT,
-        15000,
-        "Consumer groups (KIP-848): the longest heartbeat interval that a group may set.",
-        valid=Range(1),
-    ),
-    Setting(
-        "group.consumer.max.session.timeout.ms",
-        INT,
-        60000,
-        "Consumer groups (KIP-848): the longest session that a group may set.",
-        valid=Range(1),
-    ),
-    Setting(
-        "group.consumer.max.size",
-        INT,
-        INT_MAX,
-        "Consumer groups (KIP-848): members a group.",
-        valid=Range(1),
-    ),
-    Setting(
-        "group.consumer.migration.policy",
-        STRING,
-        "bidirectional",
-        "Consumer groups (KIP-848): whether a classic group may be upgraded, downgraded, both or neither while it"
-        " runs.",
-        valid=OneOf(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), any_case=True),
-    ),
-    Setting(
-        "group.consumer.min.assignment.interval.ms",
-        INT,
-        0,
-        "Consumer groups (KIP-848): the shortest time between assignments that a group may set.",
-        valid=Range(0),
-    ),
-    Setting(
-        "group.consumer.min.heartbeat.interval.ms",
-        INT,
-        5000,
-        "Consumer groups (KIP-848): the shortest heartbeat interval that a group may set.",
-        valid=Range(1),
-    ),
-    Setting(
-        "group.consumer.min.session.timeout.ms",
-        INT,
-        45000,
-        "Consumer groups (KIP-848): the shortest session that a group may set.",
-        valid=Range(1),
-    ),
-    Setting(
-        "group.consumer.regex.refresh.interval.ms",
-        INT,
-        600_000,
-        "Consumer groups (KIP-848): how often subscriptions by pattern are looked at again.",
-        valid=Range(10_000),
-    ),
-    Setting(
-        "group.consumer.session.timeout.ms",
-        INT,
-        45000,
-        "Consumer groups (KIP-848): how long a member lives without a heartbeat.",
-        valid=Range(1),
-    ),
-    Setting(
-        "group.share.assignment.interval.ms",
-        INT,
-        1000,
-        "Share groups: time between assignments.",
-        valid=Range(0),
-        mode=CLUSTER_WIDE,
-        effect=ACCEPTED,
-    ),
-    Setting("group.share.assignors", LIST, ("simple",), "Share groups: the coordinator's assignors.", effect=ACCEPTED),
-    Setting(
-        "group.share.delivery.count.limit",
-        INT,
-        5,
-        "Share groups: how often a record is delivered at most.",
-        valid=Range(2, 10),
-        effect=ACCEPTED,
-    ),
-    Setting("group.share.enable", BOOLEAN, False, "Share groups: whether they are offered (3.9).", effect=ACCEPTED),
-    Setting(
-        "group.share.heartbeat.interval.ms",
-        INT,
-        5000,
-        "Share groups: time between a member's heartbeats.",
-        valid=Range(1),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.share.initialize.retry.interval.ms",
-        INT,
-        30000,
-        "Share groups: time between tries to initialise a partition.",
-        valid=Range(1),
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.share.max.assignment.interval.ms",
-        INT,
-        15000,
-        "Share groups: the longest time between assignments that a group may set.",
-        valid=Range(0),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.share.max.delivery.count.limit",
-        INT,
-        10,
-        "Share groups: the greatest delivery limit that a group may set.",
-        valid=Range(5, 25),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.share.max.groups",
-        SHORT,
-        10,
-        "Share groups: how many there may be (3.9).",
-        valid=Range(1, 100),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.share.max.heartbeat.interval.ms",
-        INT,
-        15000,
-        "Share groups: the longest heartbeat interval that a group may set.",
-        valid=Range(1),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.share.max.partition.max.record.locks",
-        INT,
-        4000,
-        "Share groups: the most locked records a partition that a group may set.",
-        valid=Range(2000, 10000),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.share.max.record.lock.duration.ms",
-        INT,
-        60000,
-        "Share groups: the longest lock that a group may set.",
-        valid=Range(30000, 3600000),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.share.max.session.timeout.ms",
-        INT,
-        60000,
-        "Share groups: the longest session that a group may set.",
-        valid=Range(1),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.share.max.share.sessions",
-        INT,
-        2000,
-        "Share groups: sessions on this broker.",
-        valid=Range(1),
-        effect=ACCEPTED,
-    ),
-    Setting("group.share.max.size", INT, 200, "Share groups: members a group.", valid=Range(1, 1000), effect=ACCEPTED),
-    Setting(
-        "group.share.min.assignment.interval.ms",
-        INT,
-        0,
-        "Share groups: the shortest time between assignments that a group may set.",
-        valid=Range(0),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.share.min.delivery.count.limit",
-        INT,
-        2,
-        "Share groups: the least delivery limit that a group may set.",
-        valid=Range(2, 5),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.share.min.heartbeat.interval.ms",
-        INT,
-        5000,
-        "Share groups: the shortest heartbeat interval that a group may set.",
-        valid=Range(1),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.share.min.partition.max.record.locks",
-        INT,
-        100,
-        "Share groups: the fewest locked records a partition that a group may set.",
-        valid=Range(100, 2000),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.share.min.record.lock.duration.ms",
-        INT,
-        15000,
-        "Share groups: the shortest lock that a group may set.",
-        valid=Range(1000, 30000),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.share.min.session.timeout.ms",
-        INT,
-        45000,
-        "Share groups: the shortest session that a group may set.",
-        valid=Range(1),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.share.partition.max.record.locks",
-        INT,
-        2000,
-        "Share groups: locked records a partition.",
-        valid=Range(100, 10000),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.share.persister.class.name",
-        STRING,
-        "org.apache.kafka.server.share.persister.DefaultStatePersister",
-        "Share groups: a class that keeps their state.",
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.share.record.lock.duration.ms",
-        INT,
-        30000,
-        "Share groups: how long a record is locked for its member.",
-        valid=Range(1000, 3600000),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.share.session.timeout.ms",
-        INT,
-        45000,
-        "Share groups: how long a member lives without a heartbeat.",
-        valid=Range(1),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.streams.assignment.interval.ms",
-        INT,
-        1000,
-        "Streams groups: time between assignments.",
-        valid=Range(0),
-        mode=CLUSTER_WIDE,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.streams.heartbeat.interval.ms",
-        INT,
-        5000,
-        "Streams groups: time between a member's heartbeats.",
-        valid=Range(1),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.streams.initial.rebalance.delay.ms",
-        INT,
-        3000,
-        "Streams groups: how long a new group waits for further members.",
-        valid=Range(0),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.streams.max.assignment.interval.ms",
-        INT,
-        15000,
-        "Streams groups: the longest time between assignments that a group may set.",
-        valid=Range(0),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.streams.max.heartbeat.interval.ms",
-        INT,
-        15000,
-        "Streams groups: the longest heartbeat interval that a group may set.",
-        valid=Range(1),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.streams.max.session.timeout.ms",
-        INT,
-        60000,
-        "Streams groups: the longest session that a group may set.",
-        valid=Range(1),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.streams.max.size", INT, INT_MAX, "Streams groups: members a group.", valid=Range(1), effect=ACCEPTED
-    ),
-    Setting(
-        "group.streams.max.standby.replicas",
-        INT,
-        2,
-        "Streams groups: the most standby replicas that a group may set.",
-        valid=Range(0),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.streams.min.assignment.interval.ms",
-        INT,
-        0,
-        "Streams groups: the shortest time between assignments that a group may set.",
-        valid=Range(0),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.streams.min.heartbeat.interval.ms",
-        INT,
-        5000,
-        "Streams groups: the shortest heartbeat interval that a group may set.",
-        valid=Range(1),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.streams.min.session.timeout.ms",
-        INT,
-        45000,
-        "Streams groups: the shortest session that a group may set.",
-        valid=Range(1),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.streams.num.standby.replicas",
-        INT,
-        0,
-        "Streams groups: standby replicas of a task.",
-        valid=Range(0),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "group.streams.session.timeout.ms",
-        INT,
-        45000,
-        "Streams groups: how long a member lives without a heartbeat.",
-        valid=Range(1),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "share.coordinator.append.linger.ms",
-        INT,
-        -1,
-        "Share coordinator: how long it gathers writes.",
-        valid=Range(-1),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "share.coordinator.cached.buffer.max.bytes",
-        INT,
-        1_048_588,
-        "Share coordinator: the largest write buffer that is kept.",
-        valid=Range(524_288),
-        mode=CLUSTER_WIDE,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "share.coordinator.cold.partition.snapshot.interval.ms",
-        INT,
-        300_000,
-        "Share coordinator: how often idle partitions are written.",
-        valid=Range(1),
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "share.coordinator.load.buffer.size",
-        INT,
-        5_242_880,
-        "Share coordinator: bytes read at a time when its topic is loaded.",
-        valid=Range(1),
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "share.coordinator.snapshot.update.records.per.snapshot",
-        INT,
-        500,
-        "Share coordinator: updates between snapshots.",
-        valid=Range(0, 500),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "share.coordinator.state.topic.compression.codec",
-        INT,
-        0,
-        "Share coordinator: codec of its batches.",
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "share.coordinator.state.topic.min.isr",
-        SHORT,
-        2,
-        "Share coordinator: in-sync replicas that its topic needs.",
-        valid=Range(1),
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "share.coordinator.state.topic.num.partitions",
-        INT,
-        50,
-        "Share coordinator: partitions of its topic.",
-        valid=Range(1),
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "share.coordinator.state.topic.prune.interval.ms",
-        INT,
-        300_000,
-        "Share coordinator: how often its topic is pruned.",
-        valid=Range(1),
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "share.coordinator.state.topic.replication.factor",
-        SHORT,
-        3,
-        "Share coordinator: replicas of its topic.",
-        valid=Range(1),
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "share.coordinator.state.topic.segment.bytes",
-        INT,
-        104_857_600,
-        "Share coordinator: size of a segment of its topic.",
-        valid=Range(1),
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting("share.coordinator.threads", INT, 1, "Share coordinator: threads.", valid=Range(1), effect=ACCEPTED),
-    Setting(
-        "share.coordinator.write.timeout.ms",
-        INT,
-        5000,
-        "Share coordinator: how long a write may wait for its replicas.",
-        valid=Range(1),
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
+SETTINGS: Final = settings(
+    """\
+group.consumer.assignment.interval.ms | int | 1000 | [0,...] | cluster-wide |
+    Consumer groups (KIP-848): time between assignments.
+group.consumer.assignors | list | uniform,range | [uniform, range,
+    org.apache.kafka.coordinator.group.assignor.UniformAssignor,
+    org.apache.kafka.coordinator.group.assignor.RangeAssignor] | |
+    Consumer groups (KIP-848): the coordinator's assignors, the default one first.
+group.consumer.heartbeat.interval.ms | int | 5000 | [1,...] | |
+    Consumer groups (KIP-848): time between a member's heartbeats.
+group.consumer.max.assignment.interval.ms | int | 15000 | [0,...] | |
+    Consumer groups (KIP-848): the longest time between assignments that a group may set.
+group.consumer.max.heartbeat.interval.ms | int | 15000 | [1,...] | |
+    Consumer groups (KIP-848): the longest heartbeat interval that a group may set.
+group.consumer.max.session.timeout.ms | int | 60000 | [1,...] | |
+    Consumer groups (KIP-848): the longest session that a group may set.
+group.consumer.max.size | int | INT_MAX | [1,...] | | Consumer groups (KIP-848): members a group.
+group.consumer.migration.policy | string | bidirectional | (any case) [DISABLED, DOWNGRADE, UPGRADE, BIDIRECTIONAL] |
+    |
+    Consumer groups (KIP-848): whether a classic group may be upgraded, downgraded, both or neither while it runs.
+group.consumer.min.assignment.interval.ms | int | 0 | [0,...] | |
+    Consumer groups (KIP-848): the shortest time between assignments that a group may set.
+group.consumer.min.heartbeat.interval.ms | int | 5000 | [1,...] | |
+    Consumer groups (KIP-848): the shortest heartbeat interval that a group may set.
+group.consumer.min.session.timeout.ms | int | 45000 | [1,...] | |
+    Consumer groups (KIP-848): the shortest session that a group may set.
+group.consumer.regex.refresh.interval.ms | int | 600000 | [10000,...] | |
+    Consumer groups (KIP-848): how often subscriptions by pattern are looked at again.
+group.consumer.session.timeout.ms | int | 45000 | [1,...] | |
+    Consumer groups (KIP-848): how long a member lives without a heartbeat.
+group.share.assignment.interval.ms | int | 1000 | [0,...] | cluster-wide; accepted |
+    Share groups: time between assignments.
+group.share.assignors | list | simple | | accepted | Share groups: the coordinator's assignors.
+group.share.delivery.count.limit | int | 5 | [2,...,10] | accepted |
+    Share groups: how often a record is delivered at most.
+group.share.enable | boolean | false | | accepted | Share groups: whether they are offered (3.9).
+group.share.heartbeat.interval.ms | int | 5000 | [1,...] | accepted |
+    Share groups: time between a member's heartbeats.
+group.share.initialize.retry.interval.ms | int | 30000 | [1,...] | low; accepted |
+    Share groups: time between tries to initialise a partition.
+group.share.max.assignment.interval.ms | int | 15000 | [0,...] | accepted |
+    Share groups: the longest time between assignments that a group may set.
+group.share.max.delivery.count.limit | int | 10 | [5,...,25] | accepted |
+    Share groups: the greatest delivery limit that a group may set.
+group.share.max.groups | short | 10 | [1,...,100] | accepted | Share groups: how many there may be (3.9).
+group.share.max.heartbeat.interval.ms | int | 15000 | [1,...] | accepted |
+    Share groups: the longest heartbeat interval that a group may set.
+group.share.max.partition.max.record.locks | int | 4000 | [2000,...,10000] | accepted |
+    Share groups: the most locked records a partition that a group may set.
+group.share.max.record.lock.duration.ms | int | 60000 | [30000,...,3600000] | accepted |
+    Share groups: the longest lock that a group may set.
+group.share.max.session.timeout.ms | int | 60000 | [1,...] | accepted |
+    Share groups: the longest session that a group may set.
+group.share.max.share.sessions | int | 2000 | [1,...] | accepted | Share groups: sessions on this broker.
+group.share.max.size | int | 200 | [1,...,1000] | accepted | Share groups: members a group.
+group.share.min.assignment.interval.ms | int | 0 | [0,...] | accepted |
+    Share groups: the shortest time between assignments that a group may set.
+group.share.min.delivery.count.limit | int | 2 | [2,...,5] | accepted |
+    Share groups: the least delivery limit that a group may set.
+group.share.min.heartbeat.interval.ms | int | 5000 | [1,...] | accepted |
+    Share groups: the shortest heartbeat interval that a group may set.
+group.share.min.partition.max.record.locks | int | 100 | [100,...,2000] | accepted |
+    Share groups: the fewest locked records a partition that a group may set.
+group.share.min.record.lock.duration.ms | int | 15000 | [1000,...,30000] | accepted |
+    Share groups: the shortest lock that a group may set.
+group.share.min.session.timeout.ms | int | 45000 | [1,...] | accepted |
+    Share groups: the shortest session that a group may set.
+group.share.partition.max.record.locks | int | 2000 | [100,...,10000] | accepted |
+    Share groups: locked records a partition.
+group.share.persister.class.name | string | org.apache.kafka.server.share.persister.DefaultStatePersister | | accepted
+    |
+    Share groups: a class that keeps their state.
+group.share.record.lock.duration.ms | int | 30000 | [1000,...,3600000] | accepted |
+    Share groups: how long a record is locked for its member.
+group.share.session.timeout.ms | int | 45000 | [1,...] | accepted |
+    Share groups: how long a member lives without a heartbeat.
+group.streams.assignment.interval.ms | int | 1000 | [0,...] | cluster-wide; accepted |
+    Streams groups: time between assignments.
+group.streams.heartbeat.interval.ms | int | 5000 | [1,...] | accepted |
+    Streams groups: time between a member's heartbeats.
+group.streams.initial.rebalance.delay.ms | int | 3000 | [0,...] | accepted |
+    Streams groups: how long a new group waits for further members.
+group.streams.max.assignment.interval.ms | int | 15000 | [0,...] | accepted |
+    Streams groups: the longest time between assignments that a group may set.
+group.streams.max.heartbeat.interval.ms | int | 15000 | [1,...] | accepted |
+    Streams groups: the longest heartbeat interval that a group may set.
+group.streams.max.session.timeout.ms | int | 60000 | [1,...] | accepted |
+    Streams groups: the longest session that a group may set.
+group.streams.max.size | int | INT_MAX | [1,...] | accepted | Streams groups: members a group.
+group.streams.max.standby.replicas | int | 2 | [0,...] | accepted |
+    Streams groups: the most standby replicas that a group may set.
+group.streams.min.assignment.interval.ms | int | 0 | [0,...] | accepted |
+    Streams groups: the shortest time between assignments that a group may set.
+group.streams.min.heartbeat.interval.ms | int | 5000 | [1,...] | accepted |
+    Streams groups: the shortest heartbeat interval that a group may set.
+group.streams.min.session.timeout.ms | int | 45000 | [1,...] | accepted |
+    Streams groups: the shortest session that a group may set.
+group.streams.num.standby.replicas | int | 0 | [0,...] | accepted | Streams groups: standby replicas of a task.
+group.streams.session.timeout.ms | int | 45000 | [1,...] | accepted |
+    Streams groups: how long a member lives without a heartbeat.
+share.coordinator.append.linger.ms | int | -1 | [-1,...] | accepted | Share coordinator: how long it gathers writes.
+share.coordinator.cached.buffer.max.bytes | int | 1048588 | [524288,...] | cluster-wide; accepted |
+    Share coordinator: the largest write buffer that is kept.
+share.coordinator.cold.partition.snapshot.interval.ms | int | 300000 | [1,...] | low; accepted |
+    Share coordinator: how often idle partitions are written.
+share.coordinator.load.buffer.size | int | 5242880 | [1,...] | high; accepted |
+    Share coordinator: bytes read at a time when its topic is loaded.
+share.coordinator.snapshot.update.records.per.snapshot | int | 500 | [0,...,500] | accepted |
+    Share coordinator: updates between snapshots.
+share.coordinator.state.topic.compression.codec | int | 0 | | high; accepted |
+    Share coordinator: codec of its batches.
+share.coordinator.state.topic.min.isr | short | 2 | [1,...] | high; accepted |
+    Share coordinator: in-sync replicas that its topic needs.
+share.coordinator.state.topic.num.partitions | int | 50 | [1,...] | high; accepted |
+    Share coordinator: partitions of its topic.
+share.coordinator.state.topic.prune.interval.ms | int | 300000 | [1,...] | low; accepted |
+    Share coordinator: how often its topic is pruned.
+share.coordinator.state.topic.replication.factor | short | 3 | [1,...] | high; accepted |
+    Share coordinator: replicas of its topic.
+share.coordinator.state.topic.segment.bytes | int | 104857600 | [1,...] | high; accepted |
+    Share coordinator: size of a segment of its topic.
+share.coordinator.threads | int | 1 | [1,...] | accepted | Share coordinator: threads.
+share.coordinator.write.timeout.ms | int | 5000 | [1,...] | high; accepted |
+    Share coordinator: how long a write may wait for its replicas.
+"""
 )

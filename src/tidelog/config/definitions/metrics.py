@@ -2,66 +2,22 @@
 
 from typing import Final
 
-from tidelog.config.definitions.vocabulary import ACCEPTED, BOOLEAN, CLUSTER_WIDE, INT, LIST, LONG, LOW, STRING
-from tidelog.config.setting import Range, Setting
+from tidelog.config.table import settings
 
-SETTINGS: Final = (
-    Setting(
-        "auto.include.jmx.reporter",
-        BOOLEAN,
-        True,
-        "Whether Kafka 3 reports metrics to JMX by itself.",
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "kafka.metrics.polling.interval.secs",
-        INT,
-        10,
-        "How often Kafka's metrics reporters are asked.",
-        valid=Range(1),
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "kafka.metrics.reporters", LIST, (), "Classes that report Kafka's metrics.", importance=LOW, effect=ACCEPTED
-    ),
-    Setting(
-        "metric.reporters",
-        LIST,
-        (),
-        "Classes that report metrics; Kafka's default is its JMX reporter.",
-        importance=LOW,
-        mode=CLUSTER_WIDE,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "metrics.listener",
-        STRING,
-        None,
-        "tidelog's own: where `/metrics`, `/healthz` and `/readyz` are served by HTTP: `9404`, which is on loopback, or"
-        " `0.0.0.0:9404`. Port 0 is any free one; not set: nowhere.",
-    ),
-    Setting(
-        "metrics.num.samples", INT, 2, "Samples kept for a metric.", valid=Range(1), importance=LOW, effect=ACCEPTED
-    ),
-    Setting("metrics.recording.level", STRING, "INFO", "How detailed metrics are.", importance=LOW, effect=ACCEPTED),
-    Setting(
-        "metrics.sample.window.ms",
-        LONG,
-        30000,
-        "Milliseconds a sample of a metric.",
-        valid=Range(1),
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "telemetry.max.bytes",
-        INT,
-        1_048_576,
-        "The largest metrics message of a client (KIP-714).",
-        valid=Range(1),
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
+SETTINGS: Final = settings(
+    """\
+auto.include.jmx.reporter | boolean | true | | low; accepted | Whether Kafka 3 reports metrics to JMX by itself.
+kafka.metrics.polling.interval.secs | int | 10 | [1,...] | low; accepted |
+    How often Kafka's metrics reporters are asked.
+kafka.metrics.reporters | list | | | low; accepted | Classes that report Kafka's metrics.
+metric.reporters | list | | | low; cluster-wide; accepted |
+    Classes that report metrics; Kafka's default is its JMX reporter.
+metrics.listener | string | null | | |
+    tidelog's own: where `/metrics`, `/healthz` and `/readyz` are served by HTTP: `9404`, which is on loopback, or
+    `0.0.0.0:9404`. Port 0 is any free one; not set: nowhere.
+metrics.num.samples | int | 2 | [1,...] | low; accepted | Samples kept for a metric.
+metrics.recording.level | string | INFO | | low; accepted | How detailed metrics are.
+metrics.sample.window.ms | long | 30000 | [1,...] | low; accepted | Milliseconds a sample of a metric.
+telemetry.max.bytes | int | 1048576 | [1,...] | low; accepted | The largest metrics message of a client (KIP-714).
+"""
 )

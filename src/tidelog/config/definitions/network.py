@@ -2,412 +2,113 @@
 
 from typing import Final
 
-from tidelog.config.definitions.vocabulary import (
-    ACCEPTED,
-    CLASS,
-    CLUSTER_WIDE,
-    HIGH,
-    INT,
-    INT_MAX,
-    LIST,
-    LONG,
-    LONG_MAX,
-    LOW,
-    PER_BROKER,
-    REFUSED,
-    STRING,
-)
-from tidelog.config.setting import OneOf, Range, Setting
+from tidelog.config.table import settings
 
-SETTINGS: Final = (
-    Setting(
-        "listeners",
-        LIST,
-        ("PLAINTEXT://:9092",),
-        "Where the broker listens: NAME://host:port, comma-separated. An empty host means all addresses, port 0 a"
-        " free one. A name is a security protocol, or is mapped to one by `listener.security.protocol.map`. "
-        "Listeners named in `controller.listener.names` are not opened.",
-        importance=HIGH,
-        mode=PER_BROKER,
-    ),
-    Setting(
-        "advertised.listeners",
-        LIST,
-        None,
-        "The addresses that clients are told, by listener name. Default: `listeners`, with the machine's name "
-        "where the host is empty.",
-        importance=HIGH,
-    ),
-    Setting(
-        "listener.security.protocol.map",
-        STRING,
-        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "Which security protocol each listener name speaks, NAME:PROTOCOL, comma-separated.",
-        importance=LOW,
-        mode=PER_BROKER,
-    ),
-    Setting(
-        "inter.broker.listener.name",
-        STRING,
-        None,
-        "The listener by which brokers talk to each other. Default: the one whose protocol is "
-        "`security.inter.broker.protocol`.",
-    ),
-    Setting(
-        "security.inter.broker.protocol",
-        STRING,
-        "PLAINTEXT",
-        "The security protocol between brokers, where `inter.broker.listener.name` does not name a listener.",
-        valid=OneOf(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
-    ),
-    Setting(
-        "control.plane.listener.name",
-        STRING,
-        None,
-        "A listener of its own for the controller's requests in ZooKeeper mode; here they share the brokers' listener.",
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "early.start.listeners",
-        LIST,
-        None,
-        "Listeners that Kafka opens before its authorizer is ready; here a listener opens when the broker can serve.",
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "host.name",
-        STRING,
-        None,
-        "A name of the releases before 2.x.",
-        importance=HIGH,
-        effect=REFUSED,
-        advice="use `listeners`",
-    ),
-    Setting(
-        "port",
-        INT,
-        None,
-        "A name of the releases before 2.x.",
-        importance=HIGH,
-        effect=REFUSED,
-        advice="use `listeners`",
-    ),
-    Setting(
-        "advertised.host.name",
-        STRING,
-        None,
-        "A name of the releases before 2.x.",
-        importance=HIGH,
-        effect=REFUSED,
-        advice="use `advertised.listeners`",
-    ),
-    Setting(
-        "advertised.port",
-        INT,
-        None,
-        "A name of the releases before 2.x.",
-        importance=HIGH,
-        effect=REFUSED,
-        advice="use `advertised.listeners`",
-    ),
-    Setting(
-        "socket.send.buffer.bytes",
-        INT,
-        102_400,
-        "SO_SNDBUF of connections that fetch; -1: the operating system sizes it, as it does for all others.",
-        importance=HIGH,
-    ),
-    Setting(
-        "socket.receive.buffer.bytes",
-        INT,
-        102_400,
-        "SO_RCVBUF of the broker's sockets; the operating system sizes it here.",
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "socket.request.max.bytes",
-        INT,
-        104_857_600,
-        "The largest request that is read; a longer frame closes its connection before any of its body is buffered.",
-        valid=Range(1),
-        importance=HIGH,
-    ),
-    Setting(
-        "socket.listen.backlog.size",
-        INT,
-        50,
-        "Connections that may wait to be accepted; 1024 here, or what the operating system allows.",
-        valid=Range(1),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "socket.connection.setup.timeout.ms",
-        LONG,
-        10000,
-        "How long a connection to another broker may take to open at first, doubled with each failure; always 10 s "
-        "here.",
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "socket.connection.setup.timeout.max.ms",
-        LONG,
-        30000,
-        "The most that `socket.connection.setup.timeout.ms` grows to; it does not grow here.",
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "max.connections",
-        INT,
-        INT_MAX,
-        "Connections at one time, all listeners together; fewer where the process may not open so many files. At "
-        "the limit the broker closes an idle one, else the new one; other brokers' have places of their own.",
-        valid=Range(0),
-        mode=CLUSTER_WIDE,
-    ),
-    Setting(
-        "max.connections.per.ip",
-        INT,
-        INT_MAX,
-        "Connections at one time from one address; 0 allows only the addresses of `max.connections.per.ip.overrides`.",
-        valid=Range(0),
-        mode=CLUSTER_WIDE,
-    ),
-    Setting(
-        "max.connections.per.ip.overrides",
-        STRING,
-        "",
-        "Exceptions from `max.connections.per.ip`: host:count, comma-separated.",
-        mode=CLUSTER_WIDE,
-    ),
-    Setting(
-        "max.connection.creation.rate",
-        INT,
-        INT_MAX,
-        "New connections served in a second, all listeners together but that between brokers, if it is one by itself; "
-        "by `listener.name.<name>.` also of one listener. Those beyond it wait.",
-        valid=Range(0),
-        mode=CLUSTER_WIDE,
-    ),
-    Setting("connections.max.idle.ms", LONG, 600_000, "A connection that sends nothing for so long is closed."),
-    Setting(
-        "connection.failed.authentication.delay.ms",
-        INT,
-        100,
-        "How long a failed authentication is kept waiting for its answer.",
-        valid=Range(0),
-        importance=LOW,
-    ),
-    Setting(
-        "connections.max.reauth.ms",
-        LONG,
-        0,
-        "How long a SASL session lasts before the client must authenticate again; 0: for ever.",
-    ),
-    Setting(
-        "num.network.threads",
-        INT,
-        3,
-        "Kafka's threads that read and write sockets; tidelog has one event loop in each broker process.",
-        valid=Range(1),
-        importance=HIGH,
-        mode=CLUSTER_WIDE,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "num.io.threads",
-        INT,
-        8,
-        "Kafka's threads that handle requests; tidelog has one event loop in each broker process.",
-        valid=Range(1),
-        importance=HIGH,
-        mode=CLUSTER_WIDE,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "background.threads",
-        INT,
-        10,
-        "Kafka's threads for housekeeping; tidelog does it between requests and in a small pool.",
-        valid=Range(1),
-        importance=HIGH,
-        mode=CLUSTER_WIDE,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "queued.max.requests",
-        INT,
-        500,
-        "Requests that may wait for Kafka's handler threads; here `queued.max.request.bytes` bounds what waits.",
-        valid=Range(1),
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "queued.max.request.bytes",
-        LONG,
-        134_217_728,
-        "Bytes of large requests (2 MiB and more) in flight, all connections together; beyond it no further one is "
-        "read until some are answered. At least `socket.request.max.bytes`, which is the bound with -1 too. Smaller "
-        "requests have 32 MiB of their own beside it.",
-        valid=Range(-1),
-    ),
-    Setting(
-        "request.timeout.ms",
-        INT,
-        30000,
-        "How long the broker keeps asking for a controller that answers: for its own requests, and for a client's "
-        "without a timeout.",
-        importance=HIGH,
-    ),
-    Setting(
-        "fetch.max.bytes",
-        INT,
-        57_671_680,
-        "The most that one Fetch response carries, whatever the client asks for (at least one batch comes always).",
-        valid=Range(1_024),
-    ),
-    Setting(
-        "max.incremental.fetch.session.cache.slots",
-        INT,
-        1000,
-        "Fetch sessions that are remembered (KIP-227).",
-        valid=Range(0),
-    ),
-    Setting(
-        "max.request.partition.size.limit",
-        INT,
-        2000,
-        "Partitions in one answer of DescribeTopicPartitions.",
-        valid=Range(1),
-    ),
-    Setting(
-        "fetch.purgatory.purge.interval.requests",
-        INT,
-        1000,
-        "How often Kafka sweeps finished fetches out of its purgatory; ours drops them at once.",
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "producer.purgatory.purge.interval.requests",
-        INT,
-        1000,
-        "How often Kafka sweeps finished produce requests out of its purgatory; ours drops them at once.",
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "delete.records.purgatory.purge.interval.requests",
-        INT,
-        1,
-        "How often Kafka sweeps finished DeleteRecords requests out of its purgatory; ours drops them at once.",
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "share.fetch.purgatory.purge.interval.requests",
-        INT,
-        1000,
-        "How often Kafka sweeps finished share fetches out of its purgatory.",
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "quota.window.num",
-        INT,
-        11,
-        "Samples over which client quotas measure rates; what fits into all but one of them may be used at once.",
-        valid=Range(1),
-        importance=LOW,
-    ),
-    Setting(
-        "quota.window.size.seconds",
-        INT,
-        1,
-        "Seconds in one sample of client quotas; the longest throttle for requests' time and for connections.",
-        valid=Range(1),
-        importance=LOW,
-    ),
-    Setting(
-        "controller.quota.window.num",
-        INT,
-        11,
-        "Samples of quotas of changes to the cluster: what comes in all of them may be saved up.",
-        valid=Range(1),
-        importance=LOW,
-    ),
-    Setting(
-        "controller.quota.window.size.seconds",
-        INT,
-        1,
-        "Seconds in one sample of quotas of changes to the cluster.",
-        valid=Range(1),
-        importance=LOW,
-    ),
-    Setting(
-        "replication.quota.window.num",
-        INT,
-        11,
-        "Samples over which the throttles of replication measure their rate.",
-        valid=Range(1),
-        importance=LOW,
-    ),
-    Setting(
-        "replication.quota.window.size.seconds",
-        INT,
-        1,
-        "Seconds in one sample of the replication throttles; a whole sample's bytes may be sent at once.",
-        valid=Range(1),
-        importance=LOW,
-    ),
-    Setting(
-        "alter.log.dirs.replication.quota.window.num",
-        INT,
-        11,
-        "Samples over which the throttle of moves between log directories measures its rate.",
-        valid=Range(1),
-        importance=LOW,
-    ),
-    Setting(
-        "alter.log.dirs.replication.quota.window.size.seconds",
-        INT,
-        1,
-        "Seconds a sample of the throttle of moves between log directories.",
-        valid=Range(1),
-        importance=LOW,
-    ),
-    Setting(
-        "leader.replication.throttled.rate",
-        LONG,
-        LONG_MAX,
-        "Bytes a second that this broker sends for throttled partitions it leads "
-        "(`leader.replication.throttled.replicas`): followers outside the ISR wait for it; set at run time only.",
-        valid=Range(0),
-        mode=CLUSTER_WIDE,
-    ),
-    Setting(
-        "follower.replication.throttled.rate",
-        LONG,
-        LONG_MAX,
-        "Bytes a second that this broker fetches for throttled partitions it follows "
-        "(`follower.replication.throttled.replicas`): those that are behind wait for it; set at run time only.",
-        valid=Range(0),
-        mode=CLUSTER_WIDE,
-    ),
-    Setting(
-        "replica.alter.log.dirs.io.max.bytes.per.second",
-        LONG,
-        LONG_MAX,
-        "Bytes a second for moves between this broker's log directories; set at run time only.",
-        valid=Range(0),
-        mode=CLUSTER_WIDE,
-    ),
-    Setting(
-        "client.quota.callback.class",
-        CLASS,
-        None,
-        "A class that computes client quotas.",
-        importance=LOW,
-        effect=REFUSED,
-        advice="a broker without a JVM cannot load it: remove it",
-    ),
+SETTINGS: Final = settings(
+    """\
+listeners | list | PLAINTEXT://:9092 | | high; per-broker |
+    Where the broker listens: NAME://host:port, comma-separated. An empty host means all addresses, port 0 a free one.
+    A name is a security protocol, or is mapped to one by `listener.security.protocol.map`. Listeners named in
+    `controller.listener.names` are not opened.
+advertised.listeners | list | null | | high |
+    The addresses that clients are told, by listener name. Default: `listeners`, with the machine's name where the
+    host is empty.
+listener.security.protocol.map | string | SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
+    | | low; per-broker |
+    Which security protocol each listener name speaks, NAME:PROTOCOL, comma-separated.
+inter.broker.listener.name | string | null | | |
+    The listener by which brokers talk to each other. Default: the one whose protocol is
+    `security.inter.broker.protocol`.
+security.inter.broker.protocol | string | PLAINTEXT | [PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL] | |
+    The security protocol between brokers, where `inter.broker.listener.name` does not name a listener.
+control.plane.listener.name | string | null | | high; accepted |
+    A listener of its own for the controller's requests in ZooKeeper mode; here they share the brokers' listener.
+early.start.listeners | list | null | | high; accepted |
+    Listeners that Kafka opens before its authorizer is ready; here a listener opens when the broker can serve.
+host.name | string | null | | high; refused: use `listeners` | A name of the releases before 2.x.
+port | int | null | | high; refused: use `listeners` | A name of the releases before 2.x.
+advertised.host.name | string | null | | high; refused: use `advertised.listeners` |
+    A name of the releases before 2.x.
+advertised.port | int | null | | high; refused: use `advertised.listeners` | A name of the releases before 2.x.
+socket.send.buffer.bytes | int | 102400 | | high |
+    SO_SNDBUF of connections that fetch; -1: the operating system sizes it, as it does for all others.
+socket.receive.buffer.bytes | int | 102400 | | high; accepted |
+    SO_RCVBUF of the broker's sockets; the operating system sizes it here.
+socket.request.max.bytes | int | 104857600 | [1,...] | high |
+    The largest request that is read; a longer frame closes its connection before any of its body is buffered.
+socket.listen.backlog.size | int | 50 | [1,...] | accepted |
+    Connections that may wait to be accepted; 1024 here, or what the operating system allows.
+socket.connection.setup.timeout.ms | long | 10000 | | accepted |
+    How long a connection to another broker may take to open at first, doubled with each failure; always 10 s here.
+socket.connection.setup.timeout.max.ms | long | 30000 | | accepted |
+    The most that `socket.connection.setup.timeout.ms` grows to; it does not grow here.
+max.connections | int | INT_MAX | [0,...] | cluster-wide |
+    Connections at one time, all listeners together; fewer where the process may not open so many files. At the limit
+    the broker closes an idle one, else the new one; other brokers' have places of their own.
+max.connections.per.ip | int | INT_MAX | [0,...] | cluster-wide |
+    Connections at one time from one address; 0 allows only the addresses of `max.connections.per.ip.overrides`.
+max.connections.per.ip.overrides | string | | | cluster-wide |
+    Exceptions from `max.connections.per.ip`: host:count, comma-separated.
+max.connection.creation.rate | int | INT_MAX | [0,...] | cluster-wide |
+    New connections served in a second, all listeners together but that between brokers, if it is one by itself; by
+    `listener.name.<name>.` also of one listener. Those beyond it wait.
+connections.max.idle.ms | long | 600000 | | | A connection that sends nothing for so long is closed.
+connection.failed.authentication.delay.ms | int | 100 | [0,...] | low |
+    How long a failed authentication is kept waiting for its answer.
+connections.max.reauth.ms | long | 0 | | |
+    How long a SASL session lasts before the client must authenticate again; 0: for ever.
+num.network.threads | int | 3 | [1,...] | high; cluster-wide; accepted |
+    Kafka's threads that read and write sockets; tidelog has one event loop in each broker process.
+num.io.threads | int | 8 | [1,...] | high; cluster-wide; accepted |
+    Kafka's threads that handle requests; tidelog has one event loop in each broker process.
+background.threads | int | 10 | [1,...] | high; cluster-wide; accepted |
+    Kafka's threads for housekeeping; tidelog does it between requests and in a small pool.
+queued.max.requests | int | 500 | [1,...] | high; accepted |
+    Requests that may wait for Kafka's handler threads; here `queued.max.request.bytes` bounds what waits.
+queued.max.request.bytes | long | 134217728 | [-1,...] | |
+    Bytes of large requests (2 MiB and more) in flight, all connections together; beyond it no further one is read
+    until some are answered. At least `socket.request.max.bytes`, which is the bound with -1 too. Smaller requests
+    have 32 MiB of their own beside it.
+request.timeout.ms | int | 30000 | | high |
+    How long the broker keeps asking for a controller that answers: for its own requests, and for a client's without a
+    timeout.
+fetch.max.bytes | int | 57671680 | [1024,...] | |
+    The most that one Fetch response carries, whatever the client asks for (at least one batch comes always).
+max.incremental.fetch.session.cache.slots | int | 1000 | [0,...] | | Fetch sessions that are remembered (KIP-227).
+max.request.partition.size.limit | int | 2000 | [1,...] | | Partitions in one answer of DescribeTopicPartitions.
+fetch.purgatory.purge.interval.requests | int | 1000 | | accepted |
+    How often Kafka sweeps finished fetches out of its purgatory; ours drops them at once.
+producer.purgatory.purge.interval.requests | int | 1000 | | accepted |
+    How often Kafka sweeps finished produce requests out of its purgatory; ours drops them at once.
+delete.records.purgatory.purge.interval.requests | int | 1 | | accepted |
+    How often Kafka sweeps finished DeleteRecords requests out of its purgatory; ours drops them at once.
+share.fetch.purgatory.purge.interval.requests | int | 1000 | | accepted |
+    How often Kafka sweeps finished share fetches out of its purgatory.
+quota.window.num | int | 11 | [1,...] | low |
+    Samples over which client quotas measure rates; what fits into all but one of them may be used at once.
+quota.window.size.seconds | int | 1 | [1,...] | low |
+    Seconds in one sample of client quotas; the longest throttle for requests' time and for connections.
+controller.quota.window.num | int | 11 | [1,...] | low |
+    Samples of quotas of changes to the cluster: what comes in all of them may be saved up.
+controller.quota.window.size.seconds | int | 1 | [1,...] | low |
+    Seconds in one sample of quotas of changes to the cluster.
+replication.quota.window.num | int | 11 | [1,...] | low |
+    Samples over which the throttles of replication measure their rate.
+replication.quota.window.size.seconds | int | 1 | [1,...] | low |
+    Seconds in one sample of the replication throttles; a whole sample's bytes may be sent at once.
+alter.log.dirs.replication.quota.window.num | int | 11 | [1,...] | low |
+    Samples over which the throttle of moves between log directories measures its rate.
+alter.log.dirs.replication.quota.window.size.seconds | int | 1 | [1,...] | low |
+    Seconds a sample of the throttle of moves between log directories.
+leader.replication.throttled.rate | long | LONG_MAX | [0,...] | cluster-wide |
+    Bytes a second that this broker sends for throttled partitions it leads (`leader.replication.throttled.replicas`):
+    followers outside the ISR wait for it; set at run time only.
+follower.replication.throttled.rate | long | LONG_MAX | [0,...] | cluster-wide |
+    Bytes a second that this broker fetches for throttled partitions it follows
+    (`follower.replication.throttled.replicas`): those that are behind wait for it; set at run time only.
+replica.alter.log.dirs.io.max.bytes.per.second | long | LONG_MAX | [0,...] | cluster-wide |
+    Bytes a second for moves between this broker's log directories; set at run time only.
+client.quota.callback.class | class | null | | low; refused: a broker without a JVM cannot load it: remove it |
+    A class that computes client quotas.
+"""
 )

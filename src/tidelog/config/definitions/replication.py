@@ -2,179 +2,52 @@
 
 from typing import Final
 
-from tidelog.config.definitions.vocabulary import ACCEPTED, BOOLEAN, CLUSTER_WIDE, HIGH, INT, LONG, PER_BROKER, STRING
-from tidelog.config.setting import OneOf, Range, Setting
+from tidelog.config.table import settings
 
-SETTINGS: Final = (
-    Setting(
-        "min.insync.replicas",
-        INT,
-        1,
-        "In-sync replicas that acks=all needs.",
-        valid=Range(1),
-        importance=HIGH,
-        mode=CLUSTER_WIDE,
-    ),
-    Setting(
-        "unclean.leader.election.enable",
-        BOOLEAN,
-        False,
-        "Whether a replica outside the ISR may lead when none inside is left; records may be lost.",
-        importance=HIGH,
-        mode=CLUSTER_WIDE,
-    ),
-    Setting(
-        "unclean.leader.election.interval.ms",
-        LONG,
-        300_000,
-        "KRaft: how often leaderless partitions are looked at for an unclean election.",
-        valid=Range(1),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "eligible.leader.replicas.enable",
-        BOOLEAN,
-        False,
-        "Kafka 4: replicas outside the ISR that are known to be complete (KIP-966).",
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "broker.cordoned",
-        BOOLEAN,
-        False,
-        "tidelog's own: whether the broker gets no replica by placement: of new topics, of new partitions, by plans. "
-        "Set it while the broker runs (`tidelog brokers cordon`); what it has stays.",
-        mode=PER_BROKER,
-    ),
-    Setting(
-        "auto.leader.rebalance.enable",
-        BOOLEAN,
-        True,
-        "Whether leadership goes back to the preferred replicas by itself.",
-        importance=HIGH,
-    ),
-    Setting(
-        "leader.imbalance.check.interval.seconds",
-        LONG,
-        300,
-        "How often that balance is looked at; first 5 s after a controller was elected.",
-        valid=Range(1),
-        importance=HIGH,
-    ),
-    Setting(
-        "leader.imbalance.per.broker.percentage",
-        INT,
-        10,
-        "The share of a broker's leaderships in the wrong place, in per cent, above which the balance is restored.",
-        importance=HIGH,
-    ),
-    Setting(
-        "replica.placement",
-        STRING,
-        "ordered",
-        "How replicas of new topics and partitions are placed. ordered: round the brokers by id, racks in turn, as "
-        "Kafka did with ZooKeeper; more partitions continue the order. striped: racks in turn as in Kafka 4, but even "
-        "over the brokers of each topic, and with a look at what stands. A setting of tidelog's own.",
-        valid=OneOf(("ordered", "striped")),
-        mode=CLUSTER_WIDE,
-    ),
-    Setting(
-        "num.replica.fetchers",
-        INT,
-        1,
-        "Fetchers from each other broker. One is all there is: it is no thread here, and a second would gain nothing.",
-        valid=Range(1),
-        importance=HIGH,
-        mode=CLUSTER_WIDE,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "num.replica.alter.log.dirs.threads",
-        INT,
-        None,
-        "Threads that move replicas between log directories.",
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "replica.lag.time.max.ms",
-        LONG,
-        30000,
-        "A follower that has not caught up for so long leaves the ISR.",
-        valid=Range(1),
-        importance=HIGH,
-    ),
-    Setting(
-        "replica.fetch.max.bytes",
-        INT,
-        1_048_576,
-        "Bytes a partition in a follower's fetch; at least one batch comes always.",
-        valid=Range(0),
-    ),
-    Setting(
-        "replica.fetch.response.max.bytes",
-        INT,
-        10_485_760,
-        "Bytes in the whole answer to a follower's fetch; at least one batch comes always.",
-        valid=Range(0),
-    ),
-    Setting(
-        "replica.fetch.min.bytes",
-        INT,
-        1,
-        "Bytes that a follower's fetch waits for.",
-        importance=HIGH,
-    ),
-    Setting(
-        "replica.fetch.wait.max.ms",
-        INT,
-        500,
-        "How long a follower's fetch may wait for them.",
-        importance=HIGH,
-    ),
-    Setting(
-        "replica.fetch.backoff.ms",
-        INT,
-        1000,
-        "How long a follower rests after a failed fetch; less at first where the leader may be back at once.",
-        valid=Range(0),
-    ),
-    Setting(
-        "replica.socket.timeout.ms",
-        INT,
-        30000,
-        "How long a follower waits for an answer of its leader.",
-        importance=HIGH,
-    ),
-    Setting(
-        "replica.socket.receive.buffer.bytes",
-        INT,
-        65536,
-        "SO_RCVBUF of a follower's connection; the operating system sizes it.",
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "replica.high.watermark.checkpoint.interval.ms",
-        LONG,
-        5000,
-        "How often the high watermarks are written to disk.",
-        importance=HIGH,
-    ),
-    Setting(
-        "replica.selector.class",
-        STRING,
-        None,
-        "What sends consumers to a follower: Kafka's rack-aware selector is built in, other classes cannot be loaded.",
-        valid=OneOf(("org.apache.kafka.common.replica.RackAwareReplicaSelector",)),
-    ),
-    Setting(
-        "follower.fetch.last.tiered.offset.enable",
-        BOOLEAN,
-        False,
-        "Tiered storage: where a new follower begins.",
-        mode=CLUSTER_WIDE,
-        effect=ACCEPTED,
-    ),
+SETTINGS: Final = settings(
+    """\
+min.insync.replicas | int | 1 | [1,...] | high; cluster-wide | In-sync replicas that acks=all needs.
+unclean.leader.election.enable | boolean | false | | high; cluster-wide |
+    Whether a replica outside the ISR may lead when none inside is left; records may be lost.
+unclean.leader.election.interval.ms | long | 300000 | [1,...] | accepted |
+    KRaft: how often leaderless partitions are looked at for an unclean election.
+eligible.leader.replicas.enable | boolean | false | | high; accepted |
+    Kafka 4: replicas outside the ISR that are known to be complete (KIP-966).
+broker.cordoned | boolean | false | | per-broker |
+    tidelog's own: whether the broker gets no replica by placement: of new topics, of new partitions, by plans. Set it
+    while the broker runs (`tidelog brokers cordon`); what it has stays.
+auto.leader.rebalance.enable | boolean | true | | high |
+    Whether leadership goes back to the preferred replicas by itself.
+leader.imbalance.check.interval.seconds | long | 300 | [1,...] | high |
+    How often that balance is looked at; first 5 s after a controller was elected.
+leader.imbalance.per.broker.percentage | int | 10 | | high |
+    The share of a broker's leaderships in the wrong place, in per cent, above which the balance is restored.
+replica.placement | string | ordered | [ordered, striped] | cluster-wide |
+    How replicas of new topics and partitions are placed. ordered: round the brokers by id, racks in turn, as Kafka
+    did with ZooKeeper; more partitions continue the order. striped: racks in turn as in Kafka 4, but even over the
+    brokers of each topic, and with a look at what stands. A setting of tidelog's own.
+num.replica.fetchers | int | 1 | [1,...] | high; cluster-wide; accepted |
+    Fetchers from each other broker. One is all there is: it is no thread here, and a second would gain nothing.
+num.replica.alter.log.dirs.threads | int | null | | high; accepted |
+    Threads that move replicas between log directories.
+replica.lag.time.max.ms | long | 30000 | [1,...] | high |
+    A follower that has not caught up for so long leaves the ISR.
+replica.fetch.max.bytes | int | 1048576 | [0,...] | |
+    Bytes a partition in a follower's fetch; at least one batch comes always.
+replica.fetch.response.max.bytes | int | 10485760 | [0,...] | |
+    Bytes in the whole answer to a follower's fetch; at least one batch comes always.
+replica.fetch.min.bytes | int | 1 | | high | Bytes that a follower's fetch waits for.
+replica.fetch.wait.max.ms | int | 500 | | high | How long a follower's fetch may wait for them.
+replica.fetch.backoff.ms | int | 1000 | [0,...] | |
+    How long a follower rests after a failed fetch; less at first where the leader may be back at once.
+replica.socket.timeout.ms | int | 30000 | | high | How long a follower waits for an answer of its leader.
+replica.socket.receive.buffer.bytes | int | 65536 | | high; accepted |
+    SO_RCVBUF of a follower's connection; the operating system sizes it.
+replica.high.watermark.checkpoint.interval.ms | long | 5000 | | high |
+    How often the high watermarks are written to disk.
+replica.selector.class | string | null | [org.apache.kafka.common.replica.RackAwareReplicaSelector] | |
+    What sends consumers to a follower: Kafka's rack-aware selector is built in, other classes cannot be loaded.
+follower.fetch.last.tiered.offset.enable | boolean | false | | cluster-wide; accepted |
+    Tiered storage: where a new follower begins.
+"""
 )

@@ -6,560 +6,132 @@ What configures that which is not there is accepted without effect; what would s
 
 from typing import Final
 
-from tidelog.config.definitions.vocabulary import (
-    ACCEPTED,
-    BOOLEAN,
-    CLASS,
-    DOUBLE,
-    HIGH,
-    INT,
-    LIST,
-    LONG,
-    LOW,
-    PASSWORD,
-    PER_BROKER,
-    REFUSED,
-    SHORT,
-    STRING,
-)
-from tidelog.config.setting import OneOf, Range, Setting
+from tidelog.config.table import settings
 
-AUTHORIZERS: Final = (
-    "kafka.security.authorizer.AclAuthorizer",
-    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "kafka.security.auth.SimpleAclAuthorizer",
-)
-"""Kafka's own, old and new: here they are one, with ACLs in the metadata store."""
-
-SETTINGS: Final = (
-    Setting(
-        "authorizer.class.name",
-        STRING,
-        "",
-        "Who may do what: Kafka's AclAuthorizer or StandardAuthorizer, which both mean the ACLs in the metadata store; "
-        "empty: everybody who can enter may do everything.",
-        valid=OneOf(("", *AUTHORIZERS)),
-        importance=LOW,
-    ),
-    Setting(
-        "security.initial.users",
-        PASSWORD,
-        None,
-        "tidelog's own: SCRAM users that the first broker of a new cluster writes into the metadata store, with salted "
-        "hashes of their passwords, as `tidelog secure init` makes them. A list is written once; later starts leave "
-        "the users as they are.",
-    ),
-    Setting("super.users", STRING, None, "Principals that the authorizer always allows: User:a;User:b."),
-    Setting(
-        "allow.everyone.if.no.acl.found",
-        BOOLEAN,
-        False,
-        "Whether the authorizer allows everybody what no ACL is about.",
-    ),
-    Setting(
-        "principal.builder.class",
-        CLASS,
-        "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
-        "A class that names who is at the other end.",
-        mode=PER_BROKER,
-        effect=REFUSED,
-        advice="a broker without a JVM cannot load it: remove it",
-    ),
-    Setting(
-        "security.providers",
-        STRING,
-        None,
-        "Java security providers.",
-        importance=LOW,
-        effect=REFUSED,
-        advice="a broker without a JVM cannot load them: remove it",
-    ),
-    Setting(
-        "delegation.token.secret.key",
-        PASSWORD,
-        None,
-        "The secret of delegation tokens.",
-        effect=REFUSED,
-        advice="there are no delegation tokens in this release: remove it",
-    ),
-    Setting(
-        "delegation.token.master.key",
-        PASSWORD,
-        None,
-        "The same, by its old name.",
-        effect=REFUSED,
-        advice="there are no delegation tokens in this release: remove it",
-    ),
-    Setting(
-        "delegation.token.max.lifetime.ms",
-        LONG,
-        604_800_000,
-        "How long a delegation token may be renewed.",
-        valid=Range(1),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "delegation.token.expiry.time.ms",
-        LONG,
-        86_400_000,
-        "How long a delegation token is valid.",
-        valid=Range(1),
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "delegation.token.expiry.check.interval.ms",
-        LONG,
-        3_600_000,
-        "How often expired delegation tokens are looked for.",
-        valid=Range(1),
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "password.encoder.secret", PASSWORD, None, "What Kafka 3 encrypts passwords in ZooKeeper with.", effect=ACCEPTED
-    ),
-    Setting("password.encoder.old.secret", PASSWORD, None, "The same, before a change.", effect=ACCEPTED),
-    Setting(
-        "password.encoder.cipher.algorithm",
-        STRING,
-        "AES/CBC/PKCS5Padding",
-        "Cipher of those passwords.",
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "password.encoder.iterations",
-        INT,
-        4096,
-        "Iterations of those passwords' key.",
-        valid=Range(1_024),
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "password.encoder.key.length",
-        INT,
-        128,
-        "Bits of those passwords' key.",
-        valid=Range(8),
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "password.encoder.keyfactory.algorithm", STRING, None, "How that key is made.", importance=LOW, effect=ACCEPTED
-    ),
-    Setting(
-        "ssl.allow.dn.changes",
-        BOOLEAN,
-        False,
-        "TLS: whether a key store may be replaced by one with another distinguished name.",
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "ssl.allow.san.changes",
-        BOOLEAN,
-        False,
-        "TLS: whether a key store may be replaced by one with other alternative names.",
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting("ssl.cipher.suites", LIST, (), "TLS: cipher suites; empty: the library's.", mode=PER_BROKER),
-    Setting(
-        "ssl.client.auth",
-        STRING,
-        "none",
-        "TLS: whether clients must, may or need not show a certificate.",
-        valid=OneOf(("required", "requested", "none")),
-        mode=PER_BROKER,
-    ),
-    Setting(
-        "ssl.enabled.protocols",
-        LIST,
-        ("TLSv1.2", "TLSv1.3"),
-        "TLS: protocol versions.",
-        mode=PER_BROKER,
-    ),
-    Setting(
-        "ssl.endpoint.identification.algorithm",
-        STRING,
-        "https",
-        "TLS: whether a server's name is checked against its certificate.",
-        importance=LOW,
-        mode=PER_BROKER,
-    ),
-    Setting(
-        "ssl.engine.factory.class",
-        CLASS,
-        None,
-        "TLS: a class that makes Java's engines.",
-        importance=LOW,
-        mode=PER_BROKER,
-        effect=ACCEPTED,
-    ),
-    Setting("ssl.key.password", PASSWORD, None, "TLS: the private key's password.", mode=PER_BROKER),
-    Setting(
-        "ssl.keymanager.algorithm", STRING, "SunX509", "TLS: Java's key manager.", mode=PER_BROKER, effect=ACCEPTED
-    ),
-    Setting(
-        "ssl.keystore.certificate.chain",
-        PASSWORD,
-        None,
-        "TLS: the certificate chain, PEM.",
-        mode=PER_BROKER,
-    ),
-    Setting("ssl.keystore.key", PASSWORD, None, "TLS: the private key, PEM.", mode=PER_BROKER),
-    Setting("ssl.keystore.location", STRING, None, "TLS: the key store's file.", mode=PER_BROKER),
-    Setting(
-        "ssl.keystore.password", PASSWORD, None, "TLS: the key store's password.", mode=PER_BROKER, effect=ACCEPTED
-    ),
-    Setting("ssl.keystore.type", STRING, "JKS", "TLS: the key store's format.", mode=PER_BROKER),
-    Setting(
-        "ssl.principal.mapping.rules",
-        STRING,
-        "DEFAULT",
-        "TLS: how a certificate's name becomes a principal.",
-        importance=LOW,
-    ),
-    Setting(
-        "ssl.protocol", STRING, "TLSv1.3", "TLS: the protocol of new connections.", mode=PER_BROKER, effect=ACCEPTED
-    ),
-    Setting("ssl.provider", STRING, None, "TLS: Java's provider.", mode=PER_BROKER, effect=ACCEPTED),
-    Setting(
-        "ssl.secure.random.implementation",
-        STRING,
-        None,
-        "TLS: Java's random numbers.",
-        importance=LOW,
-        mode=PER_BROKER,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "ssl.trustmanager.algorithm", STRING, "PKIX", "TLS: Java's trust manager.", mode=PER_BROKER, effect=ACCEPTED
-    ),
-    Setting(
-        "ssl.truststore.certificates",
-        PASSWORD,
-        None,
-        "TLS: trusted certificates, PEM.",
-        mode=PER_BROKER,
-    ),
-    Setting("ssl.truststore.location", STRING, None, "TLS: the trust store's file.", mode=PER_BROKER),
-    Setting(
-        "ssl.truststore.password", PASSWORD, None, "TLS: the trust store's password.", mode=PER_BROKER, effect=ACCEPTED
-    ),
-    Setting("ssl.truststore.type", STRING, "JKS", "TLS: the trust store's format.", mode=PER_BROKER),
-    Setting(
-        "sasl.client.callback.handler.class",
-        CLASS,
-        None,
-        "SASL: a class that answers a client's questions.",
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.enabled.mechanisms",
-        LIST,
-        ("GSSAPI",),
-        "SASL: mechanisms that listeners offer.",
-        mode=PER_BROKER,
-    ),
-    Setting(
-        "sasl.jaas.config",
-        PASSWORD,
-        None,
-        "SASL: the login, in JAAS form; read as listener.name.<listener>.<mechanism>.sasl.jaas.config only.",
-        mode=PER_BROKER,
-    ),
-    Setting(
-        "sasl.kerberos.kinit.cmd",
-        STRING,
-        "/usr/bin/kinit",
-        "Kerberos: path of kinit.",
-        mode=PER_BROKER,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.kerberos.min.time.before.relogin",
-        LONG,
-        60000,
-        "Kerberos: milliseconds between logins.",
-        mode=PER_BROKER,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.kerberos.principal.to.local.rules",
-        LIST,
-        ("DEFAULT",),
-        "Kerberos: how a principal becomes a short name.",
-        mode=PER_BROKER,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.kerberos.service.name", STRING, None, "Kerberos: the brokers' service.", mode=PER_BROKER, effect=ACCEPTED
-    ),
-    Setting(
-        "sasl.kerberos.ticket.renew.jitter",
-        DOUBLE,
-        0.05,
-        "Kerberos: random share of a ticket's renewal time.",
-        mode=PER_BROKER,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.kerberos.ticket.renew.window.factor",
-        DOUBLE,
-        0.8,
-        "Kerberos: share of a ticket's life after which it is renewed.",
-        mode=PER_BROKER,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.login.callback.handler.class",
-        CLASS,
-        None,
-        "SASL: a class that answers the login's questions.",
-        effect=ACCEPTED,
-    ),
-    Setting("sasl.login.class", CLASS, None, "SASL: a class that logs in.", effect=ACCEPTED),
-    Setting(
-        "sasl.login.connect.timeout.ms",
-        INT,
-        None,
-        "OAuth: how long a connection to the provider may take.",
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.login.read.timeout.ms",
-        INT,
-        None,
-        "OAuth: how long the provider's answer may take.",
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.login.refresh.buffer.seconds",
-        SHORT,
-        300,
-        "OAuth: time before a token's end that is kept free.",
-        mode=PER_BROKER,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.login.refresh.min.period.seconds",
-        SHORT,
-        60,
-        "OAuth: the shortest time between refreshes.",
-        mode=PER_BROKER,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.login.refresh.window.factor",
-        DOUBLE,
-        0.8,
-        "OAuth: share of a token's life after which it is refreshed.",
-        mode=PER_BROKER,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.login.refresh.window.jitter",
-        DOUBLE,
-        0.05,
-        "OAuth: random share of that time.",
-        mode=PER_BROKER,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.login.retry.backoff.max.ms",
-        LONG,
-        10000,
-        "OAuth: the most to wait between tries.",
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.login.retry.backoff.ms",
-        LONG,
-        100,
-        "OAuth: the least to wait between tries.",
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.mechanism.controller.protocol",
-        STRING,
-        "GSSAPI",
-        "SASL: the mechanism towards KRaft's controllers.",
-        importance=HIGH,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.mechanism.inter.broker.protocol",
-        STRING,
-        "GSSAPI",
-        "SASL: the mechanism between brokers.",
-        mode=PER_BROKER,
-    ),
-    Setting(
-        "sasl.oauthbearer.assertion.algorithm",
-        STRING,
-        "RS256",
-        "OAuth: how assertions are signed.",
-        valid=OneOf(("ES256", "RS256"), any_case=True),
-        effect=ACCEPTED,
-    ),
-    Setting("sasl.oauthbearer.assertion.claim.aud", STRING, None, "OAuth: an assertion's audience.", effect=ACCEPTED),
-    Setting(
-        "sasl.oauthbearer.assertion.claim.exp.seconds",
-        INT,
-        300,
-        "OAuth: how long an assertion is valid.",
-        valid=Range(0, 86400),
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting("sasl.oauthbearer.assertion.claim.iss", STRING, None, "OAuth: an assertion's issuer.", effect=ACCEPTED),
-    Setting(
-        "sasl.oauthbearer.assertion.claim.jti.include",
-        BOOLEAN,
-        False,
-        "OAuth: whether an assertion has an id.",
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.oauthbearer.assertion.claim.nbf.seconds",
-        INT,
-        60,
-        "OAuth: how long before now an assertion's validity begins.",
-        valid=Range(0, 3600),
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting("sasl.oauthbearer.assertion.claim.sub", STRING, None, "OAuth: an assertion's subject.", effect=ACCEPTED),
-    Setting("sasl.oauthbearer.assertion.file", STRING, None, "OAuth: a file with a ready assertion.", effect=ACCEPTED),
-    Setting(
-        "sasl.oauthbearer.assertion.private.key.file",
-        STRING,
-        None,
-        "OAuth: the key that signs assertions.",
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.oauthbearer.assertion.private.key.passphrase",
-        PASSWORD,
-        None,
-        "OAuth: that key's passphrase.",
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.oauthbearer.assertion.template.file",
-        STRING,
-        None,
-        "OAuth: further claims of an assertion.",
-        effect=ACCEPTED,
-    ),
-    Setting("sasl.oauthbearer.client.credentials.client.id", STRING, None, "OAuth: the client's id.", effect=ACCEPTED),
-    Setting(
-        "sasl.oauthbearer.client.credentials.client.secret",
-        PASSWORD,
-        None,
-        "OAuth: the client's secret.",
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.oauthbearer.clock.skew.seconds",
-        INT,
-        30,
-        "OAuth: how far clocks may differ.",
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.oauthbearer.expected.audience",
-        LIST,
-        (),
-        "OAuth: audiences that are accepted.",
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.oauthbearer.expected.issuer",
-        STRING,
-        None,
-        "OAuth: the issuer that is accepted.",
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
-        LONG,
-        3_600_000,
-        "OAuth: how often the provider's keys are fetched.",
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
-        LONG,
-        10000,
-        "OAuth: the most to wait between tries to fetch keys.",
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
-        LONG,
-        100,
-        "OAuth: the least to wait between tries to fetch keys.",
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.oauthbearer.jwks.endpoint.url", STRING, None, "OAuth: where the provider's keys are.", effect=ACCEPTED
-    ),
-    Setting(
-        "sasl.oauthbearer.jwt.retriever.class",
-        CLASS,
-        "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
-        "OAuth: a class that fetches tokens.",
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.oauthbearer.jwt.validator.class",
-        CLASS,
-        "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
-        "OAuth: a class that checks tokens.",
-        effect=ACCEPTED,
-    ),
-    Setting("sasl.oauthbearer.scope", STRING, None, "OAuth: the scope that is asked for.", effect=ACCEPTED),
-    Setting(
-        "sasl.oauthbearer.scope.claim.name",
-        STRING,
-        "scope",
-        "OAuth: the claim that holds the scope.",
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.oauthbearer.sub.claim.name",
-        STRING,
-        "sub",
-        "OAuth: the claim that holds the subject.",
-        importance=LOW,
-        effect=ACCEPTED,
-    ),
-    Setting("sasl.oauthbearer.token.endpoint.url", STRING, None, "OAuth: where tokens are fetched.", effect=ACCEPTED),
-    Setting(
-        "sasl.server.callback.handler.class",
-        CLASS,
-        None,
-        "SASL: a class that answers the server's questions.",
-        effect=ACCEPTED,
-    ),
-    Setting(
-        "sasl.server.max.receive.size",
-        INT,
-        524_288,
-        "SASL: the largest message before authentication is done.",
-    ),
+SETTINGS: Final = settings(
+    """\
+authorizer.class.name | string | | [, kafka.security.authorizer.AclAuthorizer,
+    org.apache.kafka.metadata.authorizer.StandardAuthorizer, kafka.security.auth.SimpleAclAuthorizer] | low |
+    Who may do what: Kafka's AclAuthorizer or StandardAuthorizer, which both mean the ACLs in the metadata store;
+    empty: everybody who can enter may do everything.
+security.initial.users | password | null | | |
+    tidelog's own: SCRAM users that the first broker of a new cluster writes into the metadata store, with salted
+    hashes of their passwords, as `tidelog secure init` makes them. A list is written once; later starts leave the
+    users as they are.
+super.users | string | null | | | Principals that the authorizer always allows: User:a;User:b.
+allow.everyone.if.no.acl.found | boolean | false | | | Whether the authorizer allows everybody what no ACL is about.
+principal.builder.class | class | org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder | |
+    per-broker; refused: a broker without a JVM cannot load it: remove it |
+    A class that names who is at the other end.
+security.providers | string | null | | low; refused: a broker without a JVM cannot load them: remove it |
+    Java security providers.
+delegation.token.secret.key | password | null | | refused: there are no delegation tokens in this release: remove it |
+    The secret of delegation tokens.
+delegation.token.master.key | password | null | | refused: there are no delegation tokens in this release: remove it |
+    The same, by its old name.
+delegation.token.max.lifetime.ms | long | 604800000 | [1,...] | accepted | How long a delegation token may be renewed.
+delegation.token.expiry.time.ms | long | 86400000 | [1,...] | accepted | How long a delegation token is valid.
+delegation.token.expiry.check.interval.ms | long | 3600000 | [1,...] | low; accepted |
+    How often expired delegation tokens are looked for.
+password.encoder.secret | password | null | | accepted | What Kafka 3 encrypts passwords in ZooKeeper with.
+password.encoder.old.secret | password | null | | accepted | The same, before a change.
+password.encoder.cipher.algorithm | string | AES/CBC/PKCS5Padding | | low; accepted | Cipher of those passwords.
+password.encoder.iterations | int | 4096 | [1024,...] | low; accepted | Iterations of those passwords' key.
+password.encoder.key.length | int | 128 | [8,...] | low; accepted | Bits of those passwords' key.
+password.encoder.keyfactory.algorithm | string | null | | low; accepted | How that key is made.
+ssl.allow.dn.changes | boolean | false | | low; accepted |
+    TLS: whether a key store may be replaced by one with another distinguished name.
+ssl.allow.san.changes | boolean | false | | low; accepted |
+    TLS: whether a key store may be replaced by one with other alternative names.
+ssl.cipher.suites | list | | | per-broker | TLS: cipher suites; empty: the library's.
+ssl.client.auth | string | none | [required, requested, none] | per-broker |
+    TLS: whether clients must, may or need not show a certificate.
+ssl.enabled.protocols | list | TLSv1.2,TLSv1.3 | | per-broker | TLS: protocol versions.
+ssl.endpoint.identification.algorithm | string | https | | low; per-broker |
+    TLS: whether a server's name is checked against its certificate.
+ssl.engine.factory.class | class | null | | low; per-broker; accepted | TLS: a class that makes Java's engines.
+ssl.key.password | password | null | | per-broker | TLS: the private key's password.
+ssl.keymanager.algorithm | string | SunX509 | | per-broker; accepted | TLS: Java's key manager.
+ssl.keystore.certificate.chain | password | null | | per-broker | TLS: the certificate chain, PEM.
+ssl.keystore.key | password | null | | per-broker | TLS: the private key, PEM.
+ssl.keystore.location | string | null | | per-broker | TLS: the key store's file.
+ssl.keystore.password | password | null | | per-broker; accepted | TLS: the key store's password.
+ssl.keystore.type | string | JKS | | per-broker | TLS: the key store's format.
+ssl.principal.mapping.rules | string | DEFAULT | | low | TLS: how a certificate's name becomes a principal.
+ssl.protocol | string | TLSv1.3 | | per-broker; accepted | TLS: the protocol of new connections.
+ssl.provider | string | null | | per-broker; accepted | TLS: Java's provider.
+ssl.secure.random.implementation | string | null | | low; per-broker; accepted | TLS: Java's random numbers.
+ssl.trustmanager.algorithm | string | PKIX | | per-broker; accepted | TLS: Java's trust manager.
+ssl.truststore.certificates | password | null | | per-broker | TLS: trusted certificates, PEM.
+ssl.truststore.location | string | null | | per-broker | TLS: the trust store's file.
+ssl.truststore.password | password | null | | per-broker; accepted | TLS: the trust store's password.
+ssl.truststore.type | string | JKS | | per-broker | TLS: the trust store's format.
+sasl.client.callback.handler.class | class | null | | accepted | SASL: a class that answers a client's questions.
+sasl.enabled.mechanisms | list | GSSAPI | | per-broker | SASL: mechanisms that listeners offer.
+sasl.jaas.config | password | null | | per-broker |
+    SASL: the login, in JAAS form; read as listener.name.<listener>.<mechanism>.sasl.jaas.config only.
+sasl.kerberos.kinit.cmd | string | /usr/bin/kinit | | per-broker; accepted | Kerberos: path of kinit.
+sasl.kerberos.min.time.before.relogin | long | 60000 | | per-broker; accepted | Kerberos: milliseconds between logins.
+sasl.kerberos.principal.to.local.rules | list | DEFAULT | | per-broker; accepted |
+    Kerberos: how a principal becomes a short name.
+sasl.kerberos.service.name | string | null | | per-broker; accepted | Kerberos: the brokers' service.
+sasl.kerberos.ticket.renew.jitter | double | 0.05 | | per-broker; accepted |
+    Kerberos: random share of a ticket's renewal time.
+sasl.kerberos.ticket.renew.window.factor | double | 0.8 | | per-broker; accepted |
+    Kerberos: share of a ticket's life after which it is renewed.
+sasl.login.callback.handler.class | class | null | | accepted | SASL: a class that answers the login's questions.
+sasl.login.class | class | null | | accepted | SASL: a class that logs in.
+sasl.login.connect.timeout.ms | int | null | | low; accepted | OAuth: how long a connection to the provider may take.
+sasl.login.read.timeout.ms | int | null | | low; accepted | OAuth: how long the provider's answer may take.
+sasl.login.refresh.buffer.seconds | short | 300 | | per-broker; accepted |
+    OAuth: time before a token's end that is kept free.
+sasl.login.refresh.min.period.seconds | short | 60 | | per-broker; accepted |
+    OAuth: the shortest time between refreshes.
+sasl.login.refresh.window.factor | double | 0.8 | | per-broker; accepted |
+    OAuth: share of a token's life after which it is refreshed.
+sasl.login.refresh.window.jitter | double | 0.05 | | per-broker; accepted | OAuth: random share of that time.
+sasl.login.retry.backoff.max.ms | long | 10000 | | low; accepted | OAuth: the most to wait between tries.
+sasl.login.retry.backoff.ms | long | 100 | | low; accepted | OAuth: the least to wait between tries.
+sasl.mechanism.controller.protocol | string | GSSAPI | | high; accepted |
+    SASL: the mechanism towards KRaft's controllers.
+sasl.mechanism.inter.broker.protocol | string | GSSAPI | | per-broker | SASL: the mechanism between brokers.
+sasl.oauthbearer.assertion.algorithm | string | RS256 | (any case) [ES256, RS256] | accepted |
+    OAuth: how assertions are signed.
+sasl.oauthbearer.assertion.claim.aud | string | null | | accepted | OAuth: an assertion's audience.
+sasl.oauthbearer.assertion.claim.exp.seconds | int | 300 | [0,...,86400] | low; accepted |
+    OAuth: how long an assertion is valid.
+sasl.oauthbearer.assertion.claim.iss | string | null | | accepted | OAuth: an assertion's issuer.
+sasl.oauthbearer.assertion.claim.jti.include | boolean | false | | accepted | OAuth: whether an assertion has an id.
+sasl.oauthbearer.assertion.claim.nbf.seconds | int | 60 | [0,...,3600] | low; accepted |
+    OAuth: how long before now an assertion's validity begins.
+sasl.oauthbearer.assertion.claim.sub | string | null | | accepted | OAuth: an assertion's subject.
+sasl.oauthbearer.assertion.file | string | null | | accepted | OAuth: a file with a ready assertion.
+sasl.oauthbearer.assertion.private.key.file | string | null | | accepted | OAuth: the key that signs assertions.
+sasl.oauthbearer.assertion.private.key.passphrase | password | null | | accepted | OAuth: that key's passphrase.
+sasl.oauthbearer.assertion.template.file | string | null | | accepted | OAuth: further claims of an assertion.
+sasl.oauthbearer.client.credentials.client.id | string | null | | accepted | OAuth: the client's id.
+sasl.oauthbearer.client.credentials.client.secret | password | null | | accepted | OAuth: the client's secret.
+sasl.oauthbearer.clock.skew.seconds | int | 30 | | low; accepted | OAuth: how far clocks may differ.
+sasl.oauthbearer.expected.audience | list | | | low; accepted | OAuth: audiences that are accepted.
+sasl.oauthbearer.expected.issuer | string | null | | low; accepted | OAuth: the issuer that is accepted.
+sasl.oauthbearer.jwks.endpoint.refresh.ms | long | 3600000 | | low; accepted |
+    OAuth: how often the provider's keys are fetched.
+sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms | long | 10000 | | low; accepted |
+    OAuth: the most to wait between tries to fetch keys.
+sasl.oauthbearer.jwks.endpoint.retry.backoff.ms | long | 100 | | low; accepted |
+    OAuth: the least to wait between tries to fetch keys.
+sasl.oauthbearer.jwks.endpoint.url | string | null | | accepted | OAuth: where the provider's keys are.
+sasl.oauthbearer.jwt.retriever.class | class | org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever | |
+    accepted |
+    OAuth: a class that fetches tokens.
+sasl.oauthbearer.jwt.validator.class | class | org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator | |
+    accepted |
+    OAuth: a class that checks tokens.
+sasl.oauthbearer.scope | string | null | | accepted | OAuth: the scope that is asked for.
+sasl.oauthbearer.scope.claim.name | string | scope | | low; accepted | OAuth: the claim that holds the scope.
+sasl.oauthbearer.sub.claim.name | string | sub | | low; accepted | OAuth: the claim that holds the subject.
+sasl.oauthbearer.token.endpoint.url | string | null | | accepted | OAuth: where tokens are fetched.
+sasl.server.callback.handler.class | class | null | | accepted | SASL: a class that answers the server's questions.
+sasl.server.max.receive.size | int | 524288 | | | SASL: the largest message before authentication is done.
+"""
 )
