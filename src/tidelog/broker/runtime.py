@@ -126,6 +126,8 @@ class Runtime:
         self._server.authentication = Authentication(config, random, self._credential)
         self._metrics = self._make_metrics()
         self._initial_users = read_initial_users(config)
+        if self._metrics is not None:
+            self._connect_store = self._metrics.measured_store(connect_store)
         self._inter_broker_listener = config.inter_broker_listener_name
         self._peers = Peers(
             network,

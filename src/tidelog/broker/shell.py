@@ -32,6 +32,8 @@ class Purpose(Enum):
     """What leaders ask transaction coordinators: AddPartitionsToTxn."""
     REPAIR = "repair"
     """What is missing in a damaged log: a consumer's Fetch."""
+    METRICS = "metrics"
+    """Where partitions end, and since when records are there, for the lag of groups."""
     SETTINGS = "settings"
     """Which versions of altered settings other brokers have."""
 

@@ -191,6 +191,27 @@ class NotEmpty:
         return "non-empty string"
 
 
+@dataclass(frozen=True, slots=True)
+class RegularExpression:
+    """A pattern that RE2 compiles, so that no text takes long to match."""
+
+    def check(self, name: str, value: Value) -> None:
+        if value == ".*":
+            return
+        import re2  # Two megabytes, for settings that few set.
+
+        options = re2.Options()
+        options.log_errors = False
+        try:
+            re2.compile(str(value), options)
+        except re2.error as error:
+            reason = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error)
+            raise InvalidValue(name, value, f"Not a regular expression: {reason}") from error
+
+    def __str__(self) -> str:
+        return "a regular expression (RE2)"
+
+
 _BITS: Final = {Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 # Java's Double.parseDouble takes a trailing f or d and names for what is not finite.

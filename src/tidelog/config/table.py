@@ -28,6 +28,7 @@ from tidelog.config.setting import (
     NotEmpty,
     OneOf,
     Range,
+    RegularExpression,
     Setting,
     ThrottledReplicas,
     Type,
@@ -42,6 +43,7 @@ _VALIDATORS: Final[dict[str, Validator]] = {
     "throttled-replicas": ThrottledReplicas(),
     "not-empty": NotEmpty(),
     "members-not-empty": MembersNotEmpty(),
+    "regular-expression": RegularExpression(),
 }
 _IMPORTANCE: Final = {each.value: each for each in Importance}
 _MODES: Final = {each.value: each for each in UpdateMode}

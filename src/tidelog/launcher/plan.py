@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from tidelog.config.metrics_listener import parse_metrics_listener
 from tidelog.config.properties import ConfigError, Problem
 from tidelog.launcher.secure_folder import listeners
 
@@ -74,8 +75,17 @@ class Plan:
             yield "metrics.listener", "--metrics PORT says where metrics are served"
         if self.brokers > 1:
             for name in OWN:
-                if name in self.settings:
+                if name in self.settings and not (name == "metrics.listener" and self._finds_ports):
                     yield name, "each of the brokers has its own, which follows from the data folder and the port"
+
+    @property
+    def _finds_ports(self) -> bool:
+        """Whether the setting for metrics leaves each broker any port that is free."""
+        try:
+            return parse_metrics_listener(self.settings["metrics.listener"]).port == 0
+        except ValueError:
+            # What is wrong with it each broker's settings tell.
+            return True
 
     @property
     def ids(self) -> range:

@@ -145,6 +145,11 @@ class PartitionFollower:
         return FetchPosition(self.log_end, self._epochs.latest, self.log_start, self.leader_epoch)
 
     @property
+    def lag(self) -> int:
+        """Records that the leader has said to be committed and that are not here."""
+        return max(self._leader_high_watermark - self.log_end, 0)
+
+    @property
     def has_all_committed(self) -> bool:
         """Whether the log goes as far as the leader's last known high watermark; false before it has said one."""
         return 0 <= self._leader_high_watermark <= self.log_end

@@ -38,3 +38,11 @@ def test_it_is_off_by_default() -> None:
     """Nothing is served that nobody asked for."""
     assert BrokerConfig.from_mapping({}).metrics_listener is None
     assert BrokerConfig.from_mapping({"metrics.listener": ""}).metrics_listener is None
+
+
+@pytest.mark.parametrize("name", ["metrics.topics", "metrics.groups"])
+def test_a_filter_is_a_regular_expression(name: str) -> None:
+    """One that is none is refused at the start."""
+    assert BrokerConfig.from_mapping({name: "a|b.*"}).get(name) == "a|b.*"
+    with pytest.raises(ConfigError, match="Not a regular expression"):
+        BrokerConfig.from_mapping({name: "(a"})

@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tidelog.metrics.histogram import Histogram
 from tidelog.metrics.page import LINES_PER_CHUNK, Page, labels_text, pairs_text
+from tidelog.metrics.traffic import TrafficByTopic
 
 texts = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\r\x00\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
@@ -79,3 +80,14 @@ def test_a_large_family_is_written_in_parts() -> None:
     chunks = list(page.chunks())
     assert [chunk.count(b"\n") - 2 * (not index) for index, chunk in enumerate(chunks)] == [LINES_PER_CHUNK] * 2 + [1]
     assert page.samples == len(parsed(page)["a"]) == 2 * LINES_PER_CHUNK + 1
+
+
+def test_the_sum_of_all_topics_never_goes_back() -> None:
+    """A topic that is gone keeps its part in the sum; one that comes back begins at zero."""
+    traffic = TrafficByTopic()
+    traffic.of("a").bytes_in += 10
+    traffic.of("b").bytes_in += 5
+    traffic.forget("a")
+    assert "a" not in traffic.topics
+    assert traffic.sum().bytes_in == 15
+    assert traffic.of("a").bytes_in == 0

@@ -155,6 +155,16 @@ class ControllerDriver:
         return self._term is not None
 
     @property
+    def controller(self) -> Controller | None:
+        """The controller itself, to be read only; None where this broker does not control."""
+        return None if self._term is None else self._term.controller
+
+    @property
+    def controller_queue(self) -> int:
+        """Events that the controller has not handled yet."""
+        return 0 if self._term is None else self._term.queue_size
+
+    @property
     def lacks_store(self) -> bool:
         """Whether there is no connection to the store at the moment: nothing can be decided then."""
         return self._store.state is not SessionState.CONNECTED

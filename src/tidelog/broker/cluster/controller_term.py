@@ -127,6 +127,11 @@ class Term:
         """Failures of the store in a row."""
         self._ended = False
 
+    @property
+    def queue_size(self) -> int:
+        """Events that are not handled yet."""
+        return len(self._events)
+
     def submit(self, pending: Pending) -> None:
         """Queues a request; its answer is given when its turn has come and gone."""
         self._pending[pending.id] = pending

@@ -209,6 +209,10 @@ class Shards(Generic[M]):
 
         self.ask_partition(partition, lambda request_id: make(request_id, rest)).on_complete(look)
 
+    def loaded(self) -> list[Shard[M]]:
+        """The partitions whose state is here and holds, to be read only."""
+        return [shard for shard in self._shards.values() if shard.is_loaded and shard.is_current]
+
     def led_partitions(self) -> list[int]:
         """Partitions of the topic that this broker leads, in order."""
         return sorted(

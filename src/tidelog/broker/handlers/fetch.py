@@ -49,6 +49,23 @@ KEY: Final = ApiKey.FETCH
 VERSIONS: Final = Versions(4, 18)
 
 READ_COMMITTED: Final = 1
+INSPECTOR: Final = -2
+"""A replica id of one that is neither follower nor consumer (Kafka's debugging consumer): what it reads is not counted
+as sent to consumers."""
+EXPECTED_ERRORS: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+    }
+)
+"""Errors that Kafka does not count as failed fetches: clients go on after them."""
 _UNKNOWN: Final = -1
 _ANSWER_OVERHEAD: Final = 32
 _PARTITION_OVERHEAD: Final = 64
@@ -137,6 +154,7 @@ class _Fetch:
         "_deadline_ms",
         "_entry",
         "_from_followers",
+        "_is_inspection",
         "_is_last_look",
         "_node",
         "_plan",
@@ -164,6 +182,7 @@ class _Fetch:
         self._deadline_ms = node.clock.monotonic_ms() + max(request.max_wait_ms, 0)
         self._entry: Entry | None = None
         """In the purgatory."""
+        self._is_inspection = request.replica_id == INSPECTOR
         self._is_last_look = False
         """Whether what is read now is the answer, however little it is."""
         self.answer: Deferred[messages.FetchResponse] = Deferred()
@@ -504,6 +523,7 @@ class _Fetch:
             if reading.ahead is not None:
                 self._node.check_ahead(reading.ahead)
             wanted, data = reading.wanted, reading.data
+            self._count(reading)
             if not plan.has_news(wanted, data):
                 continue
             plan.told(wanted, data)
@@ -525,6 +545,19 @@ class _Fetch:
         quota.spent(now_ms)
         size = _ANSWER_OVERHEAD + sum(_PARTITION_OVERHEAD + reading.size for reading in readings)
         return quota.may_send(size, now_ms)
+
+    def _count(self, reading: _Reading) -> None:
+        """What a partition of an answer is in the metrics of its topic."""
+        if reading.replica is not None:
+            traffic = reading.replica.traffic
+            traffic.fetches += 1
+            if not self._is_inspection:
+                traffic.bytes_out += reading.size
+        elif reading.data.error_code not in EXPECTED_ERRORS:
+            unread = self._node.replicas.traffic.topics.get(reading.wanted.topic)
+            if unread is not None:
+                unread.fetches += 1
+                unread.failed_fetches += 1
 
     def _name_leaders(self, response: messages.FetchResponse, leaders: set[int]) -> None:
         """Adds where the leaders are, so that the consumer need not ask (KIP-951)."""

@@ -55,6 +55,16 @@ _PRODUCER: Final = struct.Struct(">qh")
 """Producer id and epoch, where they stand in a batch."""
 _PRODUCER_AT: Final = 43
 
+_EXPECTED_ERRORS: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Errors that Kafka does not count as failed produce requests, beside batches that are too large."""
+
 _BATCH_PREFIX: Final = struct.Struct(">qiiBIh")
 """Base offset, length, leader epoch, magic, CRC, attributes."""
 _OLD_HEAD: Final = struct.Struct(">hhiih")
@@ -134,7 +144,8 @@ def handle_body(node: Node, context: RequestContext, body: memoryview) -> Any:
     try:
         info = node.replicas.append(replica, body[position : position + size], required_acks=acks)
     except KafkaError:
-        # Nothing was appended; the answer with its words is made there.
+        # Nothing was appended; the answer with its words is made there, where the attempt is counted.
+        replica.traffic.produces -= 1
         return NotImplemented
     if not acks:
         return None
@@ -210,6 +221,7 @@ def handle(
                 _append(node, context, request, data, outcome)
             except KafkaError as error:
                 outcome.error = error
+                _count_failure(outcome, data.records, error)
                 if data.records is not None:
                     refused, now_ms = TopicPartition(name, data.index), node.clock.monotonic_ms()
                     node.replicas.note_refusal(refused, data.records, error.code, now_ms)
@@ -225,6 +237,16 @@ def handle(
         if outcome.late is not None:
             outcome.late.on_complete(outcome.settle)
     return gather([_settled(each) for each in late]).and_then(appended)
+
+
+def _count_failure(outcome: _Outcome, records: Bytes | None, error: KafkaError) -> None:
+    """What a refused batch is in the metrics of its topic."""
+    if outcome.replica is not None:
+        traffic = outcome.replica.traffic
+        if error.code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
+            traffic.rejected_bytes += len(records or b"")
+        elif error.code not in _EXPECTED_ERRORS:
+            traffic.failed_produces += 1
 
 
 def _settled(late: Deferred[AppendInfo]) -> Deferred[None]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.broker.connections.dispatch import Answer, Dispatcher, Peer
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Handler
+from tidelog.broker.handlers.fetch import INSPECTOR
 from tidelog.broker.metrics.errors import error_codes
 from tidelog.metrics.requests import ApiTimes
 from tidelog.protocol import apis
@@ -150,7 +151,8 @@ class MeasuredDispatcher(Dispatcher):
         replica_id = request.replica_id
         if version >= _REPLICA_STATE_SINCE:
             replica_id = request.replica_state.replica_id
-        self.kind = self._metrics.fetch_consumer if replica_id < 0 else self._metrics.fetch_follower
+        if replica_id != INSPECTOR:
+            self.kind = self._metrics.fetch_consumer if replica_id < 0 else self._metrics.fetch_follower
 
 
 def _with_kinds_of_fetch(handlers: dict[int, Handler], dispatcher: MeasuredDispatcher) -> dict[int, Handler]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tidelog.broker.deferred import Deferred
 from tidelog.metrics.page import Page, pairs_text
@@ -29,8 +29,13 @@ _COMPRESSED_AT_ONCE: Final = 256 << 10
 _GZIP: Final = 31
 """Window bits of zlib that ask for gzip's header."""
 
-Collector: TypeAlias = Callable[[Page], Iterator[None]]
-"""Adds samples to a page; a generator, which yields where it may be interrupted."""
+WAIT_MS_MAX: Final = 1_000
+"""How long a page waits for one thing that a collector waits for."""
+
+Steps: TypeAlias = Iterator["Deferred[Any] | None"]
+"""Yields where it may be interrupted: None, or what has to be there before it goes on, unless it takes too long."""
+Collector: TypeAlias = Callable[[Page], Steps]
+"""Adds samples to a page."""
 
 
 class Scraping:
@@ -83,7 +88,7 @@ class Scraping:
 
         self._run(self._steps(page, body), finish, made)
 
-    def _steps(self, page: Page, body: list[bytes]) -> Iterator[None]:
+    def _steps(self, page: Page, body: list[bytes]) -> Steps:
         for name, collector in self._collectors:
             try:
                 yield from collector(page)
@@ -92,11 +97,11 @@ class Scraping:
                 if self._failures[name] == 1:
                     # Each scrape would say the same.
                     logger.exception("metrics not collected: collector=%s", name)
-            yield
+            yield None
         self._of_itself(page)
         for chunk in page.chunks():
             body.append(chunk)
-            yield
+            yield None
 
     def _of_itself(self, page: Page) -> None:
         page.family("tidelog_metrics_pages_total", "counter", "Pages of metrics that were made.").add(self._scrapes)
@@ -115,22 +120,25 @@ class Scraping:
         made: Deferred[Sequence[bytes]] = Deferred()
         smaller: list[bytes] = []
 
-        def steps() -> Iterator[None]:
+        def steps() -> Steps:
             compressor = zlib.compressobj(1, wbits=_GZIP)
             for chunk in body:
                 for start in range(0, len(chunk), _COMPRESSED_AT_ONCE):
                     smaller.append(compressor.compress(chunk[start : start + _COMPRESSED_AT_ONCE]))
-                    yield
+                    yield None
             smaller.append(compressor.flush())
 
         self._run(steps(), lambda: made.complete(smaller), made)
         return made
 
-    def _run(self, steps: Iterator[None], finish: Callable[[], None], made: Deferred[Sequence[bytes]]) -> None:
+    def _run(self, steps: Steps, finish: Callable[[], None], made: Deferred[Sequence[bytes]]) -> None:
         """Goes through `steps` in slices, the first at once."""
         until_ms = self._clock.monotonic_ms() + SLICE_MS
         try:
-            for _ in steps:
+            for awaited in steps:
+                if awaited is not None and not awaited.done:
+                    self._wait(awaited, steps, finish, made)
+                    return
                 if self._clock.monotonic_ms() >= until_ms:
                     self._shell.soon(self._run, steps, finish, made)
                     return
@@ -139,3 +147,19 @@ class Scraping:
             made.fail(error)
             return
         finish()
+
+    def _wait(
+        self, awaited: Deferred[Any], steps: Steps, finish: Callable[[], None], made: Deferred[Sequence[bytes]]
+    ) -> None:
+        """Goes on when `awaited` is complete, or too much time has passed."""
+        gone_on = False
+
+        def go_on(_: object = None) -> None:
+            nonlocal gone_on
+            if not gone_on:
+                gone_on = True
+                timer.cancel()
+                self._shell.soon(self._run, steps, finish, made)
+
+        timer = self._shell.after(WAIT_MS_MAX, go_on)
+        awaited.on_complete(go_on)

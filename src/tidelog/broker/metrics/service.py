@@ -17,17 +17,25 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.metrics.cluster_metrics import collect_controller, collect_topics
+from tidelog.broker.metrics.coordinator_metrics import collect_groups_by_state, collect_transactions
 from tidelog.broker.metrics.health import BrokerState, readiness, readiness_text
 from tidelog.broker.metrics.http import HttpServer, Request, Response
+from tidelog.broker.metrics.lag import Lags
+from tidelog.broker.metrics.lag_metrics import collect_lag
+from tidelog.broker.metrics.log_metrics import DiskRoom, collect_logs
 from tidelog.broker.metrics.process import LoopWatch, collect_process
+from tidelog.broker.metrics.replica_metrics import collect_followers, collect_replicas
 from tidelog.broker.metrics.request_metrics import collect_connections, collect_requests
 from tidelog.broker.metrics.requests import MeasuredDispatcher, RequestMetrics
 from tidelog.broker.metrics.scraping import Scraping
+from tidelog.broker.metrics.store_metrics import StoreTimes, collect_store
+from tidelog.broker.metrics.traffic_metrics import collect_traffic
 from tidelog.config.metrics_listener import MetricsListener
 from tidelog.metrics.page import CONTENT_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from tidelog.broker.cluster.controller_driver import ControllerDriver
     from tidelog.broker.cluster.forwarding import Forwarding
@@ -37,6 +45,7 @@ if TYPE_CHECKING:
     from tidelog.metrics.page import Page
     from tidelog.ports.clock import Clock
     from tidelog.ports.network import Listener, Network
+    from tidelog.store.client import StoreClient
 
 logger: Final = logging.getLogger(__name__)
 
@@ -59,6 +68,7 @@ class BrokerMetrics:
         self._node: Node | None = None
         self._driver: ControllerDriver | None = None
         self.requests = RequestMetrics(time.monotonic_ns)
+        self._store = StoreTimes()
         self._watch = LoopWatch(shell)
         self._scraping = Scraping(shell, clock)
         self._http = HttpServer(shell, self._respond)
@@ -72,6 +82,7 @@ class BrokerMetrics:
         add("broker", self._collect_state)
         add("requests", functools.partial(collect_requests, metrics=self.requests))
         add("connections", functools.partial(collect_connections, server=server))
+        add("store", functools.partial(collect_store, times=self._store))
 
     @property
     def address(self) -> str:
@@ -115,6 +126,24 @@ class BrokerMetrics:
         """The broker has its parts: they are shown from now on."""
         self._node = node
         self._driver = driver
+        add = self._scraping.add
+        add("traffic", functools.partial(collect_traffic, node=node))
+        add("replicas", functools.partial(collect_replicas, node=node))
+        add("followers", functools.partial(collect_followers, node=node))
+        add("controller", functools.partial(collect_controller, driver=driver))
+        add("topics", functools.partial(collect_topics, node=node))
+        add("logs", functools.partial(collect_logs, node=node, room=DiskRoom()))
+        add("groups", functools.partial(collect_groups_by_state, node=node))
+        add("lag", functools.partial(collect_lag, node=node, lags=Lags(node)))
+        add("transactions", functools.partial(collect_transactions, node=node))
+
+    def measured_store(self, connect: Callable[[], Awaitable[StoreClient]]) -> Callable[[], Awaitable[StoreClient]]:
+        """As `connect`, for sessions that are measured."""
+
+        async def measured() -> StoreClient:
+            return self._store.session(await connect())
+
+        return measured
 
     def dispatcher(self, node: Node, forwarding: Forwarding) -> MeasuredDispatcher:
         """A dispatcher whose requests are measured."""
@@ -140,6 +169,7 @@ class BrokerMetrics:
         self._roll_later()
         self.requests.roll()
         self._watch.lateness.roll()
+        self._store.latency.roll()
 
     # Requests.
 

@@ -56,6 +56,8 @@ class AlterPartitionManager:
         self._is_asking = False
         self._lag_timer: Timer | None = None
         self._complaint = ""
+        self.refused = 0
+        """Proposals that the controller has refused since the start."""
         self._stopped = False
 
     def __len__(self) -> int:
@@ -158,6 +160,7 @@ class AlterPartitionManager:
         if error is ErrorCode.NONE:
             manager.proposal_answered(replica, ProposalCommitted(proposal, tuple(outcome.isr), outcome.partition_epoch))
             return
+        self.refused += 1
         logger.info(
             "isr refused: partition=%s isr=%s partition_epoch=%d error=%s",
             replica.topic_partition,

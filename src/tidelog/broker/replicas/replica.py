@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tidelog.broker.replicas.delayed_produce import DelayedAppends
 from tidelog.broker.replicas.refusals import Refusals
+from tidelog.metrics.traffic import Traffic
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import NO_LEADER, NO_LEADER_EPOCH, ZERO_TOPIC_ID, Offset, PartitionEpoch, TopicId
 
@@ -45,6 +46,7 @@ class Replica:
         "refusals",
         "removed",
         "topic_partition",
+        "traffic",
         "watchers",
     )
 
@@ -66,6 +68,8 @@ class Replica:
         """Batches that were refused for a while; None while there are none."""
         self.delayed_appends: DelayedAppends | None = None
         """Appends that wait to be acknowledged; None before the first."""
+        self.traffic = Traffic()
+        """Its topic's counts, once the replica is the manager's."""
         self.watchers: list[Watcher] = []
         """Followers' fetch sessions that are to hear of changes."""
 

@@ -479,6 +479,9 @@ class _ReplicaFetch:
             elif not data.error_code:
                 self._fill(reading, data)
             self._told(reading, data)
+            if reading.replica is not None:
+                reading.replica.traffic.fetches += 1
+                reading.replica.traffic.replication_bytes_out += reading.size
             if reading.size and self._is_throttled(reading):
                 throttled += reading.size
             if topic is None or (topic.topic_id != partition.topic_id if by_id else topic.topic != partition.topic):

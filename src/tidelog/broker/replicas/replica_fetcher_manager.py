@@ -104,6 +104,10 @@ class ReplicaFetcherManager:
         """Partitions that are followed."""
         return len(self._followed)
 
+    def followed(self) -> list[Followed]:
+        """Every partition that is followed."""
+        return list(self._followed.values())
+
     def get(self, topic_partition: TopicPartition) -> Followed | None:
         """How a partition is followed; None when it is not."""
         return self._followed.get(topic_partition)
@@ -288,6 +292,7 @@ class ReplicaFetcherManager:
                 followed.complaint = error.code
             self._carry_out(followed, followed.follower.step(RecordsRefused(error.code)))
             return
+        replica.traffic.replication_bytes_in += len(records)
         if info.records_count:
             followed.complaint = ErrorCode.NONE
         self._carry_out(followed, followed.follower.step(RecordsAppended(log.log_end_offset, log.log_start_offset)))

@@ -17,6 +17,7 @@ from tidelog.broker.deferred import Deferred
 from tidelog.broker.replicas.delayed_produce import ACKS_ALL
 from tidelog.broker.replicas.refusals import Refusals, note_before, refused_batch
 from tidelog.broker.replicas.replica import Replica, check_leader_epoch
+from tidelog.metrics.traffic import TrafficByTopic
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import (
     NO_LEADER_EPOCH,
@@ -93,6 +94,10 @@ class ReplicaManager:
         self._awaiting_flush: dict[Replica, None] = {}
         """Replicas whose leader waits for a flush of its log."""
         self._by_topic: dict[str, dict[int, Replica]] = {}
+        self.traffic = TrafficByTopic()
+        """What has gone through the topics that are here, for metrics."""
+        self.isr_shrinks = self.isr_expands = 0
+        """How often an ISR of a partition led here has become smaller, and larger, since the start."""
         self.by_wire_name: dict[bytes, dict[int, Replica]] = {}
         """[topic's name or id, as they stand in a request][partition] -> replica"""
         self.refusals_before: dict[TopicPartition, Refusals] = {}
@@ -132,6 +137,7 @@ class ReplicaManager:
 
     def add(self, replica: Replica) -> None:
         """A new replica, created or loaded."""
+        replica.traffic = self.traffic.of(replica.topic_partition.topic)
         replica.refusals = self.refusals_before.pop(replica.topic_partition, None)
         topic, partition = replica.topic_partition
         replicas = self._by_topic.setdefault(topic, {})
@@ -151,6 +157,7 @@ class ReplicaManager:
         replica.leader = None
         if not replicas:
             del self._by_topic[topic_partition[0]]
+            self.traffic.forget(topic_partition[0])
             del self.by_wire_name[topic_partition[0].encode()]
         by_id = self.by_wire_name.get(replica.topic_id)
         if by_id is not None:
@@ -251,6 +258,8 @@ class ReplicaManager:
         effects = leader.step(self._clock.monotonic_ms(), event)
         replica.partition_epoch = leader.partition_epoch
         if leader.isr != before:
+            self.isr_shrinks += not set(before) <= set(leader.isr)
+            self.isr_expands += not set(leader.isr) <= set(before)
             logger.info(
                 "isr: partition=%s isr=%s before=%s leader_epoch=%d partition_epoch=%d high_watermark=%d log_end=%d",
                 replica.topic_partition,
@@ -343,7 +352,8 @@ class ReplicaManager:
         leader = replica.leader
         if leader is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"This broker does not lead {replica.topic_partition}.")
-        log = replica.log
+        log, traffic = replica.log, replica.traffic
+        traffic.produces += 1
         if required_acks == ACKS_ALL and not leader.has_enough_replicas:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -361,6 +371,8 @@ class ReplicaManager:
             transaction_version=transaction_version,
         )
         if not info.duplicate:
+            traffic.bytes_in += len(data)
+            traffic.messages_in += info.last_offset - info.first_offset + 1
             effects = leader.step(self._clock.monotonic_ms(), Appended(Offset(log.log_end_offset)))
             if effects:
                 self._carry_out(replica, effects)

@@ -9,9 +9,12 @@ from tidelog.broker.shell import blocking_half
 from tidelog.storage.scrub import Scrub, rest_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tidelog.broker.deferred import Deferred
     from tidelog.broker.node import Node
     from tidelog.broker.shell import Timer
+    from tidelog.storage.scrub import DirectoryScrub
     from tidelog.storage.tasks import DiskTask
 
 logger: Final = logging.getLogger(__name__)
@@ -30,6 +33,11 @@ class Scrubbing:
         self._scrub: Scrub | None = None
         self._timer: Timer | None = None
         self._is_stopped = False
+
+    @property
+    def directories(self) -> Sequence[DirectoryScrub]:
+        """How far the scrub is in each log directory; none before `start`."""
+        return () if self._scrub is None else self._scrub.directories
 
     def start(self) -> None:
         """The broker serves: goes on where the last pass was, after a rest."""

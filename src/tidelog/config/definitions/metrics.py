@@ -12,12 +12,20 @@ kafka.metrics.polling.interval.secs | int | 10 | [1,...] | low; accepted |
 kafka.metrics.reporters | list | | | low; accepted | Classes that report Kafka's metrics.
 metric.reporters | list | | | low; cluster-wide; accepted |
     Classes that report metrics; Kafka's default is its JMX reporter.
+metrics.groups | string | .* | regular-expression | cluster-wide |
+    tidelog's own: a regular expression (RE2); groups whose whole id matches have series of their own.
 metrics.listener | string | null | | |
     tidelog's own: where `/metrics`, `/healthz` and `/readyz` are served by HTTP: `9404`, which is on loopback, or
     `0.0.0.0:9404`. Port 0 is any free one; not set: nowhere.
 metrics.num.samples | int | 2 | [1,...] | low; accepted | Samples kept for a metric.
+metrics.partitions | boolean | true | | cluster-wide |
+    tidelog's own: whether partitions have series of their own, about 20 for each replica; topics have theirs in any
+    case.
 metrics.recording.level | string | INFO | | low; accepted | How detailed metrics are.
 metrics.sample.window.ms | long | 30000 | [1,...] | low; accepted | Milliseconds a sample of a metric.
+metrics.topics | string | .* | regular-expression | cluster-wide |
+    tidelog's own: a regular expression (RE2); topics whose whole name matches have series of their own, and so have
+    their partitions. Sums over all topics are not touched.
 telemetry.max.bytes | int | 1048576 | [1,...] | low; accepted | The largest metrics message of a client (KIP-714).
 """
 )

@@ -40,6 +40,11 @@ class Group(Protocol):
         ...
 
     @property
+    def members_count(self) -> int:
+        """How many members it has."""
+        ...
+
+    @property
     def is_empty(self) -> bool:
         """Whether it has no members: it may be deleted, and goes when its last offset expires."""
         ...
@@ -88,6 +93,7 @@ class _OffsetsOnly:
     kind: Final = CLASSIC
     state: Final = "Empty"
     protocol_type: Final = ""
+    members_count: Final = 0
     is_empty: Final = True
     offsets_expire_from_ms: Final = FROM_COMMIT
 

@@ -150,6 +150,10 @@ class TransactionCoordinator(StateMachine):
         """What came of `event` was not appended: for partitions that join, nothing else has changed."""
         return isinstance(event, AddPartitions)
 
+    def transactions(self) -> list[Transaction]:
+        """What is known of each transactional id, to be read only."""
+        return list(self._transactions.values())
+
     def __len__(self) -> int:
         """Transactional ids known."""
         return len(self._transactions)

@@ -319,6 +319,10 @@ class ClassicGroup:
     __hash__ = None  # type: ignore[assignment]  # It changes.
 
     @property
+    def members_count(self) -> int:
+        return len(self.members)
+
+    @property
     def is_empty(self) -> bool:
         return self.state is ClassicGroupState.EMPTY
 

@@ -125,6 +125,10 @@ class ConsumerGroup:
         return STABLE if self._stable[self.assignment_epoch] == len(self.members) else RECONCILING
 
     @property
+    def members_count(self) -> int:
+        return len(self.members)
+
+    @property
     def is_empty(self) -> bool:
         return not self.members
 

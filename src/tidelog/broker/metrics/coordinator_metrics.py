@@ -1,0 +1,74 @@
+"""Metrics of coordinators: groups and transactions by state, each from its own coordinator alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from tidelog.coordinator.transactions.states import TransactionState
+from tidelog.metrics.page import labels_text
+from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+
+if TYPE_CHECKING:
+    from tidelog.broker.node import Node
+    from tidelog.metrics.page import Page
+
+_GROUPS: Final = "kafka_coordinator_group_groupmetadatamanager_numgroups"
+_CLASSIC_STATES: Final = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
+_PER_STEP: Final = 200
+
+
+def coordinates(node: Node, topic: str) -> bool:
+    """Whether this broker leads a partition of an internal topic, and so coordinates something."""
+    return any(replica.leader is not None for replica in node.replicas.of_topic(topic))
+
+
+def collect_groups_by_state(page: Page, node: Node) -> Iterator[None]:
+    """How many groups there are in each state, of both protocols."""
+    states: Counter[str] = Counter()
+    kinds: Counter[tuple[str, str]] = Counter()
+    offsets = 0
+    if coordinates(node, CONSUMER_OFFSETS_TOPIC):
+        for shard in node.groups.shards.loaded():
+            machine = shard.machine
+            offsets += len(machine)
+            for index, name in enumerate({*machine.groups, *machine.offsets.store.groups()}):
+                if not index % _PER_STEP:
+                    yield
+                group = machine.group(name)
+                if group is not None:
+                    states[group.state] += 1
+                    kinds[group.kind, group.state] += 1
+            yield
+    page.family(_GROUPS, "gauge", "Groups that this broker coordinates.").add(sum(states.values()))
+    for state in _CLASSIC_STATES:
+        page.family(f"{_GROUPS}{state.lower()}", "gauge", f"Groups in state {state}.").add(states[state])
+    page.family("kafka_coordinator_group_groupmetadatamanager_numoffsets", "gauge", "Committed offsets.").add(offsets)
+    family = page.family("tidelog_groups", "gauge", "Groups by protocol and state.")
+    for (kind, state), count in sorted(kinds.items()):
+        family.add(count, labels_text(type=kind, state=state))
+
+
+def collect_transactions(page: Page, node: Node) -> Iterator[None]:
+    """How many transactional ids are in each state, and how old the oldest open transaction is."""
+    states: Counter[TransactionState] = Counter()
+    oldest_ms: int | None = None
+    if coordinates(node, TRANSACTION_STATE_TOPIC):
+        for shard in node.transactions.shards.loaded():
+            for index, transaction in enumerate(shard.machine.transactions()):
+                if not index % _PER_STEP:
+                    yield
+                states[transaction.state] += 1
+                if transaction.state is TransactionState.ONGOING and (
+                    oldest_ms is None or transaction.started_ms < oldest_ms
+                ):
+                    oldest_ms = transaction.started_ms
+    family = page.family("tidelog_transactions", "gauge", "Transactional ids by the state of their transaction.")
+    for state in TransactionState:
+        if state < TransactionState.DEAD:
+            family.add(states[state], labels_text(state=state.label))
+    age_ms = 0 if oldest_ms is None else max(node.clock.wall_ms() - oldest_ms, 0)
+    page.family(
+        "tidelog_oldest_open_transaction_seconds", "gauge", "How long the oldest transaction that is open has been so."
+    ).add(age_ms / 1000)
