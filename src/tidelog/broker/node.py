@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from tidelog.broker.cluster.producer_ids import ProducerIds
     from tidelog.broker.cluster.stored_quotas import StoredQuotas
     from tidelog.broker.cluster.stored_security import StoredSecurity
+    from tidelog.broker.cluster.stored_tokens import StoredTokens
     from tidelog.broker.coordinators.groups import GroupCoordinatorService
     from tidelog.broker.coordinators.transactions import TransactionCoordinatorService
     from tidelog.broker.handlers import Handler
@@ -141,6 +142,7 @@ class Node:
         security: StoredSecurity | None = None,
         quotas: ClientQuotas | None = None,
         stored_quotas: StoredQuotas | None = None,
+        tokens: StoredTokens | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.cluster_id = cluster_id
@@ -160,6 +162,8 @@ class Node:
         self.quotas = quotas or client_quotas(config)
         """Client quotas, and what has been used of them here."""
         self._stored_quotas = stored_quotas
+        self.tokens = tokens
+        """Delegation tokens; None where there are none (`delegation.token.secret.key`)."""
         self.known_settings = KnownSettings()
         """Which version of each resource's settings is in force here; the runtime's, where there is one."""
         self.handlers: dict[int, Handler] = load_handlers()

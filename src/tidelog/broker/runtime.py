@@ -25,6 +25,7 @@ from tidelog.broker.cluster.membership import Membership, generate_broker_id, pa
 from tidelog.broker.cluster.stored_quotas import StoredQuotas
 from tidelog.broker.cluster.stored_security import StoredSecurity
 from tidelog.broker.cluster.stored_settings import StoredSettings, broker_resources
+from tidelog.broker.cluster.stored_tokens import StoredTokens, stored_tokens
 from tidelog.broker.connections.authentication import Authentication, broker_login, make_authorizer
 from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher, Peer
 from tidelog.broker.connections.peers import Peers
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
     from tidelog.ports.disk import Disk
     from tidelog.ports.network import Listener, Network
     from tidelog.ports.random import Random
-    from tidelog.security.scram import ScramCredential
+    from tidelog.security.scram import ScramCredential, TokenLogin
     from tidelog.store.client import StoreClient
 
 logger: Final = logging.getLogger(__name__)
@@ -123,7 +124,7 @@ class Runtime:
         self._server.authorizer = make_authorizer(config)
         self._server.tls = self._tls
         # Before anything is bound: what connects while the broker starts is to authenticate, too.
-        self._server.authentication = Authentication(config, random, self._credential)
+        self._server.authentication = Authentication(config, random, self._credential, self._token_login)
         self._metrics = self._make_metrics()
         self._initial_users = read_initial_users(config)
         if self._metrics is not None:
@@ -143,6 +144,7 @@ class Runtime:
         self._security: StoredSecurity | None = None
         self._quotas = self._server.quotas
         self._stored_quotas: StoredQuotas | None = None
+        self._tokens: StoredTokens | None = None
         self._logs: LogManager | None = None
         self._node: Node | None = None
         self._forwarding: Forwarding | None = None
@@ -203,6 +205,9 @@ class Runtime:
 
     def _credential(self, mechanism: str, user: str) -> ScramCredential | None:
         return None if self._security is None else self._security.credential(mechanism, user)
+
+    def _token_login(self, mechanism: str, token_id: str) -> TokenLogin | None:
+        return None if self._tokens is None else self._tokens.login(mechanism, token_id)
 
     def _address_of(self, broker_id: int) -> tuple[str, int] | None:
         """Where this broker reaches another one: as the controller knows it, if it runs here, else as it was told."""
@@ -290,6 +295,12 @@ class Runtime:
         quotas = self._stored_quotas = StoredQuotas(lambda: driver.store, self._clock, self._quotas)
         await self._with_session(lambda: patiently(quotas.open))
         quotas.start()
+        tokens = self._tokens = stored_tokens(
+            self.config, lambda: driver.store, self._clock, self._random, lambda: driver.is_controller
+        )
+        if tokens is not None:
+            await self._with_session(lambda: patiently(tokens.open))
+            tokens.start()
         logs = self._logs = self._log_manager(broker_id, cluster_id)
         logs.maintenance.settings_gate = settings
         self._is_now(BrokerState.RECOVERY)
@@ -309,6 +320,7 @@ class Runtime:
             security=security,
             quotas=self._quotas,
             stored_quotas=quotas,
+            tokens=tokens,
         )
         self._node.marks.on_change = self._marks_changed
         forwarding.attach(self._node)
@@ -643,6 +655,9 @@ class Runtime:
         quotas, self._stored_quotas = self._stored_quotas, None
         if quotas is not None:
             await quotas.close()
+        tokens, self._tokens = self._tokens, None
+        if tokens is not None:
+            await tokens.close()
         driver, self._driver = self._driver, None
         if driver is not None:
             await driver.close()

@@ -130,17 +130,19 @@ def _credentials(properties: Mapping[str, str]) -> Credentials:
             f"sasl.mechanism {mechanism} is not supported by this client: use one of {', '.join(SUPPORTED)}"
         )
     user, password = properties.get("sasl.username"), properties.get("sasl.password")
+    by_token = False
     if "sasl.jaas.config" in properties:
         try:
             options = jaas.parse(properties["sasl.jaas.config"]).options
         except jaas.InvalidJaas as error:
             raise UnsupportedSecurity(f"sasl.jaas.config cannot be read: {error}") from error
         user, password = options.get("username", user), options.get("password", password)
+        by_token = options.get("tokenauth", "").lower() == "true"
     if not user or not password:
         raise UnsupportedSecurity(
             "user and password are missing: set sasl.username and sasl.password, or sasl.jaas.config"
         )
-    return Credentials(mechanism, user, password)
+    return Credentials(mechanism, user, password, by_token=by_token)
 
 
 def tls_error(address: object, error: ssl.SSLError) -> AuthenticationError:

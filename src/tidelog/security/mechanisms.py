@@ -29,6 +29,16 @@ class ServerMechanism(Protocol):
         """Who has authenticated; None until then."""
         ...
 
+    @property
+    def lifetime_ms(self) -> int | None:
+        """For how long what it has shown is good, from then on; None: no end is known."""
+        ...
+
+    @property
+    def by_token(self) -> bool:
+        """Whether it was a delegation token that was shown."""
+        ...
+
     def evaluate(self, token: bytes) -> bytes:
         """The answer to the client's next token; SaslError."""
         ...

@@ -33,6 +33,8 @@ class PlainServer:
         """`verify(user, password)` says whether the password is right."""
         self._verify = verify
         self.user: str | None = None
+        self.lifetime_ms: int | None = None
+        self.by_token = False
 
     def evaluate(self, token: bytes) -> bytes:
         # More than four parts are not looked for.

@@ -19,14 +19,18 @@ SUPPORTED = (PLAIN, *SCRAM)
 class Credentials:
     """What a client shows: mechanism, user and password. Its `repr` leaves the password out."""
 
-    __slots__ = ("_password", "mechanism", "user")
+    __slots__ = ("_password", "by_token", "mechanism", "user")
 
-    def __init__(self, mechanism: str, user: str, password: str) -> None:
-        """ValueError where the mechanism is not in SUPPORTED."""
+    def __init__(self, mechanism: str, user: str, password: str, *, by_token: bool = False) -> None:
+        """ValueError where the mechanism is not in SUPPORTED.
+
+        `by_token`: `user` is the id of a delegation token, `password` its HMAC in base64; SCRAM only.
+        """
         if mechanism not in SUPPORTED:
             raise ValueError(f"SASL mechanism {mechanism} is not supported: use one of {', '.join(SUPPORTED)}")
         self.mechanism = mechanism
         self.user = user
+        self.by_token = by_token
         self._password = password
 
     def __repr__(self) -> str:
@@ -38,7 +42,7 @@ class Credentials:
         if self.mechanism == PLAIN:
             mechanism = PlainClient(self.user, self._password)
         else:
-            mechanism = ScramClient(SCRAM[self.mechanism], self.user, self._password, nonce)
+            mechanism = ScramClient(SCRAM[self.mechanism], self.user, self._password, nonce, by_token=self.by_token)
         return SaslClient(self.mechanism, mechanism)
 
 

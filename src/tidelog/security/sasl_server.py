@@ -95,6 +95,8 @@ class SaslServer:
         """The name of the one that the connection uses."""
         self.user: str | None = None
         """Who is at the other end; None until that is proven."""
+        self.by_token = False
+        """Whether that was proven by a delegation token."""
         self.session_end_ms: int | None = None
         """Monotonic time from which on requests are refused; None: never."""
 
@@ -226,12 +228,14 @@ class SaslServer:
             raise AuthenticationFailed(
                 f"Cannot change principals during re-authentication from User.{self.user}: User.{user}"
             )
-        self.user = user
+        self.user, self.by_token = user, self._mechanism.by_token
+        # What was shown may end before the session would, also where sessions have no end.
+        ends_ms = [self._max_reauth_ms(self.mechanism) or None, self._mechanism.lifetime_ms]
+        lifetime_ms = min((max(end_ms, 0) for end_ms in ends_ms if end_ms is not None), default=None)
         self._mechanism = None
         self._state = _State.OPEN
-        lifetime_ms = self._max_reauth_ms(self.mechanism)
-        self.session_end_ms = now_ms + lifetime_ms if lifetime_ms else None
-        return lifetime_ms
+        self.session_end_ms = None if lifetime_ms is None else now_ms + lifetime_ms
+        return lifetime_ms or 0
 
     def _refusal(self, header: messages.RequestHeader, told: str) -> bytes:
         response = messages.SaslAuthenticateResponse(

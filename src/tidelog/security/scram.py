@@ -116,22 +116,42 @@ def salted_password(mechanism: Mechanism, password: str, salt: bytes, iterations
     return hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
 
 
+class TokenLogin(NamedTuple):
+    """What a login with a delegation token goes by."""
+
+    owner: str
+    """The user that it is in the name of."""
+    credential: ScramCredential
+    lifetime_ms: int
+    """For how long the token is valid."""
+
+
 class ScramServer:
     """The server's end of one exchange: `mechanisms.ServerMechanism`."""
 
     def __init__(
-        self, mechanism: Mechanism, credential_of: Callable[[str], ScramCredential | None], nonce: Callable[[], str]
+        self,
+        mechanism: Mechanism,
+        credential_of: Callable[[str], ScramCredential | None],
+        nonce: Callable[[], str],
+        token_of: Callable[[str], TokenLogin | None] = lambda token_id: None,
     ) -> None:
-        """`credential_of(user)` is looked up in memory; `nonce` makes an unpredictable printable text."""
+        """`credential_of(user)` is looked up in memory; `nonce` makes an unpredictable printable text; `token_of(id)`
+        is what a delegation token logs in by."""
         self._mechanism = mechanism
         self._credential_of = credential_of
         self._new_nonce = nonce
+        self._token_of = token_of
+        self._token: TokenLogin | None = None
+        """Of the token that it shows, if it does."""
         self._credential: ScramCredential | None = None
         self._signed = ""
         """The messages so far, which both proofs are over."""
         self._nonce = ""
         self._user = ""
         self.user: str | None = None
+        self.lifetime_ms: int | None = None
+        self.by_token = False
 
     def evaluate(self, token: bytes) -> bytes:
         if self._credential is None:
@@ -144,8 +164,10 @@ class ScramServer:
             raise InvalidCredentials("its first message is malformed")
         user = match["name"].replace("=2C", ",").replace("=3D", "=")
         if "tokenauth=true" in (match["extensions"] or "").lower().split(","):
-            raise InvalidCredentials("it asks for a delegation token, and there are none")
-        credential = self._credential_of(user)
+            self._token = self._token_of(user)
+            if self._token is None:
+                raise InvalidCredentials(f"there is no delegation token {user!r}, or it has expired")
+        credential = self._credential_of(user) if self._token is None else self._token.credential
         if credential is None:
             raise InvalidCredentials(f"user {user!r} has no {self._mechanism.name} credential")
         authorization_id = match["authzid"]
@@ -178,6 +200,8 @@ class ScramServer:
         if not hmac.compare_digest(stored_key, credential.stored_key):
             raise InvalidCredentials(f"user {self._user!r} gave a wrong password")
         self.user = self._user
+        if self._token is not None:
+            self.user, self.lifetime_ms, self.by_token = self._token.owner, self._token.lifetime_ms, True
         return b"v=" + base64.b64encode(hmac.digest(credential.server_key, signed, digest))
 
 
@@ -187,12 +211,13 @@ class ScramClient:
     Making the proof costs `iterations` hashes: some milliseconds.
     """
 
-    def __init__(self, mechanism: Mechanism, user: str, password: str, nonce: str) -> None:
+    def __init__(self, mechanism: Mechanism, user: str, password: str, nonce: str, *, by_token: bool = False) -> None:
+        """`by_token`: `user` is the id of a delegation token, `password` its HMAC in base64."""
         self._mechanism = mechanism
         self._password = password
         self._nonce = nonce
         name = user.replace("=", "=3D").replace(",", "=2C")
-        self._bare = f"n={name},r={nonce}"
+        self._bare = f"n={name},r={nonce}{',tokenauth=true' if by_token else ''}"
         self._signature: bytes | None = None
         self.complete = False
 

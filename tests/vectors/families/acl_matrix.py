@@ -147,6 +147,11 @@ class _Broker:
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "super.users": "User:admin",
                 "auto.create.topics.enable": "false",
+                "listeners": "PLAINTEXT://127.0.0.1:0,CLIENTS://127.0.0.1:0",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
+                "inter.broker.listener.name": "PLAINTEXT",
+                "listener.name.clients.sasl.enabled.mechanisms": "SCRAM-SHA-256",
+                "delegation.token.secret.key": "of-the-cluster",
             }
         )
         self._topic_ids: dict[str, str] = {}
@@ -156,6 +161,8 @@ class _Broker:
         topics = [{"name": name, "numPartitions": 1, "replicationFactor": 1} for name in TOPICS]
         create = {"api": "CREATE_TOPICS", "version": 7, "request": {"topics": topics, "timeoutMs": 10_000}}
         answer = self.ask(create, (), user="admin")
+        token = {"api": "CREATE_DELEGATION_TOKEN", "version": 3, "request": {"maxLifetimeMs": 3_600_000}}
+        self.ask(token, (), user="bob")
         self._topic_ids = {f"<id of {topic['name']}>": topic["topicId"] for topic in answer["topics"]}
         return self
 
@@ -168,7 +175,9 @@ class _Broker:
         cls = messages.request_class(key)
         request = from_json(cls, version, _completed(cls, version, self._filled(case["request"])))
         frame = framing.encode_request(key, version, 7, "c", request)[4:]
-        peer = Peer("PLAINTEXT", 1, "127.0.0.1", 1)
+        # Tokens are for those alone who come with authentication.
+        listener = "CLIENTS" if "DELEGATION_TOKEN" in case["api"] else "PLAINTEXT"
+        peer = Peer(listener, 1, "127.0.0.1", 1)
         peer.authorizer = _authorizer(acls)
         peer.authenticated(Principal(user))
         answers: list[Any] = []

@@ -9,6 +9,7 @@ import base64
 import functools
 import gzip
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -17,22 +18,24 @@ from tidelog.broker.connections.dispatch import Dispatcher
 from tidelog.broker.handlers import Handler, load_handlers
 from tidelog.config.listener_security import parse_super_users
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.protocol import framing
+from tidelog.protocol import codec, framing, messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.security.access import Operation, ResourceType
 from tidelog.security.acls import AclEntry, PatternType, Permission, ResourcePattern
 from tidelog.security.authorizer import Authorizer, java_host
+from tidelog.security.delegation_tokens import password_of
 from tidelog.security.mechanisms import ServerMechanism
 from tidelog.security.plain import PlainServer, StaticUsers
 from tidelog.security.sasl_server import Ending, SaslServer, Step
-from tidelog.security.scram import BY_CODE, MECHANISMS, ScramCredential, ScramServer
+from tidelog.security.scram import BY_CODE, ITERATIONS_MIN, MECHANISMS, ScramCredential, ScramServer, TokenLogin
 
 FOLDER = "security"
 REAUTHENTICATION_MS = 3_000
 """connections.max.reauth.ms of the flows' second listener."""
 PASSWORDS = {"alice": "pw", "bob": "pw"}
 """Of PLAIN, as the files' README says."""
-NOT_SERVED = ("OAUTHBEARER", "delegation token of alice", "delegation token, wrong hmac")
+NOT_SERVED = ("OAUTHBEARER",)
+TOKEN_LIFETIME_MS = 3_600_000
 
 
 def cases(directory: str) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -45,7 +48,8 @@ def cases(directory: str) -> Iterator[tuple[str, Callable[[], None]]]:
             credentials = _credentials(data)
             for flow in data["flows"]:
                 if not _is_unserved(flow):
-                    yield f"sasl-flows {flow['name']}", functools.partial(_replay, flow, credentials)
+                    hmac = _token_hmac(data["flows"])
+                    yield f"sasl-flows {flow['name']}", functools.partial(_replay, flow, credentials, hmac)
 
 
 def unjudged(directory: str) -> list[str]:
@@ -55,7 +59,7 @@ def unjudged(directory: str) -> list[str]:
         if name == "sasl-flows":
             flows = sum(map(_is_unserved, data["flows"]))
             if flows:
-                found.append(f"{name}: {flows} flows of OAUTHBEARER and delegation tokens")
+                found.append(f"{name}: {flows} flows of OAUTHBEARER, or too long to be in the file")
         elif name not in ("acl-rules", "acl-matrix", "quotas"):
             found.append(name)
     return found
@@ -115,15 +119,29 @@ def _credentials(data: dict[str, Any]) -> dict[tuple[str, str], ScramCredential]
     return credentials
 
 
-def _replay(flow: dict[str, Any], credentials: dict[tuple[str, str], ScramCredential]) -> None:
-    _Replay(flow, credentials).check()
+def _token_hmac(flows: list[dict[str, Any]]) -> bytes:
+    """Of the one delegation token of the file: a worker tries to renew it."""
+    for flow in flows:
+        for step in flow["steps"]:
+            if step["what"].startswith("RenewDelegationToken"):
+                header, position = framing.decode_request_header(memoryview(bytes.fromhex(step["sent"]))[4:])
+                version, body = header.request_api_version, bytes.fromhex(step["sent"])[4 + position :]
+                request, _ = codec.decode(messages.RenewDelegationTokenRequest, version, memoryview(body))
+                return bytes(request.hmac)
+    return b""
+
+
+def _replay(flow: dict[str, Any], credentials: dict[tuple[str, str], ScramCredential], hmac: bytes) -> None:
+    _Replay(flow, credentials, hmac).check()
 
 
 class _Replay:
     """One connection: what Kafka was sent is given to our machine, at times that give Kafka's outcome a reason."""
 
-    def __init__(self, flow: dict[str, Any], credentials: dict[tuple[str, str], ScramCredential]) -> None:
+    def __init__(self, flow: dict[str, Any], credentials: dict[tuple[str, str], ScramCredential], hmac: bytes) -> None:
+        """`hmac` is that of the delegation token, where the flow shows one."""
         self._flow = flow
+        self._hmac = hmac
         self._credentials = credentials
         self._lifetime_ms = REAUTHENTICATION_MS if flow["listener"].startswith("REAUTH") else 0
         enabled = ("PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER")
@@ -136,7 +154,23 @@ class _Replay:
     def _mechanism(self, name: str) -> ServerMechanism:
         if name == "PLAIN":
             return PlainServer(StaticUsers(PASSWORDS))
-        return ScramServer(MECHANISMS[name], lambda user: self._credentials.get((user, name)), lambda: self._nonce)
+        return ScramServer(
+            MECHANISMS[name],
+            lambda user: self._credentials.get((user, name)),
+            lambda: self._nonce,
+            lambda _: self._token_login(name),
+        )
+
+    def _token_login(self, mechanism: str) -> TokenLogin | None:
+        """With the salt that Kafka drew, and the lifetime that was left."""
+        answers = [step["decoded"] for step in self._flow["steps"] if isinstance(step.get("decoded"), dict)]
+        salts = [found[1] for each in answers if (found := re.search(r",s=([^,]+)", each.get("auth_bytes", "")))]
+        if not salts:
+            return None
+        salt, password = base64.b64decode(salts[0]), password_of(self._hmac)
+        credential = ScramCredential.of_password(MECHANISMS[mechanism], password, salt, ITERATIONS_MIN)
+        lifetimes = [each["session_lifetime_ms"] for each in answers if each.get("session_lifetime_ms")]
+        return TokenLogin("alice", credential, lifetimes[0] if lifetimes else TOKEN_LIFETIME_MS)
 
     def check(self) -> None:
         lapses = "lapsed" in self._flow["name"] or "in time" in self._flow["name"]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tidelog.broker.connections.dispatch import Answer, Dispatcher, Peer
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.ports.random import Random
-    from tidelog.security.scram import ScramCredential
+    from tidelog.security.scram import ScramCredential, TokenLogin
 
 logger: Final = logging.getLogger(__name__)
 
@@ -50,12 +50,18 @@ class Authentication:
     """How connections by the SASL listeners of one broker authenticate; follows settings that change."""
 
     def __init__(
-        self, config: BrokerConfig, random: Random, credential_of: Callable[[str, str], ScramCredential | None]
+        self,
+        config: BrokerConfig,
+        random: Random,
+        credential_of: Callable[[str, str], ScramCredential | None],
+        token_of: Callable[[str, str], TokenLogin | None] = lambda mechanism, token_id: None,
     ) -> None:
-        """`credential_of(mechanism, user)` is what the metadata store has of a SCRAM user, as known here."""
+        """`credential_of(mechanism, user)` is what the metadata store has of a SCRAM user, as known here;
+        `token_of(mechanism, id)` the same of a delegation token."""
         self._config = config
         self._random = random
         self._credential_of = credential_of
+        self._token_of = token_of
         self.delay_ms = cast(int, config.get("connection.failed.authentication.delay.ms"))
         self.frame_size_max = cast(int, config.get("sasl.server.max.receive.size"))
 
@@ -74,7 +80,10 @@ class Authentication:
         if mechanism == PLAIN:
             return PlainServer(self._plain_users(listener))
         return ScramServer(
-            SCRAM[mechanism], lambda user: self._credential_of(mechanism, user), lambda: new_nonce(self._random)
+            SCRAM[mechanism],
+            lambda user: self._credential_of(mechanism, user),
+            lambda: new_nonce(self._random),
+            lambda token_id: self._token_of(mechanism, token_id),
         )
 
     def _plain_users(self, listener: str) -> StaticUsers:
@@ -185,6 +194,7 @@ class Gate:
             return self._end_later(answer, step.reason)
         if machine.is_open:
             assert machine.user is not None
+            peer.by_token = machine.by_token
             peer.authenticated(Principal(machine.user))
         return cast("Answer", answer)
 

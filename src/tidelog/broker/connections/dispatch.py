@@ -51,6 +51,7 @@ class Peer:
         "access",
         "address",
         "authorizer",
+        "by_token",
         "client_id",
         "connection_id",
         "listener",
@@ -72,6 +73,8 @@ class Peer:
         """The client id of the last request, so that the next one need not decode it again."""
         self.client_id: str | None = ""
         self.authorizer: Authorizer | None = None
+        self.by_token = False
+        """Whether it has authenticated with a delegation token."""
         self.on_throttled: Callable[[int], None] | None = None
         """Told for how many milliseconds nothing more is to be read from the peer."""
 

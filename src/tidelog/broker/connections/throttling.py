@@ -31,12 +31,14 @@ TOLD_INTERVAL_MS: Final = 60_000
 
 def client_quotas(config: BrokerConfig) -> ClientQuotas:
     """None yet, to be measured as the settings say."""
-    return ClientQuotas(_window(config, "quota"), _window(config, "controller.quota"))
-
-
-def _window(config: BrokerConfig, prefix: str) -> Window:
-    samples = cast(int, config.get(f"{prefix}.window.num"))
-    return Window(samples, MS * cast(int, config.get(f"{prefix}.window.size.seconds")))
+    of_rates = Window(
+        cast(int, config.get("quota.window.num")), MS * cast(int, config.get("quota.window.size.seconds"))
+    )
+    of_changes = Window(
+        cast(int, config.get("controller.quota.window.num")),
+        MS * cast(int, config.get("controller.quota.window.size.seconds")),
+    )
+    return ClientQuotas(of_rates, of_changes)
 
 
 class Held(NamedTuple):

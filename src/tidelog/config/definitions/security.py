@@ -25,14 +25,15 @@ principal.builder.class | class | org.apache.kafka.common.security.authenticator
     A class that names who is at the other end.
 security.providers | string | null | | low; refused: a broker without a JVM cannot load them: remove it |
     Java security providers.
-delegation.token.secret.key | password | null | | refused: there are no delegation tokens in this release: remove it |
-    The secret of delegation tokens.
-delegation.token.master.key | password | null | | refused: there are no delegation tokens in this release: remove it |
-    The same, by its old name.
-delegation.token.max.lifetime.ms | long | 604800000 | [1,...] | accepted | How long a delegation token may be renewed.
-delegation.token.expiry.time.ms | long | 86400000 | [1,...] | accepted | How long a delegation token is valid.
-delegation.token.expiry.check.interval.ms | long | 3600000 | [1,...] | low; accepted |
-    How often expired delegation tokens are looked for.
+delegation.token.secret.key | password | null | | |
+    The secret that delegation tokens are made with, the same on all brokers. Without it there are no tokens.
+delegation.token.master.key | password | null | | | The same, by its old name.
+delegation.token.max.lifetime.ms | long | 604800000 | [1,...] | |
+    How long after it was made a delegation token may be renewed.
+delegation.token.expiry.time.ms | long | 86400000 | [1,...] | |
+    How long a delegation token is valid from when it was made or renewed.
+delegation.token.expiry.check.interval.ms | long | 3600000 | [1,...] | low |
+    How often the controller removes delegation tokens that have expired.
 password.encoder.secret | password | null | | accepted | What Kafka 3 encrypts passwords in ZooKeeper with.
 password.encoder.old.secret | password | null | | accepted | The same, before a change.
 password.encoder.cipher.algorithm | string | AES/CBC/PKCS5Padding | | low; accepted | Cipher of those passwords.
