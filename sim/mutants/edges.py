@@ -150,7 +150,7 @@ EDGE_MUTANTS: Final = (
     Mutant(
         "followers-wake-no-readers",
         "broker.replicas.replica_fetcher_manager",
-        "                    self._node.purgatory.check(replica)\n",
+        "                    self._purgatory.check(replica)\n",
         "",
         "consumers that wait at a follower are not told of new records",
     ),

@@ -9,7 +9,7 @@ and in a simulator's.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -36,6 +36,13 @@ class Deferred(Generic[T]):
         """A deferred that is complete already."""
         deferred: Deferred[U] = Deferred()
         deferred.complete(value)
+        return deferred
+
+    @staticmethod
+    def failed(error: Exception) -> Deferred[Any]:
+        """A deferred that has failed already."""
+        deferred: Deferred[Any] = Deferred()
+        deferred.fail(error)
         return deferred
 
     def complete(self, value: T) -> None:

@@ -22,18 +22,21 @@ from tidelog.broker.cluster.controller_driver import ControllerDriver
 from tidelog.broker.cluster.forwarding import Forwarding
 from tidelog.broker.cluster.initial_users import read_initial_users, write_initial_users
 from tidelog.broker.cluster.membership import Membership, generate_broker_id, patiently
+from tidelog.broker.cluster.metadata_cache import MetadataCache
 from tidelog.broker.cluster.stored_quotas import StoredQuotas
 from tidelog.broker.cluster.stored_security import StoredSecurity
 from tidelog.broker.cluster.stored_settings import StoredSettings, broker_resources
 from tidelog.broker.cluster.stored_tokens import StoredTokens, stored_tokens
 from tidelog.broker.connections.authentication import Authentication, broker_login, make_authorizer
-from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher, Peer
+from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher
+from tidelog.broker.connections.peer import Peer
 from tidelog.broker.connections.peers import Peers
 from tidelog.broker.connections.server import Server
 from tidelog.broker.connections.tls import LOOK_MS as TLS_LOOK_MS
 from tidelog.broker.connections.tls import listeners_tls
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.descriptors import allot, raise_file_limit
+from tidelog.broker.environment import BrokerEnvironment
 from tidelog.broker.failure import BrokerFailed, disk_refused
 from tidelog.broker.io_threads import IoThreads
 from tidelog.broker.metrics.health import BrokerState
@@ -305,8 +308,7 @@ class Runtime:
         logs.maintenance.settings_gate = settings
         self._is_now(BrokerState.RECOVERY)
         await _future(self.in_pool(logs.open))
-        forwarding = self._forwarding = Forwarding(_LocalController(driver))
-        self._node = Node(
+        environment = BrokerEnvironment(
             broker_id=broker_id,
             cluster_id=cluster_id,
             config=self.config,
@@ -314,19 +316,30 @@ class Runtime:
             random=self._random,
             disk=self._disk,
             shell=self,
+        )
+        metadata = MetadataCache(cluster_id)
+        forwarding = self._forwarding = Forwarding(
+            environment,
+            _LocalController(driver),
+            metadata=metadata,
+            settings=settings,
+            known_settings=known_settings,
+        )
+        self._node = Node(
+            environment,
+            metadata=metadata,
             logs=logs,
             controller=forwarding,
             settings=settings,
+            known_settings=known_settings,
             security=security,
             quotas=self._quotas,
             stored_quotas=quotas,
             tokens=tokens,
         )
         self._node.marks.on_change = self._marks_changed
-        forwarding.attach(self._node)
-        self._node.known_settings = known_settings
         self._node.metadata.on_brokers_changed.append(self._brokers_changed)
-        self._node.settings_loaded(self._stored)
+        self._node.config_handler.settings_loaded(self._stored)
         self._dispatcher = Dispatcher(self._node, self._node.handlers, forwarding)
         if self._metrics is not None:
             self._metrics.attach(self._node, driver)
@@ -338,7 +351,7 @@ class Runtime:
         self._server.start(starting)
         await self._wait_for_metadata(broker_id)
         self._node.marks.elected_upon()
-        self._node.tick()
+        self._node.disk_scheduler.tick()
         self._node.cleaning.start()
         self._node.scrubbing.start()
         self._server.dispatcher = self._dispatcher
@@ -484,7 +497,7 @@ class Runtime:
         if self._node is None:
             self._stored[resource] = values
         else:
-            self._node.settings_changed(resource, values)
+            self._node.config_handler.settings_changed(resource, values)
 
     def _config_changed(self, names: frozenset[str]) -> None:
         if self._driver is not None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.connections.dispatch import Answer, CloseConnection, Dispatcher, Peer
+from tidelog.broker.connections.dispatch import Answer, CloseConnection, Dispatcher
+from tidelog.broker.connections.peer import Peer
 from tidelog.broker.deferred import Deferred
 from tidelog.protocol.apis import ApiKey
 

@@ -241,7 +241,7 @@ class Metadata:
 
 
 class Node:
-    """GroupCoordinatorService and ProducerIds need of a node."""
+    """A broker's environment, and what else its coordinators take."""
 
     broker_id = BrokerId(0)
     broker_epoch = 7

@@ -6,8 +6,11 @@ import heapq
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tidelog.broker.connections.dispatch import Dispatcher, Peer
+from tidelog.broker.cluster.metadata_cache import MetadataCache
+from tidelog.broker.connections.dispatch import Dispatcher
+from tidelog.broker.connections.peer import Peer
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.environment import BrokerEnvironment
 from tidelog.broker.node import Node
 from tidelog.broker.replicas.topic_settings import log_config
 from tidelog.config.broker_config import BrokerConfig
@@ -219,13 +222,16 @@ class Broker:
         )
         self.logs.open()
         self.node = Node(
-            broker_id=BrokerId(broker_id),
-            cluster_id="cluster",
-            config=self.config,
-            clock=self.clock,
-            random=self.random,
-            disk=self.disk,
-            shell=self.shell,
+            BrokerEnvironment(
+                broker_id=BrokerId(broker_id),
+                cluster_id="cluster",
+                config=self.config,
+                clock=self.clock,
+                random=self.random,
+                disk=self.disk,
+                shell=self.shell,
+            ),
+            metadata=MetadataCache("cluster"),
             logs=self.logs,
             controller=self.controller,
             settings=self.settings,

@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.unit.broker.harness import Broker, ManualClock, ManualShell, topic_id_of, whole
 
-from tidelog.broker.connections.dispatch import Peer
+from tidelog.broker.connections.peer import Peer
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.shell import Purpose
 from tidelog.controller.events import AlterPartition, IsrOutcome

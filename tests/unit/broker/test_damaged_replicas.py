@@ -80,7 +80,7 @@ async def filled(brokers: Brokers, replicas: list[int]) -> None:
         assert log is not None
         await eventually(lambda log=log: log.high_watermark == RECORDS)
         for task in node.logs.maintenance.checkpoint_tasks(recovery=False):
-            node.run_disk_task(task)
+            node.disk_scheduler.run(task)
         await eventually(lambda node=node: not node.logs.maintenance.is_checkpointing)
 
 

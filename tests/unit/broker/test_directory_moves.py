@@ -54,7 +54,7 @@ def alter(broker: Broker, path: object, topic: str = "t", partition: int = 0, ve
 def set_rate(broker: Broker, rate: int) -> None:
     name = "replica.alter.log.dirs.io.max.bytes.per.second"
     resource = ConfigResource(ConfigResourceType.BROKER, str(broker.node.broker_id))
-    broker.node.settings_changed(resource, {name: str(rate)})
+    broker.node.config_handler.settings_changed(resource, {name: str(rate)})
 
 
 def described(broker: Broker) -> list[tuple[str, int, bool]]:
@@ -110,7 +110,7 @@ def test_a_led_replica_moves(broker: Broker, tmp_path: Path) -> None:
     assert broker.replica("t").high_watermark == 55
     assert len(broker.replica("t").log.segments) > 3
     assert described(broker) == [("second", 0, False)]
-    broker.node.tick()
+    broker.node.disk_scheduler.tick()
     broker.shell.advance(120_000)
     assert folders(tmp_path) == ["second/t-0"]
 
@@ -396,7 +396,7 @@ def test_a_topic_made_again_where_a_log_or_a_copy_was(broker: Broker, tmp_path: 
         broker.shell.run_turns()
     if place == "second":
         broker.shell.run_pool()
-        broker.node.starts_durable()
+        broker.node.disk_scheduler.starts_durable()
         broker.shell.run_pool()
     checkpoint = tmp_path / place / "log-start-offset-checkpoint"
     # A move is followed by the checkpoints at once; a copy's, as it goes, is still named.

@@ -18,7 +18,7 @@ def test_flush_ms_is_kept_whenever_the_record_comes(start_broker: Callable[..., 
     broker = start_broker()
     broker.settings.topics["t"] = {"flush.ms": str(flush_ms)}
     broker.lead("t")
-    broker.node.tick()
+    broker.node.disk_scheduler.tick()
     log = broker.replica("t").log
     for pause_ms in (1, 700, 4_999, 12_345):
         broker.shell.advance(pause_ms)
@@ -32,7 +32,7 @@ def test_flush_ms_is_kept_whenever_the_record_comes(start_broker: Callable[..., 
 def test_flush_ms_set_while_records_wait_counts_from_the_oldest(start_broker: Callable[..., Broker]) -> None:
     broker = start_broker()
     broker.lead("t")
-    broker.node.tick()
+    broker.node.disk_scheduler.tick()
     log = broker.replica("t").log
     broker.produce("t", [b"value"])
     broker.shell.advance(300)
@@ -48,7 +48,7 @@ def test_a_roll_does_not_make_records_younger(start_broker: Callable[..., Broker
     broker = start_broker()
     broker.settings.topics["t"] = {"flush.ms": "500", "segment.bytes": "1000"}
     broker.lead("t")
-    broker.node.tick()
+    broker.node.disk_scheduler.tick()
     log = broker.replica("t").log
     broker.shell.pool_waits = True
     for _ in range(2):

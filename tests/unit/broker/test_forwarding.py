@@ -96,8 +96,14 @@ class Way:
         self.local = Local()
         self.asked: list[Asked] = []
         monkeypatch.setattr(ManualShell, "ask", lambda _, *asked: self._ask(*asked), raising=False)
-        self.forwarding = Forwarding(self.local)
-        self.forwarding.attach(broker.node)
+        node = broker.node
+        self.forwarding = Forwarding(
+            node.environment,
+            self.local,
+            metadata=node.metadata,
+            settings=broker.settings,
+            known_settings=node.known_settings,
+        )
         broker.node.controller = self.forwarding
         broker.dispatcher = Dispatcher(broker.node, broker.node.handlers, self.forwarding)
 

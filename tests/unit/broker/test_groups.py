@@ -38,7 +38,13 @@ def node() -> Node:
 
 
 def groups_of(node: Node) -> GroupCoordinatorService:
-    return GroupCoordinatorService(node)  # type: ignore[arg-type]
+    return GroupCoordinatorService(
+        node,  # type: ignore[arg-type]
+        metadata=node.metadata,  # type: ignore[arg-type]
+        replicas=node.replicas,  # type: ignore[arg-type]
+        controller=node.controller,  # type: ignore[arg-type]
+        transactional_appends=lambda: node.transactional_appends,  # type: ignore[arg-type,return-value]
+    )
 
 
 def commit(groups: GroupCoordinatorService, offset: int) -> Deferred[Any]:
@@ -507,7 +513,7 @@ def test_the_topic_is_created_once(node: Node) -> None:
 def test_producer_ids_are_never_given_twice() -> None:
     """One block is asked for at a time, and used up before the next."""
     node = Node()
-    ids = ProducerIds(node)  # type: ignore[arg-type]
+    ids = ProducerIds(node, node.controller)  # type: ignore[arg-type]
     taken = [ids.take() for _ in range(5)]
     (_, first) = node.controller.asked.pop()
     assert node.controller.asked == []
@@ -521,7 +527,7 @@ def test_producer_ids_are_never_given_twice() -> None:
 def test_producers_without_a_controller_are_told_to_come_again() -> None:
     """With an error that clients retry."""
     node = Node()
-    ids = ProducerIds(node)  # type: ignore[arg-type]
+    ids = ProducerIds(node, node.controller)  # type: ignore[arg-type]
     taken = ids.take()
     node.controller.asked.pop()[1].fail(KafkaError(ErrorCode.NOT_CONTROLLER))
     assert error_of(taken) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -224,20 +224,22 @@ def test_stopping_without_deleting_keeps_the_log(broker: Broker) -> None:
 def test_topic_settings_take_effect_while_running(broker: Broker) -> None:
     """What the store says of a topic holds from then on, and its withdrawal brings the default back."""
     resource = ConfigResource(ConfigResourceType.TOPIC, "t")
-    broker.node.settings_changed(resource, {"max.message.bytes": "100", "flush.messages": "1"})
+    broker.node.config_handler.settings_changed(resource, {"max.message.bytes": "100", "flush.messages": "1"})
     assert broker.produce("t", [bytes(200)]).error_code == ErrorCode.MESSAGE_TOO_LARGE
     assert broker.replica("t").leader.flush_before_acknowledge
-    broker.node.settings_changed(resource, {})
+    broker.node.config_handler.settings_changed(resource, {})
     assert broker.produce("t", [bytes(200)]).error_code == 0
     assert not broker.replica("t").leader.flush_before_acknowledge
 
 
 def test_broker_settings_take_effect_while_running(broker: Broker) -> None:
     """A dynamic broker setting is the new default of all topics that don't set their own."""
-    broker.node.settings_changed(ConfigResource(ConfigResourceType.TOPIC, "u"), {"retention.ms": "5"})
+    broker.node.config_handler.settings_changed(ConfigResource(ConfigResourceType.TOPIC, "u"), {"retention.ms": "5"})
     broker.lead("u")
     broker.settings.topics["u"] = {"retention.ms": "5"}
-    broker.node.settings_changed(ConfigResource(ConfigResourceType.BROKER, ""), {"log.retention.ms": "7"})
+    broker.node.config_handler.settings_changed(
+        ConfigResource(ConfigResourceType.BROKER, ""), {"log.retention.ms": "7"}
+    )
     assert broker.replica("t").log.config.retention_ms == 7
 
 
@@ -327,7 +329,7 @@ def test_settings_altered_while_logs_are_made_hold_for_all_of_them(broker: Broke
         turns += 1
         if turns == 2:
             assert 0 < len(broker.node.replicas) < count
-            broker.node.settings_changed(topic, {"retention.ms": "-1"})
+            broker.node.config_handler.settings_changed(topic, {"retention.ms": "-1"})
         broker.shell.run_turn()
     assert turns > 2
     assert [replica.log.config.retention_ms for replica in broker.node.replicas] == count * [-1]
@@ -336,7 +338,9 @@ def test_settings_altered_while_logs_are_made_hold_for_all_of_them(broker: Broke
 def test_logs_that_no_controller_has_spoken_of_get_settings_too(broker: Broker) -> None:
     """Retention looks at them."""
     log = broker.logs.create(TopicPartition("u", 0), None)
-    broker.node.settings_changed(ConfigResource(ConfigResourceType.TOPIC, "u"), {"retention.ms": "-1"})
+    broker.node.config_handler.settings_changed(ConfigResource(ConfigResourceType.TOPIC, "u"), {"retention.ms": "-1"})
     assert log.config.retention_ms == -1
-    broker.node.settings_changed(ConfigResource(ConfigResourceType.BROKER, ""), {"log.retention.bytes": "77"})
+    broker.node.config_handler.settings_changed(
+        ConfigResource(ConfigResourceType.BROKER, ""), {"log.retention.bytes": "77"}
+    )
     assert (log.config.retention_ms, log.config.retention_bytes) == (-1, 77)

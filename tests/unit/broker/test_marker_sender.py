@@ -49,12 +49,12 @@ class Here:
     """The handler of this broker: keeps what it was asked."""
 
     def __init__(self) -> None:
-        self.requests: list[tuple[str, Any]] = []
-        self.answer: Any = None
+        self.requests: list[tuple[int, Any]] = []
+        self.answer: Deferred[Any] | None = None
 
-    def handle(self, node: Any, context: Any, request: Any) -> Any:
-        self.requests.append((context.listener, request))
-        return self.answer or answer_to(request)
+    def ask(self, key: int, version: int, request: Any) -> Deferred[Any]:
+        self.requests.append((key, request))
+        return self.answer or Deferred.of(answer_to(request))
 
 
 class Sending:
@@ -63,14 +63,13 @@ class Sending:
         self.shell = ManualShell(self.clock)
         self.image = Image({P0: HERE, P1: 1, U0: 1})
         self.here = Here()
-        self.config = type("Config", (), {"request_timeout_ms": 30_000, "inter_broker_listener_name": "INTERNAL"})
+        self.config = type("Config", (), {"request_timeout_ms": 30_000})
         self.metadata = type("Metadata", (), {"image": self.image})
         self.broker_id = HERE
-        self.handlers = {ApiKey.WRITE_TXN_MARKERS: self.here}
         self.written: list[MarkersWritten] = []
         self.shard: Any = Shard()
         self.is_heard = True
-        self.sender = MarkerSender(self, self.hear)  # type: ignore[arg-type]
+        self.sender = MarkerSender(self, self.metadata, self.here.ask, self.hear)  # type: ignore[arg-type]
 
     def hear(self, shard: Any, event: MarkersWritten) -> bool:
         if self.is_heard:
@@ -129,8 +128,8 @@ def sending() -> Sending:
 def test_one_request_for_each_leader_and_none_for_this_broker(sending: Sending) -> None:
     """This broker's own markers are written at once, by the handler; the others' by one request, with all they say."""
     sending.send(P0, P1, U0)
-    ((listener, _),) = sending.here.requests
-    assert listener == "INTERNAL"
+    ((key, _),) = sending.here.requests
+    assert key == ApiKey.WRITE_TXN_MARKERS
     assert sending.done() == [P0]
     broker_id, request, answer = sending.asked()
     assert broker_id == 1

@@ -303,7 +303,7 @@ def test_settings_altered_meanwhile_hold(broker: Broker, disk: FaultyDisk) -> No
     lack(disk)
     broker.lead("u")
     plenty(disk)
-    broker.node.settings_changed(ConfigResource(ConfigResourceType.TOPIC, "u"), {"retention.ms": "77"})
+    broker.node.config_handler.settings_changed(ConfigResource(ConfigResourceType.TOPIC, "u"), {"retention.ms": "77"})
     broker.shell.advance(1_000)
     assert broker.replica("u").log.config.retention_ms == 77
 

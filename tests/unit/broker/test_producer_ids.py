@@ -82,7 +82,7 @@ def test_a_flood_of_producers_is_bounded_while_others_go_on(broker: Broker) -> N
     broker.shell.advance(RECENT_MS)
     for producer_id in range(10):
         assert send(broker, producer_id, 2) == 0
-    broker.node.tick()
+    broker.node.disk_scheduler.tick()
     broker.shell.run_turns()
     assert len(entries) == 80
     assert set(range(10)) < set(entries)

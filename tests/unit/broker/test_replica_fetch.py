@@ -733,7 +733,7 @@ def test_a_retention_that_moves_the_first_offset_is_told(leader: Broker) -> None
     follower.fetch()
     leader.replica("t").log.advance_start(2)
     waiting = follower.send(max_wait_ms=60_000)
-    leader.node.tick()
+    leader.node.disk_scheduler.tick()
     leader.shell.advance(WATERMARK_DELAY_MS)
     (data,) = partitions(follower.read(waiting)).values()
     assert data.log_start_offset == 2

@@ -14,6 +14,7 @@ from tests.waiting import eventually
 
 from tidelog.broker.cluster import settings_in_force
 from tidelog.broker.cluster.settings_in_force import IN_FORCE_MS_MAX, VERSION_NAME, until_in_force
+from tidelog.broker.deferred import Deferred
 from tidelog.metadata.image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
 from tidelog.metadata.operations import Create, SetData
 from tidelog.metadata.znodes import CONFIG_CHANGE_PREFIX, config_path, encode_config, encode_config_change
@@ -41,6 +42,11 @@ def answer(version: int | None, resource: ConfigResource = T, error: int = 0) ->
     return messages.DescribeConfigsResponse(results=[result])
 
 
+def wait_for(broker: Broker, resources: list[ConfigResource]) -> Deferred[None]:
+    node = broker.node
+    return until_in_force(node.environment, node.metadata, node.known_settings, resources)
+
+
 def knowing(start_broker: Callable[..., Broker], *resources: ConfigResource, version: int = 40) -> Broker:
     """Broker 0 of three, which has this version."""
     broker = start_broker()
@@ -56,7 +62,7 @@ def test_a_broker_is_asked_until_it_has_the_version(
 ) -> None:
     """Or a later one; one that does not understand the question is not waited for."""
     broker = knowing(start_broker, T)
-    done = until_in_force(broker.node, [T])
+    done = wait_for(broker, [T])
     assert [asked[0] for asked in broker.shell.asked] == [1, 2]
     broker.shell.asked[1][2].complete(last)
     broker.shell.asked[0][2].complete(answer(39))
@@ -72,7 +78,7 @@ def test_a_broker_is_asked_until_it_has_the_version(
 
 def test_a_silent_broker_is_waited_for_a_second_at_most(start_broker: Callable[..., Broker]) -> None:
     broker = knowing(start_broker, T)
-    done = until_in_force(broker.node, [T])
+    done = wait_for(broker, [T])
     broker.shell.asked[0][2].complete(answer(40))
     broker.shell.advance(IN_FORCE_MS_MAX - 1)
     assert not done.done
@@ -85,7 +91,7 @@ def test_a_silent_broker_is_waited_for_a_second_at_most(start_broker: Callable[.
 
 def test_a_broker_that_is_gone_is_not_waited_for(start_broker: Callable[..., Broker]) -> None:
     broker = knowing(start_broker, T)
-    done = until_in_force(broker.node, [T])
+    done = wait_for(broker, [T])
     broker.tell_brokers(live=(0,))
     for _, _, asked in broker.shell.asked:
         asked.fail(ConnectionRefusedError())
@@ -94,8 +100,8 @@ def test_a_broker_that_is_gone_is_not_waited_for(start_broker: Callable[..., Bro
 
 def test_settings_of_one_broker_are_asked_of_that_one(start_broker: Callable[..., Broker]) -> None:
     broker = knowing(start_broker, OF_BROKER_2, CLUSTER_DEFAULT)
-    until_in_force(broker.node, [OF_BROKER_2])
-    until_in_force(broker.node, [CLUSTER_DEFAULT])
+    wait_for(broker, [OF_BROKER_2])
+    wait_for(broker, [CLUSTER_DEFAULT])
     assert [asked[0] for asked in broker.shell.asked] == [2, 1, 2]
 
 
@@ -103,10 +109,10 @@ def test_what_is_not_known_here_or_concerns_no_other_broker_is_not_waited_for(
     start_broker: Callable[..., Broker],
 ) -> None:
     broker = knowing(start_broker)
-    assert until_in_force(broker.node, [T]).done
+    assert wait_for(broker, [T]).done
     broker.tell_brokers(live=(0,))
     broker.node.known_settings.take(T, broker.node.known_settings.begin_read(), 1, {})
-    assert until_in_force(broker.node, [T]).done
+    assert wait_for(broker, [T]).done
 
 
 def test_a_broker_says_which_version_it_has(start_broker: Callable[..., Broker]) -> None:
@@ -220,7 +226,7 @@ def test_retention_goes_by_settings_of_today_or_waits(tmp_path: Path) -> None:
             log, tool = log_of(brokers, 0), await LocalStore.connect(brokers.store)
 
             async def retain() -> None:
-                node.run_disk_task(node.logs.maintenance.retention_task())
+                node.disk_scheduler.run(node.logs.maintenance.retention_task())
                 await eventually(lambda: not node.logs.maintenance.is_retaining)
 
             brokers.sessions[0].suspend()

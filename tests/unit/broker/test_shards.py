@@ -119,7 +119,15 @@ def shards_of(node: Node) -> tuple[Shards[Machine], list[Machine]]:
         machines.append(Machine())
         return machines[-1]
 
-    return Shards(node, TOPIC, make), machines  # type: ignore[arg-type]
+    shards = Shards(
+        node,  # type: ignore[arg-type]
+        metadata=node.metadata,  # type: ignore[arg-type]
+        replicas=node.replicas,  # type: ignore[arg-type]
+        controller=node.controller,  # type: ignore[arg-type]
+        topic=TOPIC,
+        make=make,
+    )
+    return shards, machines
 
 
 def test_a_request_may_be_answered_by_a_later_event(node: Node) -> None:

@@ -22,7 +22,7 @@ def test_a_start_that_could_not_be_written_is_not_told(tmp_path: Path, code: int
         log.update_high_watermark(log.log_end_offset)
         log.announce_start(1)
         disk.fail("open", "log-start-offset-checkpoint", code)
-        durable = broker.node.starts_durable()
+        durable = broker.node.disk_scheduler.starts_durable()
         broker.shell.run_turns()
         broker.shell.advance(2_000)
         assert not durable.done

@@ -28,14 +28,16 @@ def set_rate(cluster: ReplicaCluster, broker_id: int, side: str, rate: int | Non
     """`leader` or `follower`; None: not set any more."""
     resource = ConfigResource(ConfigResourceType.BROKER, str(broker_id))
     values = {} if rate is None else {f"{side}.replication.throttled.rate": str(rate)}
-    cluster.brokers[broker_id].node.settings_changed(resource, values)
+    cluster.brokers[broker_id].node.config_handler.settings_changed(resource, values)
 
 
 def set_replicas(cluster: ReplicaCluster, broker_id: int, topic: str = "t", **replicas: str) -> None:
     """leader=..., follower=...: a topic's throttled replicas, as `broker_id` reads them."""
     values = {f"{side}.replication.throttled.replicas": text for side, text in replicas.items()}
     cluster.topic_settings[topic] = values
-    cluster.brokers[broker_id].node.settings_changed(ConfigResource(ConfigResourceType.TOPIC, topic), values)
+    cluster.brokers[broker_id].node.config_handler.settings_changed(
+        ConfigResource(ConfigResourceType.TOPIC, topic), values
+    )
 
 
 def produce(cluster: ReplicaCluster, size: int, topic: str = "t", partition: int = 0) -> None:
@@ -107,7 +109,7 @@ def test_the_rate_is_all_brokers_default_too(cluster: ReplicaCluster, side: str)
     for broker_id in (0, 2):
         set_replicas(cluster, broker_id, **{side: "*"})
         default = {f"{side}.replication.throttled.rate": str(RATE)}
-        cluster.brokers[broker_id].node.settings_changed(CLUSTER_DEFAULT, default)
+        cluster.brokers[broker_id].node.config_handler.settings_changed(CLUSTER_DEFAULT, default)
     cluster.announce(cluster.states, tell=[2])
     assert sum(rates(cluster, 10)) <= 12 * RATE
     set_rate(cluster, 0 if side == "leader" else 2, side, 100 * RATE)

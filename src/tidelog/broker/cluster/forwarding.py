@@ -34,8 +34,11 @@ from tidelog.security.access import Principal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tidelog.broker.channels import Settings
+    from tidelog.broker.cluster.config_changes import KnownSettings
+    from tidelog.broker.cluster.metadata_cache import MetadataCache
     from tidelog.broker.context import RequestContext
-    from tidelog.broker.node import Node
+    from tidelog.broker.environment import BrokerEnvironment
     from tidelog.controller.events import Request
     from tidelog.model.identifiers import BrokerId, ControllerEpoch
 
@@ -100,18 +103,29 @@ class LocalController(Protocol):
 class Forwarding:
     """One broker's way to the controller; `Node.controller`."""
 
-    def __init__(self, local: LocalController) -> None:
+    def __init__(
+        self,
+        environment: BrokerEnvironment,
+        local: LocalController,
+        *,
+        metadata: MetadataCache,
+        settings: Settings,
+        known_settings: KnownSettings,
+    ) -> None:
+        self._environment = environment
+        self._broker_id = environment.broker_id
+        self._config = environment.config
+        self._clock = environment.clock
+        self._shell = environment.shell
         self._local = local
-        self._node: Node
-
-    def attach(self, node: Node) -> None:
-        """The node whose way it is, which is made with it: once, before anything else."""
-        self._node = node
+        self._metadata = metadata
+        self._settings = settings
+        self._known_settings = known_settings
 
     @property
     def _request_timeout_ms(self) -> int:
         """How long a broker's own question, or a client's that names no time, is asked again."""
-        return self._node.config.request_timeout_ms
+        return self._config.request_timeout_ms
 
     @property
     def is_here(self) -> bool:
@@ -202,7 +216,7 @@ class Forwarding:
                 if not again:
                     outcome.fail(error)
                 elif self._now_ms() + RETRY_MS < deadline_ms:
-                    self._node.shell.after(RETRY_MS, start)
+                    self._shell.after(RETRY_MS, start)
                 elif isinstance(error, OSError):
                     reason = f"The controller did not answer in time: {error}"
                     outcome.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT, reason))
@@ -217,7 +231,7 @@ class Forwarding:
     def _elsewhere(self) -> int | None:
         """The broker to ask; None while there is none, or while this one is about to control."""
         controller_id = self._local.controller_id
-        return None if controller_id in (NO_LEADER, self._node.broker_id) else controller_id
+        return None if controller_id in (NO_LEADER, self._broker_id) else controller_id
 
     def _ask_elsewhere(self, event: Any, deadline_ms: int) -> Deferred[Any]:
         controller_id = self._elsewhere()
@@ -226,7 +240,7 @@ class Forwarding:
         message, version = controller_requests.encode(event)
         purpose = controller_requests.purpose(event)
         left_ms = max(deadline_ms - self._now_ms(), 1)
-        asked = self._node.shell.ask(controller_id, purpose, message, version, left_ms)
+        asked = self._shell.ask(controller_id, purpose, message, version, left_ms)
         return asked.then(lambda response: controller_requests.decode(event, response))
 
     def _envelop(self, context: RequestContext, data: bytes, deadline_ms: int) -> Deferred[bytes]:
@@ -239,7 +253,7 @@ class Forwarding:
             client_host_address=encode_address(context.client_address),
         )
         left_ms = max(deadline_ms - self._now_ms(), 1) + GRACE_MS
-        asked = self._node.shell.ask(controller_id, Purpose.FORWARD, envelope, ENVELOPE_VERSION, left_ms)
+        asked = self._shell.ask(controller_id, Purpose.FORWARD, envelope, ENVELOPE_VERSION, left_ms)
 
         def unwrap(response: messages.EnvelopeResponse) -> bytes:
             if response.error_code != ErrorCode.NONE:
@@ -281,23 +295,23 @@ class Forwarding:
                 return self._refresh(_altered(answer))
             case ApiKey.CREATE_TOPICS:
                 made = [topic.name for topic in answer.topics if topic.error_code == ErrorCode.NONE]
-                return self._until_visible(lambda: all(name in self._node.metadata.image.topics for name in made))
+                return self._until_visible(lambda: all(name in self._metadata.image.topics for name in made))
             case ApiKey.CREATE_PARTITIONS:
                 done = {result.name for result in answer.results if result.error_code == ErrorCode.NONE}
                 counts = {topic.name: topic.count for topic in request.topics if topic.name in done}
                 return self._until_visible(lambda: self._have_grown(counts))
             case ApiKey.DELETE_TOPICS:
                 gone = [result.name for result in answer.responses if result.error_code == ErrorCode.NONE]
-                return self._until_visible(lambda: not any(name in self._node.metadata.image.topics for name in gone))
+                return self._until_visible(lambda: not any(name in self._metadata.image.topics for name in gone))
             case _:
                 return Deferred.of(None)
 
     def _created_by(self, created: Any) -> Callable[[], bool]:
         made = [topic.name for topic in created if topic.error is ErrorCode.NONE]
-        return lambda: all(name in self._node.metadata.image.topics for name in made)
+        return lambda: all(name in self._metadata.image.topics for name in made)
 
     def _have_grown(self, counts: dict[str, int]) -> bool:
-        topics = self._node.metadata.image.topics
+        topics = self._metadata.image.topics
         return all(name not in topics or len(topics[name].partitions) >= count for name, count in counts.items())
 
     def _until_altered(self, outcomes: Any) -> Deferred[None]:
@@ -306,13 +320,15 @@ class Forwarding:
         everywhere: Deferred[None] = Deferred()
 
         def wait(_: Deferred[None]) -> None:
-            until_in_force(self._node, altered).on_complete(lambda _: everywhere.complete(None))
+            until_in_force(self._environment, self._metadata, self._known_settings, altered).on_complete(
+                lambda _: everywhere.complete(None)
+            )
 
         self._refresh(altered).on_complete(wait)
         return everywhere
 
     def _refresh(self, resources: list[ConfigResource]) -> Deferred[None]:
-        return self._node.settings.refresh(resources)
+        return self._settings.refresh(resources)
 
     def _until_visible(self, condition: Callable[[], bool]) -> Deferred[None]:
         """Completes when this broker's metadata is as it should be; almost always it is, for the controller waited."""
@@ -323,13 +339,13 @@ class Forwarding:
             if condition() or self._now_ms() >= deadline_ms:
                 seen.complete(None)
             else:
-                self._node.shell.after(VISIBLE_POLL_MS, look)
+                self._shell.after(VISIBLE_POLL_MS, look)
 
         look()
         return seen
 
     def _now_ms(self) -> int:
-        return self._node.clock.monotonic_ms()
+        return self._clock.monotonic_ms()
 
 
 def throttle_ms_of(key: ApiKey, version: int, answer: bytes) -> int:

@@ -16,7 +16,8 @@ from tidelog.model.identifiers import ProducerId
 from tidelog.storage.producer_limit import RECENT_MS
 
 if TYPE_CHECKING:
-    from tidelog.broker.node import Node
+    from tidelog.broker.channels import ControllerChannel
+    from tidelog.broker.environment import BrokerEnvironment
 
 WAITING_MAX: Final = 10_000
 """Requests that may wait for the next block; more are told to come again."""
@@ -27,8 +28,12 @@ DELAY_MS_MAX: Final = 20_000
 class ProducerIds:
     """The ids of this broker. A block that was begun is lost when the broker stops: ids are never given twice."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, environment: BrokerEnvironment, controller: ControllerChannel) -> None:
+        self._environment = environment
+        self._broker_id = environment.broker_id
+        self._clock = environment.clock
+        self._shell = environment.shell
+        self._controller = controller
         self._next = 0
         self._end = 0
         self._waiting: list[Deferred[ProducerId]] = []
@@ -51,7 +56,7 @@ class ProducerIds:
 
     def take_in_turn(self, producers_max: int) -> Deferred[ProducerId]:
         """As `take`, so slowly that `producers_max` ids take as long as the last of them is to be remembered."""
-        now_ms = self._node.clock.monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
         turn_ms = max(self._free_ms, now_ms)
         taken: Deferred[ProducerId] = Deferred()
         if turn_ms - now_ms > DELAY_MS_MAX:
@@ -62,13 +67,12 @@ class ProducerIds:
         def take() -> None:
             self.take().on_complete(lambda outcome: _hand_over(outcome, taken))
 
-        self._node.shell.after(int(turn_ms - now_ms), take)
+        self._shell.after(int(turn_ms - now_ms), take)
         return taken
 
     def _allocate(self) -> None:
-        node = self._node
-        request = AllocateProducerIds(node.broker_id, node.broker_epoch)
-        node.controller.submit(request).on_complete(self._allocated)
+        request = AllocateProducerIds(self._broker_id, self._environment.broker_epoch)
+        self._controller.submit(request).on_complete(self._allocated)
 
     def _allocated(self, outcome: Deferred[ProducerIdBlock]) -> None:
         waiting, self._waiting = self._waiting, []

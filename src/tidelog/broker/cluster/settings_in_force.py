@@ -20,7 +20,9 @@ from tidelog.protocol import messages
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tidelog.broker.node import Node
+    from tidelog.broker.cluster.config_changes import KnownSettings
+    from tidelog.broker.cluster.metadata_cache import MetadataCache
+    from tidelog.broker.environment import BrokerEnvironment
     from tidelog.broker.shell import Timer
     from tidelog.model.identifiers import BrokerId
 
@@ -35,17 +37,22 @@ POLL_MS_MAX: Final = 80
 DESCRIBE_VERSION: Final = 4
 
 
-def until_in_force(node: Node, resources: Iterable[ConfigResource]) -> Deferred[None]:
-    """Completes when all live brokers have the settings of `resources` that `node` has, or newer ones, or in time."""
-    known = {resource: node.known_settings.version(resource) for resource in resources}
+def until_in_force(
+    environment: BrokerEnvironment,
+    metadata: MetadataCache,
+    known_settings: KnownSettings,
+    resources: Iterable[ConfigResource],
+) -> Deferred[None]:
+    """Completes when all live brokers have the settings of `resources` that this one has, or newer ones, or in time."""
+    known = {resource: known_settings.version(resource) for resource in resources}
     wanted = {resource: version for resource, version in known.items() if version is not None}
     done: Deferred[None] = Deferred()
     asked: dict[BrokerId, Mapping[ConfigResource, int]] = {}
-    for broker_id in sorted(node.metadata.image.brokers):
+    for broker_id in sorted(metadata.image.brokers):
         concerning = {resource: version for resource, version in wanted.items() if _concerns(resource, broker_id)}
-        if broker_id != node.broker_id and concerning:
+        if broker_id != environment.broker_id and concerning:
             asked[broker_id] = concerning
-    _Waiting(node, asked, done).begin()
+    _Waiting(environment, metadata, asked, done).begin()
     return done
 
 
@@ -60,11 +67,17 @@ class _Waiting:
     """For the brokers that do not have the settings yet."""
 
     def __init__(
-        self, node: Node, brokers: Mapping[BrokerId, Mapping[ConfigResource, int]], done: Deferred[None]
+        self,
+        environment: BrokerEnvironment,
+        metadata: MetadataCache,
+        brokers: Mapping[BrokerId, Mapping[ConfigResource, int]],
+        done: Deferred[None],
     ) -> None:
         """`brokers` is [broker][resource] -> version that it is to have."""
-        self._node = node
-        self._deadline_ms = node.clock.monotonic_ms() + IN_FORCE_MS_MAX
+        self._clock = environment.clock
+        self._shell = environment.shell
+        self._metadata = metadata
+        self._deadline_ms = environment.clock.monotonic_ms() + IN_FORCE_MS_MAX
         self._done = done
         self._brokers = dict(brokers)
         self._timer: Timer | None = None
@@ -73,7 +86,7 @@ class _Waiting:
         if not self._brokers:
             self._end()
             return
-        self._timer = self._node.shell.after(IN_FORCE_MS_MAX, self._end)
+        self._timer = self._shell.after(IN_FORCE_MS_MAX, self._end)
         for broker_id, wanted in list(self._brokers.items()):
             self._ask(broker_id, wanted, POLL_MS_MIN)
 
@@ -85,7 +98,7 @@ class _Waiting:
 
     def _ask(self, broker_id: BrokerId, wanted: Mapping[ConfigResource, int], pause_ms: int) -> None:
         """Asks a broker, and again after `pause_ms` while it has older settings."""
-        left_ms = self._deadline_ms - self._node.clock.monotonic_ms()
+        left_ms = self._deadline_ms - self._clock.monotonic_ms()
         if left_ms <= 0 or self._done.done:
             return
         describe = messages.DescribeConfigsRequest
@@ -102,15 +115,15 @@ class _Waiting:
             try:
                 has_them = not _behind(settled.result(), wanted)
             except OSError:
-                has_them = not self._node.metadata.image.is_live(broker_id)
+                has_them = not self._metadata.image.is_live(broker_id)
             if not has_them:
-                self._node.shell.after(pause_ms, self._ask, broker_id, wanted, min(2 * pause_ms, POLL_MS_MAX))
+                self._shell.after(pause_ms, self._ask, broker_id, wanted, min(2 * pause_ms, POLL_MS_MAX))
                 return
             self._brokers.pop(broker_id, None)
             if not self._brokers:
                 self._end()
 
-        asked = self._node.shell.ask(broker_id, Purpose.SETTINGS, request, DESCRIBE_VERSION, left_ms)
+        asked = self._shell.ask(broker_id, Purpose.SETTINGS, request, DESCRIBE_VERSION, left_ms)
         asked.on_complete(settle)
 
 

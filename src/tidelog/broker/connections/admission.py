@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidelog.broker.connections.dispatch import Peer
+    from tidelog.broker.connections.peer import Peer
     from tidelog.broker.descriptors import Descriptors
     from tidelog.config.broker_config import BrokerConfig
 

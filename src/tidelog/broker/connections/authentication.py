@@ -30,7 +30,8 @@ from tidelog.security.scram import ScramServer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidelog.broker.connections.dispatch import Answer, Dispatcher, Peer
+    from tidelog.broker.connections.dispatch import Answer, Dispatcher
+    from tidelog.broker.connections.peer import Peer
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.ports.random import Random
     from tidelog.security.scram import ScramCredential, TokenLogin

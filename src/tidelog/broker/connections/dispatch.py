@@ -10,6 +10,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from tidelog.broker.cluster.forwarding import FORWARDED, Forwarding, throttle_ms_of
+from tidelog.broker.connections.peer import Peer
 from tidelog.broker.context import RequestContext
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import advertised
@@ -18,16 +19,10 @@ from tidelog.ports.disk import Chunk
 from tidelog.protocol import apis, codec, framing, messages
 from tidelog.protocol.errors import InvalidMessage, ProtocolError
 from tidelog.quotas.request_quota import RequestQuota
-from tidelog.security.access import ANONYMOUS
-from tidelog.security.authorizer import Access
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tidelog.broker.handlers import Handler
     from tidelog.broker.node import Node
-    from tidelog.security.access import Principal
-    from tidelog.security.authorizer import Authorizer
 
 logger: Final = logging.getLogger(__name__)
 
@@ -42,51 +37,6 @@ _WRITE_TXN_MARKERS: Final = int(apis.ApiKey.WRITE_TXN_MARKERS)
 
 class CloseConnection(Exception):
     """The peer sent what no answer fits; the text is the reason for the log."""
-
-
-class Peer:
-    """Who is at the other end of a connection."""
-
-    __slots__ = (
-        "access",
-        "address",
-        "authorizer",
-        "by_token",
-        "client_id",
-        "connection_id",
-        "listener",
-        "on_throttled",
-        "port",
-        "principal",
-        "raw_client_id",
-    )
-
-    def __init__(self, listener: str, connection_id: int, address: str = "", port: int = 0) -> None:
-        self.listener = listener
-        self.connection_id = connection_id
-        self.address = address
-        self.port = port
-        self.principal = ANONYMOUS
-        self.access: Access | None = None
-        """What the principal may do; None where there is no authorizer: everything."""
-        self.raw_client_id = b""
-        """The client id of the last request, so that the next one need not decode it again."""
-        self.client_id: str | None = ""
-        self.authorizer: Authorizer | None = None
-        self.by_token = False
-        """Whether it has authenticated with a delegation token."""
-        self.on_throttled: Callable[[int], None] | None = None
-        """Told for how many milliseconds nothing more is to be read from the peer."""
-
-    def authenticated(self, principal: Principal) -> None:
-        """The peer has shown who it is, or that it need not; its address is known."""
-        self.principal = principal
-        self.access = None if self.authorizer is None else Access(self.authorizer, principal, self.address)
-
-    def throttle(self, milliseconds: int) -> None:
-        """The client is over a quota: it is not heard for so long (KIP-219)."""
-        if milliseconds > 0 and self.on_throttled is not None:
-            self.on_throttled(milliseconds)
 
 
 class Dispatcher:

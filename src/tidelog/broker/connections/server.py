@@ -30,8 +30,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from tidelog.broker.connections.admission import Admission
 from tidelog.broker.connections.authentication import AUTHENTICATION_MS_MAX, Gate
 from tidelog.broker.connections.budget import ByteBudget, Reservation
-from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher, Peer
+from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher
 from tidelog.broker.connections.outbox import Outbox
+from tidelog.broker.connections.peer import Peer
 from tidelog.broker.connections.throttling import ConnectionRates, client_quotas
 from tidelog.broker.connections.tls import UnknownPrincipal
 from tidelog.broker.deferred import Deferred

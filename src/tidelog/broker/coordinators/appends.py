@@ -15,7 +15,8 @@ from tidelog.records.batch import Record, build_batch
 
 if TYPE_CHECKING:
     from tidelog.broker.coordinators.internal_topic import InternalTopic
-    from tidelog.broker.node import Node
+    from tidelog.broker.environment import BrokerEnvironment
+    from tidelog.broker.replicas.replica_manager import ReplicaManager
     from tidelog.coordinator.result import Result
     from tidelog.storage.log import AppendInfo
     from tidelog.storage.verification import VerificationGuard
@@ -43,9 +44,17 @@ _APPEND_ERRORS: Final = {
 class Appends(Generic[M]):
     """The way of results into the partitions of one internal topic."""
 
-    def __init__(self, node: Node, topic: InternalTopic, abandon: Callable[[Shard[M]], object]) -> None:
+    def __init__(
+        self,
+        environment: BrokerEnvironment,
+        replicas: ReplicaManager,
+        topic: InternalTopic,
+        abandon: Callable[[Shard[M]], object],
+    ) -> None:
         """`abandon(shard)` is called where the state has run ahead of a log that did not follow."""
-        self._node = node
+        self._clock = environment.clock
+        self._shell = environment.shell
+        self._replicas = replicas
         self._topic = topic
         self._abandon = abandon
         self.on_committed: Callable[[Shard[M], Any], object] | None = None
@@ -80,7 +89,7 @@ class Appends(Generic[M]):
             return self._write_in_transaction(shard, result, event, records, guard)
         if batch is None:
             batch = shard.batch = Batch()
-            self._node.shell.soon(self._flush, shard, batch)
+            self._shell.soon(self._flush, shard, batch)
         batch.records.extend(records)
         batch.size += size
         for write in result.writes:
@@ -100,7 +109,7 @@ class Appends(Generic[M]):
                     if shard.closed:
                         return None
                 batch = shard.batch = Batch()
-                self._node.shell.soon(self._flush, shard, batch)
+                self._shell.soon(self._flush, shard, batch)
             batch.records.append((key, value))
             batch.size += size
             shard.machine.replay(write)
@@ -156,7 +165,7 @@ class Appends(Generic[M]):
         producer: tuple[int, int] | None,
         guard: VerificationGuard | None,
     ) -> Deferred[AppendInfo]:
-        now_ms = self._node.clock.wall_ms()
+        now_ms = self._clock.wall_ms()
         producer_id, producer_epoch = producer or (-1, -1)
         data = build_batch(
             [Record(index, now_ms, key, value) for index, (key, value) in enumerate(records)],
@@ -166,7 +175,7 @@ class Appends(Generic[M]):
             transactional=producer is not None,
         )
         place, timeout_ms = shard.replica.topic_partition, self._topic.commit_timeout_ms
-        return self._node.replicas.append_and_wait(place, bytearray(data), timeout_ms, guard=guard)
+        return self._replicas.append_and_wait(place, bytearray(data), timeout_ms, guard=guard)
 
     def listen(self, shard: Shard[M], batch: Batch) -> None:
         """The answers that rest on `batch` are in it: now it may be settled."""

@@ -35,7 +35,11 @@ from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC
 from tidelog.records.batch import Codec
 
 if TYPE_CHECKING:
-    from tidelog.broker.node import Node
+    from tidelog.broker.channels import ControllerChannel
+    from tidelog.broker.cluster.metadata_cache import MetadataCache
+    from tidelog.broker.environment import BrokerEnvironment
+    from tidelog.broker.replicas.replica_manager import ReplicaManager
+    from tidelog.broker.replicas.transactional_appends import TransactionalAppends
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.metadata.image import PartitionImage
     from tidelog.storage.verification import VerificationGuard
@@ -50,8 +54,21 @@ _VERIFICATIONS_MAX: Final = 3
 class GroupCoordinatorService:
     """All groups that this broker coordinates."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self,
+        environment: BrokerEnvironment,
+        *,
+        metadata: MetadataCache,
+        replicas: ReplicaManager,
+        controller: ControllerChannel,
+        transactional_appends: Callable[[], TransactionalAppends],
+    ) -> None:
+        """`transactional_appends` are loaded with the first transactional commit."""
+        self._config = environment.config
+        self._clock = environment.clock
+        self._shell = environment.shell
+        self._metadata = metadata
+        self._transactional_appends = transactional_appends
         self._of_groups: dict[str, ConsumerSettings] = {}
         """Of the groups that have settings of their own; `_settings` has the same dict."""
         self._settings = self._read_settings()
@@ -59,13 +76,18 @@ class GroupCoordinatorService:
         self._layout_changes = -1
         """Of the metadata when that view was made."""
         self.shards: Shards[GroupCoordinator] = Shards(
-            node, _topic(node.config), lambda: GroupCoordinator(self._settings)
+            environment,
+            metadata=metadata,
+            replicas=replicas,
+            controller=controller,
+            topic=_topic(environment.config),
+            make=lambda: GroupCoordinator(self._settings),
         )
         self.shards.prepare = self._prepare
 
     def start(self) -> None:
         """Begins to look for expired offsets, every offsets.retention.check.interval.ms."""
-        self._node.shell.after(self._node.config.offsets_retention_check_interval_ms, self._expire)
+        self._shell.after(self._config.offsets_retention_check_interval_ms, self._expire)
 
     def settings_changed(self) -> None:
         """The broker's settings changed: the next event goes by the new ones."""
@@ -74,13 +96,13 @@ class GroupCoordinatorService:
     def group_settings_changed(self, group: str, values: Mapping[str, str]) -> None:
         """A group's own settings changed: its next event goes by the new ones."""
         if values:
-            limits = GroupLimits.of(self._node.config)
+            limits = GroupLimits.of(self._config)
             self._of_groups[group] = _settings_of_group(self._settings.consumer, values, limits)
         else:
             self._of_groups.pop(group, None)
 
     def _read_settings(self) -> GroupSettings:
-        config, configs = self._node.config, self._node.metadata.image.configs
+        config, configs = self._config, self._metadata.image.configs
         settings = _settings(config)
         limits = GroupLimits.of(config)
         self._of_groups = {
@@ -92,7 +114,7 @@ class GroupCoordinatorService:
 
     def _prepare(self, machine: GroupCoordinator) -> None:
         """What a coordinator is to know before each event: settings and topics as they are now."""
-        metadata = self._node.metadata
+        metadata = self._metadata
         if metadata.layout_changes != self._layout_changes:
             self._layout_changes = metadata.layout_changes
             self._topics = topics_view(metadata.image, self._topics)
@@ -157,7 +179,7 @@ class GroupCoordinatorService:
             else:
                 answer.complete(reply)
 
-        verified = self._node.transactional_appends.verify(shard.replica, transactional_id, *producer, adds=adds)
+        verified = self._transactional_appends().verify(shard.replica, transactional_id, *producer, adds=adds)
         verified.and_then(append).on_complete(settle)
 
     def list_groups(self) -> Deferred[list[ListedGroup]]:
@@ -206,8 +228,8 @@ class GroupCoordinatorService:
         self.shards.transaction_ended(partition, producer_id, producer_epoch, committed=committed)
 
     def _expire(self) -> None:
-        config, wall_ms = self._node.config, self._node.clock.wall_ms()
-        self._node.shell.after(config.offsets_retention_check_interval_ms, self._expire)
+        config, wall_ms = self._config, self._clock.wall_ms()
+        self._shell.after(config.offsets_retention_check_interval_ms, self._expire)
         retention_ms = config.offsets_retention_minutes * MINUTE_MS
         self.shards.sweep(lambda request_id, rest: ExpireOffsets(wall_ms, retention_ms, request_id, rest))
 

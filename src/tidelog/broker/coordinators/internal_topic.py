@@ -12,7 +12,8 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.records.batch import Codec
 
 if TYPE_CHECKING:
-    from tidelog.broker.node import Node
+    from tidelog.broker.channels import ControllerChannel
+    from tidelog.broker.cluster.metadata_cache import MetadataCache
 
 logger: Final = logging.getLogger(__name__)
 
@@ -38,14 +39,15 @@ class InternalTopic(NamedTuple):
 class TopicCreation:
     """Creates an internal topic, once, however many ask for it meanwhile."""
 
-    def __init__(self, node: Node, topic: InternalTopic) -> None:
-        self._node = node
+    def __init__(self, metadata: MetadataCache, controller: ControllerChannel, topic: InternalTopic) -> None:
+        self._metadata = metadata
+        self._controller = controller
         self._topic = topic
         self._under_way: Deferred[None] | None = None
 
     def ensure(self) -> Deferred[None]:
         """Creates the topic when it does not exist yet; fails with KafkaError COORDINATOR_NOT_AVAILABLE."""
-        if self._topic.name in self._node.metadata.image.topics:
+        if self._topic.name in self._metadata.image.topics:
             return Deferred.of(None)
         if self._under_way is None:
             creation = self._under_way = self._create()
@@ -61,7 +63,7 @@ class TopicCreation:
         name, partitions, factor, configs, *_ = self._topic
         if factor is None:
             # The first group must not fail for want of two more brokers that nobody planned to start.
-            factor = max(1, min(_DEFAULT_REPLICATION_FACTOR, len(self._node.metadata.image.brokers)))
+            factor = max(1, min(_DEFAULT_REPLICATION_FACTOR, len(self._metadata.image.brokers)))
         topic = NewTopic(name, partitions=partitions, replication_factor=factor, configs=list(configs))
 
         def check(created: Sequence[CreatedTopic]) -> None:
@@ -73,4 +75,4 @@ class TopicCreation:
                     f"{name} could not be created: {created[0].message or error.name}",
                 )
 
-        return self._node.controller.submit(CreateTopics([topic])).then(check)
+        return self._controller.submit(CreateTopics([topic])).then(check)

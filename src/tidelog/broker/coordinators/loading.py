@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.replicas.delayed_produce import ACKS_ALL
 from tidelog.broker.shell import InDirectories
@@ -28,7 +28,8 @@ from tidelog.records.errors import InvalidBatch
 if TYPE_CHECKING:
     from tidelog.broker.coordinators.shard import Shard
     from tidelog.broker.deferred import Deferred
-    from tidelog.broker.node import Node
+    from tidelog.broker.environment import BrokerEnvironment
+    from tidelog.broker.replicas.replica_manager import ReplicaManager
     from tidelog.records.batch import BatchHeader
 
 logger: Final = logging.getLogger(__name__)
@@ -41,20 +42,13 @@ READS_MAX: Final = 5
 """How often the same bytes are read before they are believed to be damaged."""
 
 
-class Marker(NamedTuple):
-    """The end of a producer's transaction."""
-
-    producer_id: int
-    producer_epoch: int
-    committed: bool
-
-
 class Loading:
     """One partition's way from the disk to its state machine."""
 
     def __init__(
         self,
-        node: Node,
+        environment: BrokerEnvironment,
+        replicas: ReplicaManager,
         shard: Shard[Any],
         buffer_size: int,
         has_read: Callable[[Any], object],
@@ -64,7 +58,9 @@ class Loading:
         once: error is None when all is committed, too, ValueError for what cannot be read and never will be, else why
         it was not this time.
         """
-        self._node = node
+        self._clock = environment.clock
+        self._shell = environment.shell
+        self._replicas = replicas
         self._shard = shard
         self._buffer_size = buffer_size
         self._has_read = has_read
@@ -78,7 +74,7 @@ class Loading:
         """Bytes from this position on that are to be read a second time."""
         self._records = 0
         self._records_of_slice = 0
-        self._started_ms = node.clock.monotonic_ms()
+        self._started_ms = environment.clock.monotonic_ms()
         self.last_offset = self._end - 1
         """What has to be committed: for the line of those who wait for the high watermark."""
 
@@ -106,7 +102,7 @@ class Loading:
                 for part in found.ranges:
                     part.release()
 
-        self._node.shell.in_pool(InDirectories((log.owner.path,), read)).on_complete(self._begin_slices)
+        self._shell.in_pool(InDirectories((log.owner.path,), read)).on_complete(self._begin_slices)
 
     def _begin_slices(self, done: Deferred[bytes]) -> None:
         try:
@@ -134,7 +130,7 @@ class Loading:
             return
         try:
             for _ in replaying:
-                self._node.shell.soon(self._slice, replaying)
+                self._shell.soon(self._slice, replaying)
                 return
         except MalformedRecord as error:
             self._give_up(str(error))
@@ -153,7 +149,7 @@ class Loading:
         if self._suspect and self._reads >= READS_MAX:
             self._give_up("the same bytes are different each time")
             return
-        self._node.shell.soon(self._read)
+        self._shell.soon(self._read)
 
     def _replay(self, data: memoryview, *, confirmed: bool) -> Iterator[None]:
         """Replays what was read, and stops at the end of each slice. `confirmed`: it was read twice."""
@@ -215,7 +211,7 @@ class Loading:
             "coordinator loaded: partition=%s records=%d ms=%d",
             self._shard.replica.topic_partition,
             self._records,
-            self._node.clock.monotonic_ms() - self._started_ms,
+            self._clock.monotonic_ms() - self._started_ms,
         )
         if not self.try_complete():
             self._shard.replica.delayed().add(self, ACKS_ALL)
@@ -226,7 +222,7 @@ class Loading:
         shard = self._shard
         if not shard.is_current:
             self._ended(shard, _moved())
-        elif self._node.replicas.acknowledged(shard.replica, self.last_offset, ACKS_ALL):
+        elif self._replicas.acknowledged(shard.replica, self.last_offset, ACKS_ALL):
             self._ended(shard, None)
         else:
             return False

@@ -17,7 +17,6 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.broker.context import RequestContext
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.shell import Purpose
 from tidelog.coordinator.transactions.events import MarkersWritten, WriteMarkers
@@ -26,8 +25,10 @@ from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
+    from tidelog.broker.channels import AskHere
+    from tidelog.broker.cluster.metadata_cache import MetadataCache
     from tidelog.broker.coordinators.shard import Shard
-    from tidelog.broker.node import Node
+    from tidelog.broker.environment import BrokerEnvironment
     from tidelog.coordinator.transactions.coordinator import TransactionCoordinator
     from tidelog.model.identifiers import TopicPartition
 
@@ -73,9 +74,20 @@ class _PendingMarkers:
 class MarkerSender:
     """The markers that coordinators on this broker want written."""
 
-    def __init__(self, node: Node, written: Callable[[Shard[TransactionCoordinator], MarkersWritten], bool]) -> None:
+    def __init__(
+        self,
+        environment: BrokerEnvironment,
+        metadata: MetadataCache,
+        ask_here: AskHere,
+        written: Callable[[Shard[TransactionCoordinator], MarkersWritten], bool],
+    ) -> None:
         """`written` hears of partitions that have their marker; False: it is to be told again."""
-        self._node = node
+        self._broker_id = environment.broker_id
+        self._config = environment.config
+        self._clock = environment.clock
+        self._shell = environment.shell
+        self._metadata = metadata
+        self._ask_here = ask_here
         self._written = written
         self._queues: dict[int, list[tuple[_PendingMarkers, list[TopicPartition]]]] = {}
         """Broker -> what goes there with the next request."""
@@ -91,7 +103,7 @@ class MarkerSender:
         if not pending.shard.is_current:
             # The next coordinator finds the transaction prepared.
             return
-        image = self._node.metadata.image
+        image = self._metadata.image
         missing: list[TopicPartition] = []
         leaderless: list[TopicPartition] = []
         by_leader: dict[int, list[TopicPartition]] = {}
@@ -107,7 +119,7 @@ class MarkerSender:
             queue = self._queues.setdefault(broker_id, [])
             queue.append((pending, places))
             if len(queue) == 1 and broker_id not in self._under_way:
-                self._node.shell.soon(self._ask, broker_id)
+                self._shell.soon(self._ask, broker_id)
         if missing and self._are_gone(pending):
             logger.info(
                 "partitions are gone, no markers: id=%s count=%d", pending.wanted.transactional_id, len(missing)
@@ -118,14 +130,14 @@ class MarkerSender:
 
     def _are_gone(self, pending: _PendingMarkers) -> bool:
         """Whether partitions that are not known now have not been for long."""
-        now_ms = self._node.clock.monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
         if pending.missing_since_ms is None:
             pending.missing_since_ms = now_ms
         return now_ms - pending.missing_since_ms >= UNKNOWN_MS
 
     def _try_later(self, pending: _PendingMarkers, partitions: list[TopicPartition]) -> None:
         if partitions:
-            self._node.shell.after(pending.pause_ms, self._distribute, pending, partitions)
+            self._shell.after(pending.pause_ms, self._distribute, pending, partitions)
             pending.pause_ms = min(2 * pending.pause_ms, PAUSE_MS_MAX)
 
     def _tell(self, pending: _PendingMarkers, partitions: list[TopicPartition]) -> None:
@@ -135,11 +147,11 @@ class MarkerSender:
             wanted.producer_id,
             wanted.producer_epoch,
             partitions,
-            self._node.clock.wall_ms(),
+            self._clock.wall_ms(),
         )
         if not self._written(pending.shard, event):
             # It could not be written down. The markers themselves need not be written once more for that.
-            self._node.shell.after(PAUSE_MS_MAX, self._tell, pending, partitions)
+            self._shell.after(PAUSE_MS_MAX, self._tell, pending, partitions)
 
     # Requests.
 
@@ -151,13 +163,14 @@ class MarkerSender:
         batch = [entry for entry in queue[:MARKERS_MAX] if entry[0].shard.is_current]
         if len(queue) > MARKERS_MAX:
             self._queues[broker_id] = queue[MARKERS_MAX:]
-            self._node.shell.soon(self._ask, broker_id)
+            self._shell.soon(self._ask, broker_id)
         if not batch:
             return
         request = messages.WriteTxnMarkersRequest(markers=[_marker(pending, places) for pending, places in batch])
-        node = self._node
-        if broker_id == node.broker_id:
-            self._here(request).on_complete(lambda outcome: self._answered(batch, outcome))
+        if broker_id == self._broker_id:
+            self._ask_here(ApiKey.WRITE_TXN_MARKERS, VERSION, request).on_complete(
+                lambda outcome: self._answered(batch, outcome)
+            )
             return
         self._under_way.add(broker_id)
 
@@ -165,32 +178,10 @@ class MarkerSender:
             self._under_way.discard(broker_id)
             self._answered(batch, outcome)
             if broker_id in self._queues:
-                node.shell.soon(self._ask, broker_id)
+                self._shell.soon(self._ask, broker_id)
 
-        timeout_ms = node.config.request_timeout_ms
-        node.shell.ask(broker_id, Purpose.TRANSACTIONS, request, VERSION, timeout_ms).on_complete(answered)
-
-    def _here(self, request: messages.WriteTxnMarkersRequest) -> Deferred[Any]:
-        """The answer of this broker, by the handler that serves the others."""
-        node = self._node
-        answer: Deferred[Any] = Deferred()
-        context = RequestContext(
-            ApiKey.WRITE_TXN_MARKERS,
-            VERSION,
-            0,
-            None,
-            node.clock.monotonic_ms(),
-            node.config.inter_broker_listener_name,
-        )
-        try:
-            response = node.handlers[ApiKey.WRITE_TXN_MARKERS].handle(node, context, request)
-        except KafkaError as error:
-            answer.fail(error)
-            return answer
-        if isinstance(response, Deferred):
-            return response
-        answer.complete(response)
-        return answer
+        timeout_ms = self._config.request_timeout_ms
+        self._shell.ask(broker_id, Purpose.TRANSACTIONS, request, VERSION, timeout_ms).on_complete(answered)
 
     def _answered(self, batch: list[tuple[_PendingMarkers, list[TopicPartition]]], outcome: Deferred[Any]) -> None:
         results: list[Any] = []

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from tidelog.coordinator.state_machine import StateMachine
 from tidelog.model.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from tidelog.broker.coordinators.loading import Marker
     from tidelog.broker.deferred import Deferred
     from tidelog.broker.replicas.replica import Replica
     from tidelog.broker.shell import Timer
@@ -20,6 +19,14 @@ M = TypeVar("M", bound=StateMachine)
 
 BATCH_OVERHEAD: Final = 61
 """Bytes of a batch beside its records."""
+
+
+class Marker(NamedTuple):
+    """The end of a producer's transaction."""
+
+    producer_id: int
+    producer_epoch: int
+    committed: bool
 
 
 class Batch:

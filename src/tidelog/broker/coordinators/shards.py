@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from tidelog.broker.coordinators.appends import Appends
 from tidelog.broker.coordinators.internal_topic import InternalTopic, TopicCreation
-from tidelog.broker.coordinators.loading import Loading, Marker
-from tidelog.broker.coordinators.shard import Shard
+from tidelog.broker.coordinators.loading import Loading
+from tidelog.broker.coordinators.shard import Marker, Shard
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.coordinator.partitions import partition_for
 from tidelog.coordinator.state_machine import Remaining, StateMachine, TimePassed
@@ -27,8 +27,11 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.broker.node import Node
+    from tidelog.broker.channels import ControllerChannel
+    from tidelog.broker.cluster.metadata_cache import MetadataCache
+    from tidelog.broker.environment import BrokerEnvironment
     from tidelog.broker.replicas.replica import Replica
+    from tidelog.broker.replicas.replica_manager import ReplicaManager
     from tidelog.coordinator.result import Result
     from tidelog.metadata.image import PartitionImage
     from tidelog.storage.verification import VerificationGuard
@@ -58,16 +61,29 @@ class _Loaded:
 class Shards(Generic[M]):
     """The coordinators of one internal topic on this broker."""
 
-    def __init__(self, node: Node, topic: InternalTopic, make: Callable[[], M]) -> None:
+    def __init__(
+        self,
+        environment: BrokerEnvironment,
+        *,
+        metadata: MetadataCache,
+        replicas: ReplicaManager,
+        controller: ControllerChannel,
+        topic: InternalTopic,
+        make: Callable[[], M],
+    ) -> None:
         """`make` gives an empty coordinator."""
-        self._node = node
+        self._environment = environment
+        self._clock = environment.clock
+        self._shell = environment.shell
+        self._metadata = metadata
+        self._replicas = replicas
         self.topic = topic
         self._make = make
         self.prepare: Callable[[M], object] | None = None
         """Called before each event: brings what the coordinator is to know beside it, such as metadata."""
-        self._appends = Appends[M](node, topic, self._abandon)
+        self._appends = Appends[M](environment, replicas, topic, self._abandon)
         self._shards: dict[int, Shard[M]] = {}
-        self._creation = TopicCreation(node, topic)
+        self._creation = TopicCreation(metadata, controller, topic)
         self._last_request = 0
         self._loading: list[Shard[M]] = []
         self._to_load: deque[Shard[M]] = deque()
@@ -87,12 +103,12 @@ class Shards(Generic[M]):
 
     def partition_of(self, key: str) -> int:
         """The partition of the topic that keeps a group, or a transactional id."""
-        topic = self._node.metadata.image.topics.get(self.topic.name)
+        topic = self._metadata.image.topics.get(self.topic.name)
         return partition_for(key, self.topic.partitions if topic is None else len(topic.partitions))
 
     def partition_image(self, key: str) -> PartitionImage | None:
         """Who leads that partition, as far as this broker was told; None while the topic does not exist."""
-        return self._node.metadata.image.partition(TopicPartition(self.topic.name, self.partition_of(key)))
+        return self._metadata.image.partition(TopicPartition(self.topic.name, self.partition_of(key)))
 
     def ensure_topic(self) -> Deferred[None]:
         """Creates the topic when it does not exist yet; fails with KafkaError COORDINATOR_NOT_AVAILABLE."""
@@ -195,7 +211,7 @@ class Shards(Generic[M]):
     def _sweep_next(self, partitions: deque[int], make: Callable[[int, Any], Any]) -> None:
         if partitions:
             # Before the work: a mistake in one coordinator must not stop the others.
-            self._node.shell.soon(self._sweep_next, partitions, make)
+            self._shell.soon(self._sweep_next, partitions, make)
             self._sweep(partitions.popleft(), make, None)
 
     def _sweep(self, partition: int, make: Callable[[int, Any], Any], rest: Any) -> None:
@@ -205,7 +221,7 @@ class Shards(Generic[M]):
             except KafkaError:
                 return
             if remaining.rest:
-                self._node.shell.soon(self._sweep, partition, make, remaining.rest)
+                self._shell.soon(self._sweep, partition, make, remaining.rest)
 
         self.ask_partition(partition, lambda request_id: make(request_id, rest)).on_complete(look)
 
@@ -217,7 +233,7 @@ class Shards(Generic[M]):
         """Partitions of the topic that this broker leads, in order."""
         return sorted(
             replica.topic_partition.partition
-            for replica in self._node.replicas.of_topic(self.topic.name)
+            for replica in self._replicas.of_topic(self.topic.name)
             if replica.leader is not None
         )
 
@@ -260,7 +276,7 @@ class Shards(Generic[M]):
 
     def _led(self, partition: int) -> Replica | None:
         """The partition's replica here, if it leads and can be read."""
-        replica = self._node.replicas.get(TopicPartition(self.topic.name, partition))
+        replica = self._replicas.get(TopicPartition(self.topic.name, partition))
         return None if replica is None or replica.leader is None or replica.log.is_offline else replica
 
     def _current(self, partition: int, replica: Replica) -> Shard[M]:
@@ -283,7 +299,14 @@ class Shards(Generic[M]):
             shard = self._to_load.popleft()
             if shard.is_current:
                 self._loading.append(shard)
-                Loading(self._node, shard, self.topic.load_buffer_size, self._has_read, self._load_ended).begin()
+                Loading(
+                    self._environment,
+                    self._replicas,
+                    shard,
+                    self.topic.load_buffer_size,
+                    self._has_read,
+                    self._load_ended,
+                ).begin()
 
     def _has_read(self, shard: Shard[M]) -> None:
         """Nothing is left to do for it but, perhaps, to wait for followers: that must not hold up the others."""
@@ -317,7 +340,7 @@ class Shards(Generic[M]):
             pause_ms,
             error,
         )
-        self._node.shell.after(pause_ms, self._load_again, shard)
+        self._shell.after(pause_ms, self._load_again, shard)
 
     def _load_again(self, former: Shard[M]) -> None:
         partition = former.replica.topic_partition.partition
@@ -338,7 +361,7 @@ class Shards(Generic[M]):
             shard.machine.transaction_ended(marker.producer_id, marker.producer_epoch, committed=marker.committed)
         shard.markers.clear()
         event = _Loaded()
-        result = shard.machine.loaded(self._node.clock.monotonic_ms(), self._node.clock.wall_ms())
+        result = shard.machine.loaded(self._clock.monotonic_ms(), self._clock.wall_ms())
         if result is None:
             self._arm(shard)
         else:
@@ -359,7 +382,7 @@ class Shards(Generic[M]):
         partition = shard.replica.topic_partition.partition
         if self._shards.get(partition) is shard:
             del self._shards[partition]
-            self._node.shell.after(RETRY_MS, self.leadership_changed, partition)
+            self._shell.after(RETRY_MS, self.leadership_changed, partition)
         shard.close()
 
     # Events.
@@ -379,7 +402,7 @@ class Shards(Generic[M]):
         machine = shard.machine
         if self.prepare is not None:
             self.prepare(machine)
-        self._carry_out(shard, machine.handle(self._node.clock.monotonic_ms(), event), event, guard)
+        self._carry_out(shard, machine.handle(self._clock.monotonic_ms(), event), event, guard)
 
     def _carry_out(
         self, shard: Shard[M], result: Result[Any, Any], event: Any, guard: VerificationGuard | None = None
@@ -417,36 +440,36 @@ class Shards(Generic[M]):
             return
         if shard.timer is not None:
             shard.timer.cancel()
-        delay_ms = max(due_ms - self._node.clock.monotonic_ms(), 0)
+        delay_ms = max(due_ms - self._clock.monotonic_ms(), 0)
         shard.timer_due_ms = due_ms
-        shard.timer = self._node.shell.after(delay_ms, self._time_passed, shard)
+        shard.timer = self._shell.after(delay_ms, self._time_passed, shard)
 
     def _time_passed(self, shard: Shard[M]) -> None:
         if not shard.is_current:
             return
-        event = TimePassed(self._node.clock.wall_ms())
+        event = TimePassed(self._clock.wall_ms())
         try:
             self._check_appends(shard, event)
         except KafkaError:
             shard.is_held = True
-            shard.timer = self._node.shell.after(RETRY_MS, self._time_passed, shard)
+            shard.timer = self._shell.after(RETRY_MS, self._time_passed, shard)
             return
         if shard.is_held:
             shard.is_held = False
-            shard.timer = self._node.shell.after(GRACE_MS, self._time_passed, shard)
+            shard.timer = self._shell.after(GRACE_MS, self._time_passed, shard)
             return
         # While the timer stands in the past, handling does not arm another.
         shard.timer_due_ms = -1
         for _ in range(DEADLINES_PER_TURN_MAX):
             due_ms = shard.machine.next_due_ms
-            if due_ms is None or due_ms > self._node.clock.monotonic_ms():
+            if due_ms is None or due_ms > self._clock.monotonic_ms():
                 break
             try:
                 self._handle(shard, event)
             except Exception:
                 # Nobody is there to be told, and what else is due must not be given up.
                 logger.exception("deadline failed: partition=%s", shard.replica.topic_partition)
-                shard.timer = self._node.shell.after(RETRY_MS, self._time_passed, shard)
+                shard.timer = self._shell.after(RETRY_MS, self._time_passed, shard)
                 return
             if shard.closed:
                 return

@@ -42,7 +42,11 @@ from tidelog.model.topics import TRANSACTION_STATE_TOPIC
 from tidelog.records.batch import Codec
 
 if TYPE_CHECKING:
-    from tidelog.broker.node import Node
+    from tidelog.broker.channels import AskHere, ControllerChannel
+    from tidelog.broker.cluster.metadata_cache import MetadataCache
+    from tidelog.broker.cluster.producer_ids import ProducerIds
+    from tidelog.broker.environment import BrokerEnvironment
+    from tidelog.broker.replicas.replica_manager import ReplicaManager
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.metadata.image import PartitionImage
 
@@ -54,17 +58,36 @@ it is told CONCURRENT_TRANSACTIONS, as by Kafka at once."""
 class TransactionCoordinatorService:
     """All transactional ids that this broker coordinates. Deferreds fail as `Shards.ask` does."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self.shards: Shards[TransactionCoordinator] = Shards(node, _topic(node.config), TransactionCoordinator)
+    def __init__(
+        self,
+        environment: BrokerEnvironment,
+        *,
+        metadata: MetadataCache,
+        replicas: ReplicaManager,
+        controller: ControllerChannel,
+        producer_ids: ProducerIds,
+        ask_here: AskHere,
+    ) -> None:
+        self._config = environment.config
+        self._clock = environment.clock
+        self._shell = environment.shell
+        self._producer_ids = producer_ids
+        self.shards: Shards[TransactionCoordinator] = Shards(
+            environment,
+            metadata=metadata,
+            replicas=replicas,
+            controller=controller,
+            topic=_topic(environment.config),
+            make=TransactionCoordinator,
+        )
         self.shards.on_committed = self._committed
-        self._sender = MarkerSender(node, self._markers_written)
+        self._sender = MarkerSender(environment, metadata, ask_here, self._markers_written)
 
     def start(self) -> None:
         """Begins to look for overdue transactions and forgotten transactional ids."""
-        config = self._node.config
-        self._node.shell.after(config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self._abort_overdue)
-        self._node.shell.after(config.transaction_remove_expired_transaction_cleanup_interval_ms, self._forget_idle)
+        config = self._config
+        self._shell.after(config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self._abort_overdue)
+        self._shell.after(config.transaction_remove_expired_transaction_cleanup_interval_ms, self._forget_idle)
 
     def ensure_topic(self) -> Deferred[None]:
         """Creates `__transaction_state` when it does not exist yet; fails with COORDINATOR_NOT_AVAILABLE."""
@@ -86,11 +109,11 @@ class TransactionCoordinatorService:
         """InitProducerId; `expected` is who the producer was so far."""
         if not transactional_id:
             return Deferred.of(ProducerIdentity(ErrorCode.INVALID_REQUEST))
-        if not 0 < timeout_ms <= self._node.config.transaction_max_timeout_ms:
+        if not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
             return Deferred.of(ProducerIdentity(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
 
         def make(request_id: int, fresh: ProducerId) -> InitProducer:
-            wall_ms = self._node.clock.wall_ms()
+            wall_ms = self._clock.wall_ms()
             return InitProducer(request_id, transactional_id, timeout_ms, wall_ms, expected, fresh, HOLD_MS)
 
         return self._ask_with_producer_id(transactional_id, make)
@@ -110,7 +133,7 @@ class TransactionCoordinatorService:
             return Deferred.of(ErrorCode.INVALID_REQUEST)
 
         def make(request_id: int) -> AddPartitions:
-            wall_ms = self._node.clock.wall_ms()
+            wall_ms = self._clock.wall_ms()
             return AddPartitions(
                 request_id, transactional_id, producer_id, producer_epoch, partitions, wall_ms, version, hold_ms
             )
@@ -153,7 +176,7 @@ class TransactionCoordinatorService:
             return Deferred.of(ProducerIdentity(ErrorCode.INVALID_REQUEST))
 
         def make(request_id: int, fresh: ProducerId) -> EndTransaction:
-            wall_ms = self._node.clock.wall_ms()
+            wall_ms = self._clock.wall_ms()
             return EndTransaction(
                 request_id,
                 transactional_id,
@@ -189,7 +212,7 @@ class TransactionCoordinatorService:
         self, make: Callable[[int, int], ListTransactions]
     ) -> Deferred[list[tuple[str, Transaction]]]:
         """(transactional id, its state) of all coordinators here that `make(request_id, wall_ms)` asks for."""
-        wall_ms = self._node.clock.wall_ms()
+        wall_ms = self._clock.wall_ms()
 
         def joined(listings: list[Listing]) -> list[tuple[str, Transaction]]:
             return [found for listing in listings for found in listing.transactions]
@@ -218,7 +241,7 @@ class TransactionCoordinatorService:
 
         def again(reply: Any) -> Deferred[Any]:
             if isinstance(reply, NeedsProducerId):
-                return self._node.producer_ids.take().and_then(ask)
+                return self._producer_ids.take().and_then(ask)
             return Deferred.of(reply)
 
         def ask(fresh: ProducerId) -> Deferred[Any]:
@@ -241,15 +264,15 @@ class TransactionCoordinatorService:
     # Time.
 
     def _abort_overdue(self) -> None:
-        config = self._node.config
-        self._node.shell.after(config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self._abort_overdue)
-        self.shards.sweep(lambda request_id, _: AbortOverdue(request_id, self._node.clock.wall_ms()))
+        config = self._config
+        self._shell.after(config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self._abort_overdue)
+        self.shards.sweep(lambda request_id, _: AbortOverdue(request_id, self._clock.wall_ms()))
 
     def _forget_idle(self) -> None:
-        config = self._node.config
-        self._node.shell.after(config.transaction_remove_expired_transaction_cleanup_interval_ms, self._forget_idle)
+        config = self._config
+        self._shell.after(config.transaction_remove_expired_transaction_cleanup_interval_ms, self._forget_idle)
         expiration_ms = config.transactional_id_expiration_ms
-        self.shards.sweep(lambda request_id, _: ForgetIdle(request_id, self._node.clock.wall_ms(), expiration_ms))
+        self.shards.sweep(lambda request_id, _: ForgetIdle(request_id, self._clock.wall_ms(), expiration_ms))
 
 
 def _topic(config: BrokerConfig) -> InternalTopic:

@@ -64,7 +64,7 @@ def handle(
             waiting.done.on_abandoned = lambda: node.purgatory.cancel(entry)
 
     # Written down before anybody can see it: no crash brings records back that were said to be gone.
-    node.starts_durable().on_complete(wait)
+    node.disk_scheduler.starts_durable().on_complete(wait)
     return waiting.done
 
 

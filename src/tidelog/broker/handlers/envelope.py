@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.cluster.forwarding import FORWARDED, decode_address, decode_principal
-from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher, Peer
+from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher
+from tidelog.broker.connections.peer import Peer
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._between_brokers import require_broker

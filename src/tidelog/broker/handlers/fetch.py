@@ -521,7 +521,7 @@ class _Fetch:
         leaders: set[int] = set()
         for reading in readings:
             if reading.ahead is not None:
-                self._node.check_ahead(reading.ahead)
+                self._node.disk_scheduler.check_ahead(reading.ahead)
             wanted, data = reading.wanted, reading.data
             self._count(reading)
             if not plan.has_news(wanted, data):

@@ -44,7 +44,7 @@ def handle(
         told = [topic.topic_name for topic in request.topic_states if topic.topic_name in topics]
         new = [topic for topic in told if known.get(topic) != topics[topic].topic_id]
         # One of that name may have been there before.
-        node.topics_changed(new, [*gone, *(topic for topic in new if topic in known)])
+        node.config_handler.topics_changed(new, [*gone, *(topic for topic in new if topic in known)])
         if request.type == FULL_UPDATE:
             node.leadership.put_aside_unassigned()
         node.marks.metadata_changed(node.metadata.image, is_complete=request.type == FULL_UPDATE)

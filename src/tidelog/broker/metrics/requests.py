@@ -10,7 +10,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.broker.connections.dispatch import Answer, Dispatcher, Peer
+from tidelog.broker.connections.dispatch import Answer, Dispatcher
+from tidelog.broker.connections.peer import Peer
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Handler
 from tidelog.broker.handlers.fetch import INSPECTOR

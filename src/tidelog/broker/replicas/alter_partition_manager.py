@@ -21,9 +21,11 @@ from tidelog.replication.events import ProposalCommitted, ProposalRefused
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tidelog.broker.channels import ControllerChannel
     from tidelog.broker.deferred import Deferred
-    from tidelog.broker.node import Node
+    from tidelog.broker.environment import BrokerEnvironment
     from tidelog.broker.replicas.replica import Replica
+    from tidelog.broker.replicas.replica_manager import ReplicaManager
     from tidelog.broker.shell import Timer
     from tidelog.model.identifiers import TopicPartition
     from tidelog.replication.events import IsrProposed
@@ -48,8 +50,13 @@ _FINAL: Final = (
 class AlterPartitionManager:
     """What this broker's leaders want of the controller."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, environment: BrokerEnvironment, controller: ControllerChannel, replicas: ReplicaManager) -> None:
+        self._environment = environment
+        self._broker_id = environment.broker_id
+        self._config = environment.config
+        self._shell = environment.shell
+        self._controller = controller
+        self._replicas = replicas
         self._wanted: dict[Replica, IsrProposed] = {}
         """Proposals that are to be sent, oldest first."""
         self._is_scheduled = False
@@ -81,12 +88,12 @@ class AlterPartitionManager:
             self._lag_timer.cancel()
 
     def _check_later(self) -> None:
-        interval_ms = max(self._node.config.replica_lag_time_max_ms // 2, 1)
-        self._lag_timer = self._node.shell.after(interval_ms, self._check)
+        interval_ms = max(self._config.replica_lag_time_max_ms // 2, 1)
+        self._lag_timer = self._shell.after(interval_ms, self._check)
 
     def _check(self) -> None:
         if not self._stopped:
-            self._node.replicas.check_lag()
+            self._replicas.check_lag()
             self._check_later()
 
     # To the controller.
@@ -94,7 +101,7 @@ class AlterPartitionManager:
     def _schedule(self) -> None:
         if not self._is_scheduled and not self._is_asking and not self._stopped:
             self._is_scheduled = True
-            self._node.shell.soon(self._ask)
+            self._shell.soon(self._ask)
 
     def _ask(self) -> None:
         self._is_scheduled = False
@@ -106,10 +113,9 @@ class AlterPartitionManager:
         if not asked or self._is_asking or self._stopped:
             return
         self._is_asking = True
-        node = self._node
-        own_epoch = node.broker_epoch
+        own_epoch = self._environment.broker_epoch
         event = AlterPartition(
-            node.broker_id,
+            self._broker_id,
             own_epoch,
             [
                 IsrProposal(
@@ -118,7 +124,7 @@ class AlterPartitionManager:
                     proposal.leader_epoch,
                     [
                         IsrMember(
-                            member.broker_id, own_epoch if member.broker_id == node.broker_id else member.broker_epoch
+                            member.broker_id, own_epoch if member.broker_id == self._broker_id else member.broker_epoch
                         )
                         for member in proposal.isr
                     ],
@@ -127,7 +133,7 @@ class AlterPartitionManager:
                 for topic_partition, (replica, proposal) in asked.items()
             ],
         )
-        node.controller.submit(event).on_complete(lambda settled: self._answered(asked, settled))
+        self._controller.submit(event).on_complete(lambda settled: self._answered(asked, settled))
 
     def _answered(
         self, asked: dict[TopicPartition, tuple[Replica, IsrProposed]], settled: Deferred[Sequence[IsrOutcome]]
@@ -152,7 +158,7 @@ class AlterPartitionManager:
             self._schedule()
 
     def _tell(self, replica: Replica, proposal: IsrProposed, outcome: IsrOutcome) -> None:
-        manager = self._node.replicas
+        manager = self._replicas
         error = outcome.error
         if error is ErrorCode.NONE and outcome.leader_epoch != proposal.leader_epoch:
             # It holds for another leadership, of which LeaderAndIsr will tell.
@@ -178,7 +184,7 @@ class AlterPartitionManager:
             self._wanted.setdefault(replica, proposal)
         # What else comes meanwhile waits with it.
         self._is_scheduled = True
-        self._node.shell.after(RETRY_MS, self._ask)
+        self._shell.after(RETRY_MS, self._ask)
 
     def _complain(self, reason: str) -> None:
         if reason != self._complaint:

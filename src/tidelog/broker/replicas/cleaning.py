@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidelog.broker.deferred import Deferred
-    from tidelog.broker.node import Node
+    from tidelog.broker.disk_scheduler import DiskScheduler
+    from tidelog.broker.environment import BrokerEnvironment
     from tidelog.broker.shell import Timer
     from tidelog.config.broker_config import BrokerConfig
+    from tidelog.storage.log_manager import LogManager
     from tidelog.storage.tasks import DiskTask
 
 
@@ -39,8 +41,11 @@ def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
 class LogCleanerRunner:
     """On the loop's thread; what blocks runs on an I/O thread, in slices, so that others get it in between."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, environment: BrokerEnvironment, logs: LogManager, disk_scheduler: DiskScheduler) -> None:
+        self._clock = environment.clock
+        self._shell = environment.shell
+        self._logs = logs
+        self._disk_scheduler = disk_scheduler
         self._finish: Callable[[], None] | None = None
         """Second half of a task that has run: called once the settings, by which records go, are confirmed."""
         self._timer: Timer | None = None
@@ -56,12 +61,12 @@ class LogCleanerRunner:
     def stop(self) -> None:
         """Begins nothing more; what a cleaning has written and not put in place goes."""
         self._is_stopped = True
-        self._node.logs.cleaner.stop()
+        self._logs.cleaner.stop()
         self._cancel()
         self._finish_task()
 
     def settings_changed(self, config: BrokerConfig) -> None:
-        self._node.logs.cleaner.settings_changed(cleaner_settings(config))
+        self._logs.cleaner.settings_changed(cleaner_settings(config))
         if not self._is_busy and self._timer is not None:
             self._go_on()
 
@@ -75,7 +80,7 @@ class LogCleanerRunner:
         if self._is_stopped or self._is_busy:
             return
         self._cancel()
-        cleaner, shell = self._node.logs.cleaner, self._node.shell
+        cleaner, shell = self._logs.cleaner, self._shell
         task = cleaner.next_task()
         if task is not None:
             self._is_busy = True
@@ -83,7 +88,7 @@ class LogCleanerRunner:
             return
         due_ms = cleaner.next_due_ms
         if due_ms is not None:
-            self._timer = shell.after(max(due_ms - self._node.clock.monotonic_ms(), 1), self._go_on)
+            self._timer = shell.after(max(due_ms - self._clock.monotonic_ms(), 1), self._go_on)
 
     def _ran(self, task: DiskTask, ran: Deferred[None]) -> None:
         try:
@@ -96,13 +101,13 @@ class LogCleanerRunner:
         self._finish_if_current()
 
     def _finish_if_current(self) -> None:
-        gate = self._node.logs.maintenance.settings_gate
+        gate = self._logs.maintenance.settings_gate
 
         def confirmed() -> None:
             if gate.are_current or self._is_stopped:
                 self._finish_task()
             else:
-                self._timer = self._node.shell.after(UNCONFIRMED_MS, self._finish_if_current)
+                self._timer = self._shell.after(UNCONFIRMED_MS, self._finish_if_current)
 
         if gate.are_current or self._is_stopped:
             self._finish_task()
@@ -115,10 +120,10 @@ class LogCleanerRunner:
             return
         self._is_busy = False
         finish()
-        cleaner = self._node.logs.cleaner
+        cleaner = self._logs.cleaner
         if cleaner.cleanings != self._cleanings:
             self._cleanings = cleaner.cleanings
-            for writing in self._node.logs.maintenance.checkpoint_tasks(high_watermarks=False):
-                self._node.run_disk_task(writing)
+            for writing in self._logs.maintenance.checkpoint_tasks(high_watermarks=False):
+                self._disk_scheduler.run(writing)
         if not self._is_stopped:
-            self._node.shell.soon(self._go_on)
+            self._shell.soon(self._go_on)

@@ -30,11 +30,16 @@ from tidelog.storage.future_logs import check_folder_name
 from tidelog.storage.tasks import run_now
 
 if TYPE_CHECKING:
-    from tidelog.broker.node import Node
+    from tidelog.broker.disk_scheduler import DiskScheduler
+    from tidelog.broker.environment import BrokerEnvironment
     from tidelog.broker.replicas.replica import Replica
+    from tidelog.broker.replicas.replica_fetcher_manager import ReplicaFetcherManager
+    from tidelog.broker.replicas.replica_manager import ReplicaManager
+    from tidelog.broker.replicas.throttles import Throttles
     from tidelog.broker.shell import Timer
     from tidelog.storage.log import Log
     from tidelog.storage.log_directory import LogDirectory
+    from tidelog.storage.log_manager import LogManager
 
 logger: Final = logging.getLogger(__name__)
 
@@ -76,8 +81,23 @@ class _Move:
 class Moves:
     """All of a broker."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self,
+        environment: BrokerEnvironment,
+        *,
+        logs: LogManager,
+        replicas: ReplicaManager,
+        fetcher_manager: ReplicaFetcherManager,
+        throttles: Throttles,
+        disk_scheduler: DiskScheduler,
+    ) -> None:
+        self._clock = environment.clock
+        self._shell = environment.shell
+        self._logs = logs
+        self._replicas = replicas
+        self._fetcher_manager = fetcher_manager
+        self._throttles = throttles
+        self._disk_scheduler = disk_scheduler
         self._moves: dict[TopicPartition, _Move] = {}
         """Whose turn was longest ago first."""
         self._busy = False
@@ -98,11 +118,11 @@ class Moves:
         comes.
         """
         check_folder_name(topic_partition)
-        logs = self._node.logs
+        logs = self._logs
         directory = self._directory(path)
         if directory.failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {path} is offline")
-        replica = self._node.replicas.get(topic_partition)
+        replica = self._replicas.get(topic_partition)
         if replica is None:
             logs.wanted_directories[topic_partition] = directory.path
             raise KafkaError(
@@ -128,20 +148,20 @@ class Moves:
 
     def _directory(self, path: str) -> LogDirectory:
         wanted = path.rstrip("/") or "/"
-        for directory in self._node.logs.directories:
+        for directory in self._logs.directories:
             if os.path.abspath(directory.path) == wanted:
                 return directory
         raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"Log dir '{path}' is not found in the config.")
 
     def resume(self, replica: Replica) -> None:
         """A replica was loaded at the start: a move that was under way goes on."""
-        future = self._node.logs.futures.get(replica.topic_partition)
+        future = self._logs.futures.get(replica.topic_partition)
         if future is None or future.is_offline or replica.topic_partition in self._moves:
             return
         if future.topic_id != replica.log.topic_id:
-            self._node.logs.futures.delete(replica.topic_partition)
+            self._logs.futures.delete(replica.topic_partition)
             return
-        directory = next(one for one in self._node.logs.directories if one is future.owner)
+        directory = next(one for one in self._logs.directories if one is future.owner)
         logger.info("move goes on: partition=%s to=%s", replica.topic_partition, directory.path)
         self._moves[replica.topic_partition] = _Move(replica, directory, _Phase.COPYING)
         self._schedule()
@@ -164,16 +184,16 @@ class Moves:
     def _schedule(self) -> None:
         if not self._scheduled and not self._busy and self._timer is None and self._moves and not self._stopped:
             self._scheduled = True
-            self._node.shell.soon(self._turn)
+            self._shell.soon(self._turn)
 
     def _wait(self, delay_ms: int) -> None:
-        self._timer = self._node.shell.after(max(1, delay_ms), self.throttle_changed)
+        self._timer = self._shell.after(max(1, delay_ms), self.throttle_changed)
 
     def _turn(self) -> None:
         self._scheduled = False
         if self._busy or self._stopped or self._timer is not None or not self._moves:
             return
-        delay_ms = self._node.throttles.moves.delay_ms(self._node.clock.monotonic_ms())
+        delay_ms = self._throttles.moves.delay_ms(self._clock.monotonic_ms())
         if delay_ms:
             self._wait(delay_ms)
             return
@@ -217,15 +237,15 @@ class Moves:
         if move.directory.failure is None and not move.replica.log.is_offline:
             # Else a start with all directories finds what is to be done.
             try:
-                self._node.logs.futures.delete(topic_partition)
+                self._logs.futures.delete(topic_partition)
             except KafkaError as error:
                 logger.error("copy not removed: partition=%s error=%s", topic_partition, error)
-            self._node.disk_work()
+            self._disk_scheduler.wake()
 
     def _step(self, move: _Move) -> Deferred[None]:
         replica, log = move.replica, move.replica.log
         done = Deferred.of(None)
-        if replica.removed or self._node.replicas.get(replica.topic_partition) is not replica:
+        if replica.removed or self._replicas.get(replica.topic_partition) is not replica:
             self._end(move, "the replica is not here any more")
             return done
         if log.is_offline or move.directory.failure is not None:
@@ -233,7 +253,7 @@ class Moves:
             logger.error("move stops: partition=%s reason=a log directory is offline", replica.topic_partition)
             del self._moves[replica.topic_partition]
             return done
-        future = self._node.logs.futures.get(replica.topic_partition)
+        future = self._logs.futures.get(replica.topic_partition)
         if move.phase is _Phase.BEGINNING or future is None:
             return self._begin(move)
         if log.truncation_is_pending:
@@ -263,20 +283,20 @@ class Moves:
 
     def _begin(self, move: _Move) -> Deferred[None]:
         """Begins the copy, when no checkpoint in its directory speaks of an earlier log of that name any more."""
-        logs, topic_partition = self._node.logs, move.replica.topic_partition
+        logs, topic_partition = self._logs, move.replica.topic_partition
         logs.futures.delete(topic_partition)
-        self._node.disk_work()
+        self._disk_scheduler.wake()
 
         def begin(_: None) -> None:
-            if self._is_current(move) and self._node.replicas.get(topic_partition) is move.replica:
+            if self._is_current(move) and self._replicas.get(topic_partition) is move.replica:
                 logs.futures.create(topic_partition, move.directory)
                 move.phase = _Phase.COPYING
-                self._node.disk_work()
+                self._disk_scheduler.wake()
 
-        return self._node.starts_durable().then(begin)
+        return self._disk_scheduler.starts_durable().then(begin)
 
     def _copy(self, move: _Move, future: Log) -> Deferred[None]:
-        log, quota = move.replica.log, self._node.throttles.moves
+        log, quota = move.replica.log, self._throttles.moves
         start, end, size = future.log_end_offset, log.log_end_offset, min(CHUNK_BYTES, quota.portion)
 
         def append(data: bytes) -> None:
@@ -286,15 +306,13 @@ class Moves:
             elif self._is_current(move) and not future.folder.is_deleted and future.log_end_offset == start:
                 # What was read while the log was being cut is found out before the next chunk.
                 info = future.append_as_follower(data)
-                quota.record(self._node.clock.monotonic_ms(), info.size)
+                quota.record(self._clock.monotonic_ms(), info.size)
                 _follow(future, log)
                 move.is_near = future.log_end_offset >= end
                 if info.rolled or future.is_flush_due:
-                    self._node.disk_work()
+                    self._disk_scheduler.wake()
 
-        return self._node.shell.in_pool(InDirectories((log.owner.path,), lambda: _read(log, start, size, end))).then(
-            append
-        )
+        return self._shell.in_pool(InDirectories((log.owner.path,), lambda: _read(log, start, size, end))).then(append)
 
     def _copy_last(self, move: _Move, future: Log) -> bool:
         """Copies what came while the copy was made durable, in this turn; whether that was little enough.
@@ -310,7 +328,7 @@ class Moves:
             if left <= 0:
                 move.last_bytes = min(2 * move.last_bytes, LAST_BYTES_LIMIT)
                 return False
-            self._node.throttles.moves.record(self._node.clock.monotonic_ms(), len(data))
+            self._throttles.moves.record(self._clock.monotonic_ms(), len(data))
             if data:
                 future.append_as_follower(data)
             if future.log_end_offset == start:
@@ -322,19 +340,27 @@ class Moves:
         """Makes the copy durable, and where it begins."""
         _follow(future, move.replica.log)
         flush = future.flush_task()
-        node = self._node
-        flushed: Deferred[None] = Deferred.of(None) if flush is None else node.run_disk_task(flush)
+        flushed: Deferred[None] = Deferred.of(None) if flush is None else self._disk_scheduler.run(flush)
         written: Deferred[None] = Deferred()
 
         def write(_: Deferred[None]) -> None:
-            node.starts_durable().on_complete(lambda _: written.complete(None))
+            self._disk_scheduler.starts_durable().on_complete(lambda _: written.complete(None))
 
         flushed.on_complete(write)
         return written
 
+    def _moved(self, replica: Replica) -> None:
+        """Another log directory has the replica's log now."""
+        log = self._logs.get(replica.topic_partition)
+        assert log is not None
+        self._replicas.log_moved(replica, log)
+        if replica.leader is None and not log.is_offline:
+            self._fetcher_manager.follow_again(replica)
+        self._disk_scheduler.wake()
+
     def _finish(self, move: _Move, future: Log) -> None:
         """The copy equals its log, in this turn: it takes its place."""
-        node, replica, log = self._node, move.replica, move.replica.log
+        replica, log = move.replica, move.replica.log
         begins_as = future.kept_start
         _follow(future, log)
         if future.kept_start != begins_as:
@@ -350,17 +376,17 @@ class Moves:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the copy could not be flushed")
         before = log.owner.path
         try:
-            node.logs.futures.replace(replica.topic_partition)
+            self._logs.futures.replace(replica.topic_partition)
         except KafkaError:
-            if node.logs.get(replica.topic_partition) is future:
+            if self._logs.get(replica.topic_partition) is future:
                 # Its directory failed in the last step: the log is there, and offline.
-                node.replica_moved(replica)
+                self._moved(replica)
             raise
         del self._moves[replica.topic_partition]
-        node.replica_moved(replica)
-        for task in node.logs.maintenance.checkpoint_tasks(high_watermarks=False):
+        self._moved(replica)
+        for task in self._logs.maintenance.checkpoint_tasks(high_watermarks=False):
             # How far the log has been cleaned is told by the other directory from now on.
-            node.run_disk_task(task)
+            self._disk_scheduler.run(task)
         logger.info(
             "moved: partition=%s from=%s to=%s log_end=%d",
             replica.topic_partition,

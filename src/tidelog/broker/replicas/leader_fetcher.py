@@ -36,11 +36,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidelog.broker.deferred import Deferred
-    from tidelog.broker.node import Node
-    from tidelog.broker.replicas.replica_fetcher_manager import Followed
+    from tidelog.broker.environment import BrokerEnvironment
+    from tidelog.broker.replicas.replica import Replica
+    from tidelog.broker.replicas.throttles import Throttles
     from tidelog.broker.shell import Timer
     from tidelog.model.identifiers import BrokerId
     from tidelog.ports.disk import Bytes
+    from tidelog.replication.follower import PartitionFollower
     from tidelog.replication.follower_events import FetchPosition, FollowerEvent
 
 logger: Final = logging.getLogger(__name__)
@@ -65,16 +67,47 @@ _SESSION_LOST: Final = (
 )
 
 PartitionKey: TypeAlias = tuple[TopicId, int]
+"""A partition as requests name it."""
+
+
+class Followed:
+    """One partition while this broker follows it, in one leader epoch."""
+
+    __slots__ = ("complaint", "cut", "fetcher", "follower", "key", "replica", "rest", "told", "told_in")
+
+    def __init__(self, replica: Replica, follower: PartitionFollower, fetcher: LeaderFetcher) -> None:
+        self.replica = replica
+        self.follower = follower
+        self.fetcher = fetcher
+        self.key: PartitionKey = (replica.topic_id, replica.topic_partition.partition)
+        self.told: FetchPosition | None = None
+        """What the leader's fetch session has of it; None when nothing, or nothing that still holds."""
+        self.told_in = 0
+        """Number of the request that said so: answers to earlier ones are of no use any more."""
+        self.rest: Timer | None = None
+        self.cut: Callable[[], object] | None = None
+        """The truncation that is announced and not done."""
+        self.complaint = ErrorCode.NONE
+        """What was logged last, so that it is not logged again at each attempt."""
 
 
 class LeaderFetcher:
     """The way from one leader."""
 
     def __init__(
-        self, node: Node, leader_id: BrokerId, step: Callable[[Followed, FollowerEvent, Bytes | None], None]
+        self,
+        environment: BrokerEnvironment,
+        throttles: Throttles,
+        leader_id: BrokerId,
+        step: Callable[[Followed, FollowerEvent, Bytes | None], None],
     ) -> None:
         """`step` hands an event to a partition, with the records of an `Answered`."""
-        self._node = node
+        self._environment = environment
+        self._broker_id = environment.broker_id
+        self._config = environment.config
+        self._clock = environment.clock
+        self._shell = environment.shell
+        self._throttles = throttles
         self.leader_id = leader_id
         self._step = step
         self._partitions: dict[PartitionKey, Followed] = {}
@@ -150,14 +183,14 @@ class LeaderFetcher:
 
     def _is_throttled(self, followed: Followed) -> bool:
         topic, partition = followed.replica.topic_partition
-        return self._node.throttles.follower.is_throttled(topic, partition)
+        return self._throttles.follower.is_throttled(topic, partition)
 
     def _hold_back(self, key: PartitionKey) -> None:
         """The throttle is exceeded: looks at the partition again when it is not."""
         self._held_back[key] = None
         if self._held_back_timer is None:
-            delay_ms = self._node.throttles.follower.delay_ms(self._node.clock.monotonic_ms())
-            self._held_back_timer = self._node.shell.after(max(1, delay_ms), self.release)
+            delay_ms = self._throttles.follower.delay_ms(self._clock.monotonic_ms())
+            self._held_back_timer = self._shell.after(max(1, delay_ms), self.release)
 
     def release(self) -> None:
         """The throttle may allow more: whatever it held back is looked at."""
@@ -175,7 +208,7 @@ class LeaderFetcher:
         """Looks at what is to be asked in the next turn, when all that happened in this one is known."""
         if not self._is_scheduled and not self._is_stopped:
             self._is_scheduled = True
-            self._node.shell.soon(self._turn)
+            self._shell.soon(self._turn)
 
     def _turn(self) -> None:
         self._is_scheduled = False
@@ -193,8 +226,8 @@ class LeaderFetcher:
         is_full = self._session_id == _NO_SESSION
         named: list[tuple[Followed, FetchPosition]] = []
         forgotten: list[PartitionKey] = []
-        quota = self._node.throttles.follower
-        is_exceeded = quota.throttles_any and quota.is_exceeded(self._node.clock.monotonic_ms())
+        quota = self._throttles.follower
+        is_exceeded = quota.throttles_any and quota.is_exceeded(self._clock.monotonic_ms())
         for key in list(self._partitions) if is_full else list(self._changed):
             followed = self._partitions.get(key)
             position = None if followed is None else followed.follower.position()
@@ -233,7 +266,7 @@ class LeaderFetcher:
     def _request(
         self, named: list[tuple[Followed, FetchPosition]], forgotten: list[PartitionKey]
     ) -> messages.FetchRequest:
-        config = self._node.config
+        config = self._config
         # The first answer of a session comes at once: no further request is possible before its id is known.
         max_wait_ms = config.replica_fetch_wait_max_ms if self._knows_session else 0
         request = messages.FetchRequest(
@@ -243,9 +276,9 @@ class LeaderFetcher:
             session_id=self._session_id,
             session_epoch=self._epoch,
         )
-        request.replica_state.replica_id = self._node.broker_id
-        request.replica_state.replica_epoch = self._node.broker_epoch
-        quota = self._node.throttles.follower
+        request.replica_state.replica_id = self._broker_id
+        request.replica_state.replica_epoch = self._environment.broker_epoch
+        quota = self._throttles.follower
         behind = {followed.key for followed, _ in named if self._is_behind(followed)} if quota.throttles_any else set()
         # Together they ask for what the rate allows at once; a batch that is larger comes alone.
         portion = min(config.replica_fetch_max_bytes, max(1, quota.portion // max(1, len(behind))))
@@ -280,8 +313,8 @@ class LeaderFetcher:
             self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
         self._under_way += 1
         number, generation = self._request_number, self._generation
-        timeout_ms = self._node.config.replica_socket_timeout_ms
-        answer = self._node.shell.ask(self.leader_id, Purpose.FETCH, request, FETCH_VERSION, timeout_ms)
+        timeout_ms = self._config.replica_socket_timeout_ms
+        answer = self._shell.ask(self.leader_id, Purpose.FETCH, request, FETCH_VERSION, timeout_ms)
         answer.on_complete(lambda settled: self._answered(number, generation, settled))
 
     # Answers.
@@ -321,12 +354,12 @@ class LeaderFetcher:
         """The connection broke, or the leader refuses us: starts over after a rest."""
         if not self._failures:
             logger.warning("fetching from leader=%d failed: %s; trying again", self.leader_id, reason)
-        delay_ms = min(self._node.config.replica_fetch_backoff_ms, FIRST_REST_MS << min(self._failures, 16))
+        delay_ms = min(self._config.replica_fetch_backoff_ms, FIRST_REST_MS << min(self._failures, 16))
         self._failures += 1
         self._start_over()
         if self._rest is not None:
             self._rest.cancel()
-        self._rest = self._node.shell.after(delay_ms, self._rested)
+        self._rest = self._shell.after(delay_ms, self._rested)
 
     def _rested(self) -> None:
         self._rest = None
@@ -366,7 +399,7 @@ class LeaderFetcher:
         records = data.records
         size = 0 if records is None else len(records)
         if size and self._is_throttled(followed):
-            self._node.throttles.follower.record(self._node.clock.monotonic_ms(), size)
+            self._throttles.follower.record(self._clock.monotonic_ms(), size)
         diverging = None
         if data.diverging_epoch.end_offset >= 0:
             diverging = EpochEnd(LeaderEpoch(data.diverging_epoch.epoch), Offset(data.diverging_epoch.end_offset))

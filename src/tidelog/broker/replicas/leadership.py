@@ -31,9 +31,17 @@ from tidelog.storage.errors import RefusedForNow, StorageError
 from tidelog.store.errors import StoreError
 
 if TYPE_CHECKING:
-    from tidelog.broker.node import Node
+    from tidelog.broker.channels import Settings
+    from tidelog.broker.cluster.metadata_cache import MetadataCache
+    from tidelog.broker.cluster.replica_marks import ReplicaMarks
+    from tidelog.broker.config_handler import ConfigHandler
+    from tidelog.broker.disk_scheduler import DiskScheduler
+    from tidelog.broker.environment import BrokerEnvironment
+    from tidelog.broker.replicas.directory_moves import Moves
+    from tidelog.broker.replicas.replica_fetcher_manager import ReplicaFetcherManager
     from tidelog.protocol import messages
     from tidelog.storage.log import Log
+    from tidelog.storage.log_manager import LogManager
 
 logger: Final = logging.getLogger(__name__)
 
@@ -48,11 +56,39 @@ PARTITIONS_PER_TURN: Final = 128
 class Leadership:
     """Carries out the controller's orders on one node's replicas."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self,
+        environment: BrokerEnvironment,
+        *,
+        metadata: MetadataCache,
+        settings: Settings,
+        config_handler: ConfigHandler,
+        logs: LogManager,
+        replicas: ReplicaManager,
+        fetcher_manager: ReplicaFetcherManager,
+        moves: Moves,
+        marks: ReplicaMarks,
+        disk_scheduler: DiskScheduler,
+        on_leadership_changed: Callable[[TopicPartition], object],
+    ) -> None:
+        """`on_leadership_changed` is called for each partition that this broker leads, or leads no more."""
+        self._environment = environment
+        self._broker_id = environment.broker_id
+        self._config = environment.config
+        self._shell = environment.shell
+        self._metadata = metadata
+        self._settings = settings
+        self._config_handler = config_handler
+        self._logs = logs
+        self._replicas = replicas
+        self._fetcher_manager = fetcher_manager
+        self._moves = moves
+        self._marks = marks
+        self._disk_scheduler = disk_scheduler
+        self._on_leadership_changed = on_leadership_changed
         self._waiting: deque[Callable[[], None]] = deque()
         self._busy = False
-        self._postponed = PostponedOrders(node.shell, lambda: self._in_order(self._try_postponed))
+        self._postponed = PostponedOrders(environment.shell, lambda: self._in_order(self._try_postponed))
 
     def try_no_more(self) -> None:
         """The node stops: what was refused for now is not tried again."""
@@ -92,11 +128,12 @@ class Leadership:
 
     def _check_epochs(self, controller_epoch: int, broker_epoch: int) -> None:
         """Refuses deposed controllers, and orders meant for an earlier life of this broker (KIP-380)."""
-        self._node.metadata.check_controller_epoch(controller_epoch)
-        if 0 <= broker_epoch < self._node.broker_epoch:
+        self._metadata.check_controller_epoch(controller_epoch)
+        if 0 <= broker_epoch < self._environment.broker_epoch:
             raise KafkaError(
                 ErrorCode.STALE_BROKER_EPOCH,
-                f"Broker epoch {broker_epoch} is of an earlier registration; now it is {self._node.broker_epoch}.",
+                f"Broker epoch {broker_epoch} is of an earlier registration;"
+                f" now it is {self._environment.broker_epoch}.",
             )
 
     # LeaderAndIsr.
@@ -107,7 +144,7 @@ class Leadership:
 
     def _lead_or_follow(self, request: messages.LeaderAndIsrRequest) -> Deferred[dict[TopicPartition, ErrorCode]]:
         self._check_epochs(request.controller_epoch, request.broker_epoch)
-        self._node.metadata.saw_controller(request.controller_id, request.controller_epoch)
+        self._metadata.saw_controller(request.controller_id, request.controller_epoch)
         orders = []
         outcomes: dict[TopicPartition, ErrorCode] = {}
         for topic in request.topic_states:
@@ -124,7 +161,7 @@ class Leadership:
                     # The replica is wanted again; what it has that its leader has not it will cut.
                     self._postponed.drop_deletion(topic_partition)
                 orders.append(order)
-        replicas = self._node.replicas
+        replicas = self._replicas
         missing = dict.fromkeys(
             order.topic_partition.topic for order in orders if replicas.get(order.topic_partition) is None
         )
@@ -143,11 +180,13 @@ class Leadership:
             # From here on the node's own picture is asked, which changes are told to: logs are made in many turns, and
             # each gets the settings that hold when it comes to be.
             for topic in missing:
-                self._node.settings_changed(ConfigResource(ConfigResourceType.TOPIC, topic), settings.get(topic, {}))
+                self._config_handler.settings_changed(
+                    ConfigResource(ConfigResourceType.TOPIC, topic), settings.get(topic, {})
+                )
             self._carry_out(orders, outcomes, done)
 
         if missing:
-            self._node.settings.of_topics(missing).on_complete(with_settings)
+            self._settings.of_topics(missing).on_complete(with_settings)
         else:
             with_settings(Deferred.of({}))
         return done
@@ -161,13 +200,13 @@ class Leadership:
         """Creates what is missing, then leads or follows; completes `done` with `outcomes`, these orders' added."""
 
         def made() -> None:
-            tasks = self._node.logs.maintenance.durability_tasks()
+            tasks = self._logs.maintenance.durability_tasks()
             # A sync that fails takes its directory offline, which `_take_up` sees, or is to be done again.
-            gather([self._node.run_disk_task(task) for task in tasks]).on_complete(lambda _: take_up())
+            gather([self._disk_scheduler.run(task) for task in tasks]).on_complete(lambda _: take_up())
 
         def take_up() -> None:
             wanted = deque(order for order in orders if order.topic_partition not in outcomes)
-            unsynced = {folder for each in self._node.logs.directories for folder in each.created}
+            unsynced = {folder for each in self._logs.directories for folder in each.created}
             self._one_by_one(
                 wanted,
                 lambda order: (order.topic_partition, self._take_up(order, unsynced)),
@@ -180,9 +219,9 @@ class Leadership:
 
     def _try_postponed(self) -> Deferred[dict[TopicPartition, ErrorCode]]:
         """Carries out what was refused for now; the settings of these topics have been read."""
-        for deletion in self._postponed.take_deletions(self._node.broker_epoch):
+        for deletion in self._postponed.take_deletions(self._environment.broker_epoch):
             self._delete(deletion)
-        orders = self._postponed.take(self._node.broker_epoch)
+        orders = self._postponed.take(self._environment.broker_epoch)
         done: Deferred[dict[TopicPartition, ErrorCode]] = Deferred()
 
         def tried(working: Deferred[dict[TopicPartition, ErrorCode]]) -> None:
@@ -220,7 +259,7 @@ class Leadership:
             done.fail(error)
             return
         if waiting:
-            self._node.shell.soon(self._one_by_one, waiting, carry_out, outcomes, done, per_turn)
+            self._shell.soon(self._one_by_one, waiting, carry_out, outcomes, done, per_turn)
         else:
             done.complete(outcomes)
 
@@ -236,10 +275,10 @@ class Leadership:
         try:
             while orders:
                 if not turn:
-                    self._node.shell.soon(self._create_some, orders, outcomes, done, then)
+                    self._shell.soon(self._create_some, orders, outcomes, done, then)
                     return
                 order = orders.popleft()
-                if self._node.replicas.get(order.topic_partition) is not None:
+                if self._replicas.get(order.topic_partition) is not None:
                     continue
                 turn -= 1
                 refused = self._create(order)
@@ -255,13 +294,13 @@ class Leadership:
         topic_partition = order.topic_partition
         try:
             replica = Replica(self._log(topic_partition, order.topic_id, is_new=bool(order.state.is_new)))
-            self._node.moves.resume(replica)
+            self._moves.resume(replica)
         except RefusedForNow as error:
             return self._postpone(order, error)
         except (KafkaError, StorageError) as error:
             logger.error("log not created: partition=%s error=%s", topic_partition, error)
             return error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
-        self._node.replicas.add(replica)
+        self._replicas.add(replica)
         return None
 
     def _log(self, topic_partition: TopicPartition, topic_id: TopicId, *, is_new: bool) -> Log:
@@ -269,8 +308,8 @@ class Leadership:
         reason = invalid_topic_name_reason(topic_partition.topic)
         if reason is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
-        config = log_config(self._node.config, self._node.metadata.image.topic_config(topic_partition.topic))
-        logs = self._node.logs
+        config = log_config(self._config, self._metadata.image.topic_config(topic_partition.topic))
+        logs = self._logs
         found = logs.get(topic_partition)
         if found is not None and found.topic_id is not None and topic_id not in (ZERO_TOPIC_ID, found.topic_id):
             # No replica of this life: a deleted topic's, which a power cut brought back or whose disk was away.
@@ -283,7 +322,7 @@ class Leadership:
                     "log of another topic put aside: partition=%s directory=%s", topic_partition, found.directory
                 )
                 logs.mark_stray(topic_partition)
-            self._node.marks.dropped(topic_partition)
+            self._marks.dropped(topic_partition)
         log = logs.create(topic_partition, None if topic_id == ZERO_TOPIC_ID else topic_id, config, is_new=is_new)
         if log.config != config:
             logs.set_config(topic_partition, config)
@@ -292,7 +331,7 @@ class Leadership:
     def _take_up(self, order: Order, unsynced: Collection[str]) -> ErrorCode:
         """Leads or follows as ordered, unless the order is old. `unsynced`: folders of logs that are not durable."""
         topic_partition, topic_id, state, _ = order
-        replicas: ReplicaManager = self._node.replicas
+        replicas: ReplicaManager = self._replicas
         replica = replicas.get(topic_partition)
         if replica is None:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -312,11 +351,11 @@ class Leadership:
                 assigned, adding = broker_ids(state.replicas), broker_ids(state.adding_replicas)
                 replicas.isr_committed(replica, IsrCommitted(isr, partition_epoch, assigned, adding))
             return ErrorCode.NONE
-        if state.leader == self._node.broker_id:
+        if state.leader == self._broker_id:
             logger.info(
                 "leads: partition=%s leader_epoch=%d log_end=%d", topic_partition, epoch, replica.log.log_end_offset
             )
-            self._node.fetcher_manager.stop_following(topic_partition)
+            self._fetcher_manager.stop_following(topic_partition)
             try:
                 replicas.lead(
                     replica,
@@ -331,7 +370,7 @@ class Leadership:
             except KafkaError as error:
                 # An I/O thread has taken the directory offline since.
                 return error.code
-            self._node.leads(replica)
+            self._on_leadership_changed(topic_partition)
         else:
             leader_id = BrokerId(state.leader)
             logger.info(
@@ -342,9 +381,9 @@ class Leadership:
                 replica.log.log_end_offset,
             )
             replicas.resign(replica, leader_id, epoch, partition_epoch)
-            self._node.resigned(topic_partition)
+            self._on_leadership_changed(topic_partition)
             try:
-                self._node.fetcher_manager.follow(replica, leader_id, epoch)
+                self._fetcher_manager.follow(replica, leader_id, epoch)
             except KafkaError as error:
                 return error.code
         return ErrorCode.NONE
@@ -357,7 +396,7 @@ class Leadership:
 
     def _stop(self, request: messages.StopReplicaRequest) -> Deferred[dict[TopicPartition, ErrorCode]]:
         self._check_epochs(request.controller_epoch, request.broker_epoch)
-        self._node.metadata.saw_controller(request.controller_id, request.controller_epoch)
+        self._metadata.saw_controller(request.controller_id, request.controller_epoch)
         orders = deque(
             (TopicPartition(topic.topic_name, state.partition_index), state)
             for topic in request.topic_states
@@ -386,12 +425,11 @@ class Leadership:
         self._in_order(self._put_aside_unassigned)
 
     def _put_aside_unassigned(self) -> Deferred[None]:
-        node = self._node
-        self._postponed.drop_unassigned(node.metadata.image, node.broker_id)
-        for log in list(node.logs.logs()):
-            topic = node.metadata.image.topics.get(log.topic_partition.topic)
+        self._postponed.drop_unassigned(self._metadata.image, self._broker_id)
+        for log in list(self._logs.logs()):
+            topic = self._metadata.image.topics.get(log.topic_partition.topic)
             image = None if topic is None else topic.partitions.get(log.topic_partition.partition)
-            if topic is None or image is None or node.broker_id in image.replicas:
+            if topic is None or image is None or self._broker_id in image.replicas:
                 continue
             if self._postponed.deletion(log.topic_partition) is not None:
                 continue
@@ -403,22 +441,22 @@ class Leadership:
                 list(image.replicas),
                 log.directory,
             )
-            if node.replicas.get(log.topic_partition) is not None:
-                node.fetcher_manager.stop_following(log.topic_partition)
-                node.replicas.remove(log.topic_partition)
-                node.resigned(log.topic_partition)
+            if self._replicas.get(log.topic_partition) is not None:
+                self._fetcher_manager.stop_following(log.topic_partition)
+                self._replicas.remove(log.topic_partition)
+                self._on_leadership_changed(log.topic_partition)
             try:
-                node.logs.mark_stray(log.topic_partition)
-                node.marks.dropped(log.topic_partition)
+                self._logs.mark_stray(log.topic_partition)
+                self._marks.dropped(log.topic_partition)
             except KafkaError as error:
                 logger.error("log not put aside: partition=%s error=%s", log.topic_partition, error)
-        node.disk_work()
+        self._disk_scheduler.wake()
         return Deferred.of(None)
 
     def _stop_one(
         self, topic_partition: TopicPartition, leader_epoch: int, broker_epoch: int, *, delete: bool
     ) -> ErrorCode:
-        replicas = self._node.replicas
+        replicas = self._replicas
         replica = replicas.get(topic_partition)
         # -2 stands for a topic that is being deleted, -1 for a sender that knows no epoch: both are always current.
         if replica is not None and 0 <= leader_epoch < replica.leader_epoch:
@@ -428,24 +466,24 @@ class Leadership:
             return ErrorCode.FENCED_LEADER_EPOCH
         self._postponed.drop(topic_partition)
         if replica is not None:
-            self._node.fetcher_manager.stop_following(topic_partition)
+            self._fetcher_manager.stop_following(topic_partition)
             if not delete:
                 replicas.resign(replica, BrokerId(-1), replica.leader_epoch, replica.partition_epoch)
             else:
                 replicas.remove(topic_partition)
-            self._node.resigned(topic_partition)
+            self._on_leadership_changed(topic_partition)
         if not delete:
             return ErrorCode.NONE
-        log = self._node.logs.get(topic_partition)
+        log = self._logs.get(topic_partition)
         return self._delete(Deletion(topic_partition, None if log is None else log.topic_id, broker_epoch))
 
     def _delete(self, deletion: Deletion) -> ErrorCode:
         """Deletes the log that the order names, if it is here; now or, where the disk refuses it for now, later."""
         topic_partition = deletion.topic_partition
         try:
-            if self._node.logs.delete(topic_partition):
-                self._node.marks.dropped(topic_partition)
-                self._node.disk_work()
+            if self._logs.delete(topic_partition):
+                self._marks.dropped(topic_partition)
+                self._disk_scheduler.wake()
         except RefusedForNow as error:
             self._postponed.add_deletion(deletion, error)
             return ErrorCode.REPLICA_NOT_AVAILABLE

@@ -32,13 +32,17 @@ from tidelog.records.errors import InvalidBatch
 from tidelog.records.integrity import check_batches
 
 if TYPE_CHECKING:
+    from tidelog.broker.cluster.metadata_cache import MetadataCache
+    from tidelog.broker.cluster.replica_marks import ReplicaMarks
     from tidelog.broker.deferred import Deferred
-    from tidelog.broker.node import Node
+    from tidelog.broker.environment import BrokerEnvironment
+    from tidelog.broker.replicas.replica_fetcher_manager import ReplicaFetcherManager
     from tidelog.broker.shell import Timer
     from tidelog.metadata.image import PartitionImage
     from tidelog.model.identifiers import TopicPartition
     from tidelog.ports.disk import Bytes
     from tidelog.storage.log import Log
+    from tidelog.storage.log_manager import LogManager
 
 logger: Final = logging.getLogger(__name__)
 
@@ -91,8 +95,23 @@ class _Recopy:
 class Recopies:
     """All of a broker; on the loop's thread, but for checksums."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self,
+        environment: BrokerEnvironment,
+        *,
+        metadata: MetadataCache,
+        logs: LogManager,
+        marks: ReplicaMarks,
+        fetcher_manager: ReplicaFetcherManager,
+    ) -> None:
+        self._broker_id = environment.broker_id
+        self._config = environment.config
+        self._clock = environment.clock
+        self._shell = environment.shell
+        self._metadata = metadata
+        self._logs = logs
+        self._marks = marks
+        self._fetcher_manager = fetcher_manager
         self._recopies: dict[TopicPartition, _Recopy] = {}
         self._timer: Timer | None = None
         self._is_stopped = False
@@ -112,17 +131,17 @@ class Recopies:
         nothing."""
         if self._is_stopped:
             return
-        for topic_partition, damage in self._node.marks.damaged.items():
-            log = self._node.logs.get(topic_partition)
+        for topic_partition, damage in self._marks.damaged.items():
+            log = self._logs.get(topic_partition)
             if damage.has_hole and log is not None and topic_partition not in self._recopies:
                 self._recopies[topic_partition] = _Recopy(log, self._now_ms)
         for topic_partition, recopy in list(self._recopies.items()):
-            if self._node.logs.get(topic_partition) is not recopy.log or recopy.log.is_offline:
+            if self._logs.get(topic_partition) is not recopy.log or recopy.log.is_offline:
                 del self._recopies[topic_partition]
             else:
                 self._go_on(topic_partition, recopy)
         if self._recopies and self._timer is None:
-            self._timer = self._node.shell.after(LOOK_MS, self._due)
+            self._timer = self._shell.after(LOOK_MS, self._due)
 
     def stop(self) -> None:
         """Begins nothing more."""
@@ -136,18 +155,18 @@ class Recopies:
 
     @property
     def _now_ms(self) -> int:
-        return self._node.clock.monotonic_ms()
+        return self._clock.monotonic_ms()
 
     # What may be done.
 
     def _image(self, recopy: _Recopy) -> PartitionImage | None:
-        image = self._node.metadata.image.partition(recopy.log.topic_partition)
-        return None if image is None or self._node.broker_id not in image.replicas else image
+        image = self._metadata.image.partition(recopy.log.topic_partition)
+        return None if image is None or self._broker_id not in image.replicas else image
 
     def _others(self, image: PartitionImage) -> list[BrokerId]:
         """Live members of the ISR that hold what this replica is to get; in the order in which they would lead."""
-        is_live = self._node.metadata.image.is_live
-        return [id for id in image.replicas if id in image.isr and id != self._node.broker_id and is_live(id)]
+        is_live = self._metadata.image.is_live
+        return [id for id in image.replicas if id in image.isr and id != self._broker_id and is_live(id)]
 
     def _may_begin(self, recopy: _Recopy) -> bool:
         """Whether enough others have all records, without this replica."""
@@ -155,7 +174,7 @@ class Recopies:
         if image is None:
             return False
         others = self._others(image)
-        if self._node.broker_id not in image.isr:
+        if self._broker_id not in image.isr:
             return image.leader in others
         return len(others) >= max(1, recopy.log.config.min_insync_replicas)
 
@@ -166,7 +185,7 @@ class Recopies:
             image is not None
             and recopy.probed
             and image.leader == recopy.source
-            and self._node.broker_id not in image.isr
+            and self._broker_id not in image.isr
             and recopy.source in self._others(image)
         )
 
@@ -188,7 +207,7 @@ class Recopies:
                     self._give_up(recopy, "it was not taken out of the ISR")
                 else:
                     image = self._image(recopy)
-                    if image is not None and image.leader not in (recopy.source, self._node.broker_id):
+                    if image is not None and image.leader not in (recopy.source, self._broker_id):
                         self._probe(recopy)
             case Stage.CUTTING:
                 self._look_at_cut(topic_partition, recopy)
@@ -204,9 +223,9 @@ class Recopies:
     def _take_mark_back(self, recopy: _Recopy) -> None:
         """The replica is as good as it was before: where it is still in the ISR, it may have to lead."""
         topic_partition = recopy.log.topic_partition
-        damage = self._node.marks.damaged.get(topic_partition)
+        damage = self._marks.damaged.get(topic_partition)
         if damage is not None and damage.has_hole:
-            self._node.marks.taken_back(topic_partition)
+            self._marks.taken_back(topic_partition)
 
     # Is the other replica's log whole?
 
@@ -238,8 +257,8 @@ class Recopies:
             max_wait_ms=0, min_bytes=0, max_bytes=PROBE_BYTES, session_id=0, session_epoch=-1, topics=[topic]
         )
         assert recopy.source is not None
-        timeout_ms = self._node.config.replica_socket_timeout_ms
-        answer = self._node.shell.ask(recopy.source, Purpose.REPAIR, request, FETCH_VERSION, timeout_ms)
+        timeout_ms = self._config.replica_socket_timeout_ms
+        answer = self._shell.ask(recopy.source, Purpose.REPAIR, request, FETCH_VERSION, timeout_ms)
         answer.on_complete(lambda settled: self._answered(recopy, settled))
 
     def _is_current(self, recopy: _Recopy) -> bool:
@@ -268,7 +287,7 @@ class Recopies:
                 self._probed(recopy)
             return
         work = InDirectories((recopy.log.owner.path,), lambda: _sound_end(records, recopy.offset))
-        self._node.shell.in_pool(work).on_complete(lambda checked: self._checked(recopy, checked))
+        self._shell.in_pool(work).on_complete(lambda checked: self._checked(recopy, checked))
 
     def _checked(self, recopy: _Recopy, checked: Deferred[Offset | None]) -> None:
         end = checked.result()
@@ -288,10 +307,10 @@ class Recopies:
         recopy.enter(Stage.LEAVING, self._now_ms)
         log = recopy.log
         recopy.log_end = log.log_end_offset
-        known = self._node.marks.damaged.get(log.topic_partition)
+        known = self._marks.damaged.get(log.topic_partition)
         if known is None or not known.has_hole:
             end = recopy.log_end
-            self._node.marks.report(log.topic_partition, ReplicaDamage(end, log.epochs.latest, end, has_hole=True))
+            self._marks.report(log.topic_partition, ReplicaDamage(end, log.epochs.latest, end, has_hole=True))
         self.look()
 
     # The cut.
@@ -301,7 +320,7 @@ class Recopies:
         recopy.log_end = recopy.log.log_end_offset
         recopy.truncations = recopy.log.truncations
         try:
-            has_begun = self._node.fetcher_manager.begin_anew(topic_partition, recopy.source)
+            has_begun = self._fetcher_manager.begin_anew(topic_partition, recopy.source)
         except KafkaError as error:
             self._give_up(recopy, str(error))
             return
@@ -314,7 +333,7 @@ class Recopies:
     def _look_at_cut(self, topic_partition: TopicPartition, recopy: _Recopy) -> None:
         """Once nothing of the rotten log is left, it is a replica that has to fetch what it lacks, as any other."""
         if recopy.log.truncations == recopy.truncations:
-            followed = self._node.fetcher_manager.get(topic_partition)
+            followed = self._fetcher_manager.get(topic_partition)
             if followed is None or followed.cut is None or self._now_ms - recopy.since_ms > LEAVING_MS:
                 # Another leader, another followership, which knows nothing of it.
                 recopy.enter(Stage.WANTED, self._now_ms)
@@ -324,7 +343,7 @@ class Recopies:
         del self._recopies[topic_partition]
         log = recopy.log
         damage = ReplicaDamage(log.log_start_offset, NO_LEADER_EPOCH, Offset(recopy.log_end))
-        self._node.marks.report(topic_partition, damage)
+        self._marks.report(topic_partition, damage)
 
 
 def _sound_end(records: Bytes, offset: int) -> Offset | None:

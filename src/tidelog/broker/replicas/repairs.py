@@ -29,12 +29,16 @@ from tidelog.storage.tasks import SimpleTask
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tidelog.broker.cluster.metadata_cache import MetadataCache
     from tidelog.broker.deferred import Deferred
-    from tidelog.broker.node import Node
+    from tidelog.broker.disk_scheduler import DiskScheduler
+    from tidelog.broker.environment import BrokerEnvironment
+    from tidelog.broker.replicas.recopies import Recopies
     from tidelog.broker.shell import Timer
     from tidelog.ports.disk import Bytes
     from tidelog.storage.integrity import SegmentCheck
     from tidelog.storage.log import Log
+    from tidelog.storage.log_manager import LogManager
     from tidelog.storage.rot import Rot
     from tidelog.storage.segment import Segment
 
@@ -93,8 +97,23 @@ class _Repair:
 class Repairs:
     """All of a broker; on the loop's thread, but for what is read and written."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self,
+        environment: BrokerEnvironment,
+        *,
+        metadata: MetadataCache,
+        logs: LogManager,
+        disk_scheduler: DiskScheduler,
+        recopies: Recopies,
+    ) -> None:
+        self._broker_id = environment.broker_id
+        self._config = environment.config
+        self._clock = environment.clock
+        self._shell = environment.shell
+        self._metadata = metadata
+        self._logs = logs
+        self._disk_scheduler = disk_scheduler
+        self._recopies = recopies
         self._waiting: list[_Repair] = []
         """Those found first are first."""
         self._current: _Repair | None = None
@@ -103,12 +122,12 @@ class Repairs:
 
     def look(self) -> None:
         """Takes up what was found since it was last called; cheap where that is nothing."""
-        findings = self._node.logs.environment.findings
+        findings = self._logs.environment.findings
         if not findings or self._is_stopped:
             return
-        now_ms = self._node.clock.monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
         while (rot := findings.take()) is not None:
-            log = self._node.logs.get(rot.topic_partition)
+            log = self._logs.get(rot.topic_partition)
             if log is None or log.rot is not rot.of_log:
                 rot.forget()  # Of a log that is no more, or not yet the partition's.
             else:
@@ -132,10 +151,10 @@ class Repairs:
         if self._is_stopped or self._current is not None or not self._waiting:
             return
         self._cancel()
-        now_ms = self._node.clock.monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
         repair = min(self._waiting, key=lambda each: each.not_before_ms)
         if repair.not_before_ms > now_ms:
-            self._timer = self._node.shell.after(repair.not_before_ms - now_ms, self._go_on)
+            self._timer = self._shell.after(repair.not_before_ms - now_ms, self._go_on)
             return
         self._waiting.remove(repair)
         self._current = repair
@@ -145,17 +164,17 @@ class Repairs:
         """Nothing is left to do for the segment."""
         repair.rot.forget()
         self._current = None
-        self._node.shell.soon(self._go_on)
+        self._shell.soon(self._go_on)
 
     def _later(self, repair: _Repair, delay_ms: int) -> None:
-        repair.not_before_ms = self._node.clock.monotonic_ms() + delay_ms
+        repair.not_before_ms = self._clock.monotonic_ms() + delay_ms
         self._waiting.append(repair)
         self._current = None
-        self._node.shell.soon(self._go_on)
+        self._shell.soon(self._go_on)
 
     def _state(self, repair: _Repair) -> tuple[Log, Segment, SegmentCheck] | None:
         """The segment and what its batches are judged by; None where it is not here any more."""
-        log = self._node.logs.get(repair.rot.topic_partition)
+        log = self._logs.get(repair.rot.topic_partition)
         if log is None or log is not repair.log or log.is_offline:
             return None
         segment = next((each for each in log.segments if each.base_offset == repair.rot.base_offset), None)
@@ -178,7 +197,7 @@ class Repairs:
             else:
                 proceed(result)
 
-        self._node.shell.in_pool(InDirectories((repair.log.owner.path,), work)).on_complete(settle)
+        self._shell.in_pool(InDirectories((repair.log.owner.path,), work)).on_complete(settle)
 
     # Where is the damage?
 
@@ -224,12 +243,12 @@ class Repairs:
 
     def _sources(self, repair: _Repair) -> list[BrokerId]:
         """The live brokers that hold a replica, the leader first."""
-        partition = self._node.metadata.image.partition(repair.rot.topic_partition)
+        partition = self._metadata.image.partition(repair.rot.topic_partition)
         if partition is None:
             repair.may_come = True
             return []  # Told of before long.
-        others = [each for each in partition.replicas if each != self._node.broker_id]
-        live = [each for each in others if self._node.metadata.image.is_live(each)]
+        others = [each for each in partition.replicas if each != self._broker_id]
+        live = [each for each in others if self._metadata.image.is_live(each)]
         repair.may_come = repair.may_come or len(live) < len(others)
         return sorted(live, key=lambda each: (each != partition.leader, each not in partition.isr))
 
@@ -265,8 +284,8 @@ class Repairs:
                 )
             ],
         )
-        timeout_ms = self._node.config.replica_socket_timeout_ms
-        answer = self._node.shell.ask(source, Purpose.REPAIR, request, FETCH_VERSION, timeout_ms)
+        timeout_ms = self._config.replica_socket_timeout_ms
+        answer = self._shell.ask(source, Purpose.REPAIR, request, FETCH_VERSION, timeout_ms)
         answer.on_complete(lambda settled: self._answered(repair, source, settled))
 
     def _answered(self, repair: _Repair, source: BrokerId, settled: Deferred[Any]) -> None:
@@ -344,14 +363,14 @@ class Repairs:
                 damage.flaw,
             )
             repair.damages.popleft()
-            repair.since_ms = self._node.clock.monotonic_ms()
+            repair.since_ms = self._clock.monotonic_ms()
             if segment.rotten.get(patch.position) == patch.position + len(patch.after):
                 segment.rotten = {at: end for at, end in segment.rotten.items() if at != patch.position}
                 self._next_damage(repair)
             else:
                 self._diagnose(repair)
 
-        self._node.run_disk_task(SimpleTask(f"repair of {log.topic_partition}", sync, synced))
+        self._disk_scheduler.run(SimpleTask(f"repair of {log.topic_partition}", sync, synced))
 
     def _not_mended(self, repair: _Repair) -> None:
         """No replica had what is missing, or none that fits."""
@@ -361,10 +380,10 @@ class Repairs:
             # The log was cut meanwhile.
             self._later(repair, 0)
             return
-        if self._node.recopies.want(state[0]):
+        if self._recopies.want(state[0]):
             self._later(repair, RETRY_MS)
             return
-        waited_ms = self._node.clock.monotonic_ms() - repair.since_ms
+        waited_ms = self._clock.monotonic_ms() - repair.since_ms
         if repair.may_come and waited_ms < FINAL_MS:
             self._later(repair, RETRY_MS)
             return

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.broker.replicas.leader_fetcher import LeaderFetcher
+from tidelog.broker.replicas.leader_fetcher import Followed, LeaderFetcher
 from tidelog.broker.shell import Purpose
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import (
@@ -26,7 +26,6 @@ from tidelog.model.identifiers import (
     BrokerId,
     LeaderEpoch,
     Offset,
-    TopicId,
     TopicPartition,
 )
 from tidelog.protocol import messages
@@ -49,49 +48,40 @@ from tidelog.replication.follower_events import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tidelog.broker.deferred import Deferred
-    from tidelog.broker.node import Node
+    from tidelog.broker.disk_scheduler import DiskScheduler
+    from tidelog.broker.environment import BrokerEnvironment
+    from tidelog.broker.replicas.purgatory import Purgatory
     from tidelog.broker.replicas.replica import Replica
-    from tidelog.broker.shell import Timer
+    from tidelog.broker.replicas.throttles import Throttles
     from tidelog.ports.disk import Bytes
-    from tidelog.replication.follower_events import FetchPosition, FollowerEffect, FollowerEvent
+    from tidelog.replication.follower_events import FollowerEffect, FollowerEvent
 
 logger: Final = logging.getLogger(__name__)
 
 LIST_OFFSETS_VERSION: Final = 8
 
-PartitionKey: TypeAlias = tuple[TopicId, int]
-"""A partition as requests name it."""
-
-
-class Followed:
-    """One partition while this broker follows it, in one leader epoch."""
-
-    __slots__ = ("complaint", "cut", "fetcher", "follower", "key", "replica", "rest", "told", "told_in")
-
-    def __init__(self, replica: Replica, follower: PartitionFollower, fetcher: LeaderFetcher) -> None:
-        self.replica = replica
-        self.follower = follower
-        self.fetcher = fetcher
-        self.key: PartitionKey = (replica.topic_id, replica.topic_partition.partition)
-        self.told: FetchPosition | None = None
-        """What the leader's fetch session has of it; None when nothing, or nothing that still holds."""
-        self.told_in = 0
-        """Number of the request that said so: answers to earlier ones are of no use any more."""
-        self.rest: Timer | None = None
-        self.cut: Callable[[], object] | None = None
-        """The truncation that is announced and not done."""
-        self.complaint = ErrorCode.NONE
-        """What was logged last, so that it is not logged again at each attempt."""
-
 
 class ReplicaFetcherManager:
     """All that this broker follows."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self,
+        environment: BrokerEnvironment,
+        *,
+        purgatory: Purgatory,
+        throttles: Throttles,
+        disk_scheduler: DiskScheduler,
+    ) -> None:
+        """`purgatory` is where consumers wait for records, which may be here (KIP-392)."""
+        self._environment = environment
+        self._broker_id = environment.broker_id
+        self._config = environment.config
+        self._clock = environment.clock
+        self._shell = environment.shell
+        self._purgatory = purgatory
+        self._throttles = throttles
+        self._disk_scheduler = disk_scheduler
         self._by_leader: dict[BrokerId, LeaderFetcher] = {}
         self._followed: dict[TopicPartition, Followed] = {}
         self._awaiting_flush: dict[TopicPartition, Followed] = {}
@@ -139,11 +129,13 @@ class ReplicaFetcherManager:
             flushed_end=log.flushed_offset,
             high_watermark=Offset(min(replica.known_high_watermark, log.log_end_offset)),
             flush_before_fetch=flush_first,
-            rest_ms_max=self._node.config.replica_fetch_backoff_ms,
+            rest_ms_max=self._config.replica_fetch_backoff_ms,
         )
         fetcher = self._by_leader.get(leader_id)
         if fetcher is None:
-            fetcher = self._by_leader[leader_id] = LeaderFetcher(self._node, leader_id, self.step)
+            fetcher = self._by_leader[leader_id] = LeaderFetcher(
+                self._environment, self._throttles, leader_id, self.step
+            )
         followed = self._followed[replica.topic_partition] = Followed(replica, follower, fetcher)
         if log.truncation_is_pending:
             # An earlier followership has cut the log; nothing is appended before that is durable.
@@ -257,7 +249,7 @@ class ReplicaFetcherManager:
                     replica.known_high_watermark = offset
                     replica.log.update_high_watermark(offset)
                     # Consumers of this rack may wait here (KIP-392).
-                    self._node.purgatory.check(replica)
+                    self._purgatory.check(replica)
                 case LogStartAdvanced(offset):
                     self._advance_start(replica, offset)
                 case TruncationWanted(offset, committed):
@@ -271,7 +263,7 @@ class ReplicaFetcherManager:
                     # The leader is asked anew afterwards, from the same position too: its session may have no reason
                     # to look at the partition again.
                     followed.told = None
-                    followed.rest = self._node.shell.after(delay_ms, self._rested, followed)
+                    followed.rest = self._shell.after(delay_ms, self._rested, followed)
                 case Stopped(error):
                     self._complain(followed, error)
 
@@ -298,7 +290,7 @@ class ReplicaFetcherManager:
         self._carry_out(followed, followed.follower.step(RecordsAppended(log.log_end_offset, log.log_start_offset)))
         self._want_flush(followed)
         if info.rolled or log.is_flush_due:
-            self._node.disk_work()
+            self._disk_scheduler.wake()
 
     def _want_flush(self, followed: Followed) -> None:
         """With flush.messages=1 what is not flushed is not reported to the leader: sees to it that it is flushed."""
@@ -310,13 +302,13 @@ class ReplicaFetcherManager:
             if follower.flushed_end < follower.log_end and not log.is_offline:
                 self._awaiting_flush[followed.replica.topic_partition] = followed
                 log.want_flush()
-                self._node.disk_work()
+                self._disk_scheduler.wake()
 
     def _advance_start(self, replica: Replica, offset: Offset) -> None:
         try:
             if replica.log.advance_start(offset):
                 # The leader answers DeleteRecords when it hears of it, so a crash should not bring records back.
-                self._node.starts_durable()
+                self._disk_scheduler.starts_durable()
         except KafkaError as error:
             logger.error("log start not advanced: partition=%s error=%s", replica.topic_partition, error)
 
@@ -371,7 +363,7 @@ class ReplicaFetcherManager:
                 replica.log.log_end_offset,
                 followed.follower.leader_epoch,
             )
-        replica.note_truncation(offset, self._node.clock.monotonic_ms())
+        replica.note_truncation(offset, self._clock.monotonic_ms())
         followed.cut = functools.partial(replica.log.truncate_to, offset)
         self._announce_truncation(followed, offset)
 
@@ -409,8 +401,8 @@ class ReplicaFetcherManager:
                 # It may have come half-way: nothing is fetched before it is done. A directory that failed ends that.
                 self._complain(followed, error.code)
                 if followed.rest is None and not log.is_offline:
-                    delay_ms = self._node.config.replica_fetch_backoff_ms
-                    followed.rest = self._node.shell.after(delay_ms, self._cut_again, followed)
+                    delay_ms = self._config.replica_fetch_backoff_ms
+                    followed.rest = self._shell.after(delay_ms, self._cut_again, followed)
                 return
             followed.cut = None
             if followed.rest is not None:
@@ -418,7 +410,7 @@ class ReplicaFetcherManager:
                 followed.rest = None
             replica.known_high_watermark = log.high_watermark
         if log.truncation_is_pending:
-            self._node.disk_work()
+            self._disk_scheduler.wake()
             return
         del self._awaiting_truncation[replica.topic_partition]
         self.step(followed, Truncated(log.log_end_offset, log.log_start_offset))
@@ -433,7 +425,7 @@ class ReplicaFetcherManager:
         """Waits for the disk."""
         followed.follower.begin_truncation()
         self._awaiting_truncation[followed.replica.topic_partition] = followed
-        self._node.disk_work()
+        self._disk_scheduler.wake()
 
     # What the leader has.
 
@@ -456,10 +448,10 @@ class ReplicaFetcherManager:
                 self.step(followed, LeaderRange(ends[0], ends[1]))
 
         def ask(timestamp: int) -> None:
-            node, follower = self._node, followed.follower
-            request = _list_offsets(node.broker_id, followed.replica.topic_partition, follower.leader_epoch, timestamp)
-            timeout_ms = node.config.replica_socket_timeout_ms
-            answer = node.shell.ask(follower.leader_id, Purpose.FETCH, request, LIST_OFFSETS_VERSION, timeout_ms)
+            follower = followed.follower
+            request = _list_offsets(self._broker_id, followed.replica.topic_partition, follower.leader_epoch, timestamp)
+            timeout_ms = self._config.replica_socket_timeout_ms
+            answer = self._shell.ask(follower.leader_id, Purpose.FETCH, request, LIST_OFFSETS_VERSION, timeout_ms)
             answer.on_complete(lambda settled: answered(timestamp, settled))
 
         ask(EARLIEST_TIMESTAMP)

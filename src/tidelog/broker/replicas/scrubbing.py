@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidelog.broker.deferred import Deferred
-    from tidelog.broker.node import Node
+    from tidelog.broker.disk_scheduler import DiskScheduler
+    from tidelog.broker.environment import BrokerEnvironment
+    from tidelog.broker.replicas.repairs import Repairs
     from tidelog.broker.shell import Timer
+    from tidelog.storage.log_manager import LogManager
     from tidelog.storage.scrub import DirectoryScrub
     from tidelog.storage.tasks import DiskTask
 
@@ -28,8 +31,16 @@ FLUSH_MS: Final = 50
 class Scrubbing:
     """On the loop's thread; what blocks runs on an I/O thread."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self, environment: BrokerEnvironment, logs: LogManager, disk_scheduler: DiskScheduler, repairs: Repairs
+    ) -> None:
+        self._config = environment.config
+        self._clock = environment.clock
+        self._disk = environment.disk
+        self._shell = environment.shell
+        self._logs = logs
+        self._disk_scheduler = disk_scheduler
+        self._repairs = repairs
         self._scrub: Scrub | None = None
         self._timer: Timer | None = None
         self._is_stopped = False
@@ -41,8 +52,8 @@ class Scrubbing:
 
     def start(self) -> None:
         """The broker serves: goes on where the last pass was, after a rest."""
-        logs = self._node.logs
-        self._scrub = Scrub(self._node.disk, self._node.clock, logs.directories)
+        logs = self._logs
+        self._scrub = Scrub(self._disk, self._clock, logs.directories)
         self._scrub.load()
         self._wait(logs.settings.initial_task_delay_ms)
 
@@ -53,26 +64,26 @@ class Scrubbing:
             self._timer.cancel()
 
     def _wait(self, delay_ms: int) -> None:
-        self._timer = self._node.shell.after(max(delay_ms, 1), self._go_on)
+        self._timer = self._shell.after(max(delay_ms, 1), self._go_on)
 
     def _go_on(self) -> None:
         """Runs the next slice, or waits until one is due."""
-        scrub, config = self._scrub, self._node.config
+        scrub, config = self._scrub, self._config
         if self._is_stopped or scrub is None:
             return
         if not config.log_scrub_max_bytes_per_second:
             self._wait(LOOK_MS)
             return
-        if self._node.is_flushing:
+        if self._disk_scheduler.is_flushing:
             self._wait(FLUSH_MS)
             return
         task = scrub.next_task(config.log_scrub_interval_ms)
         if task is None:
-            due_ms = scrub.due_ms(config.log_scrub_interval_ms) - self._node.clock.wall_ms()
+            due_ms = scrub.due_ms(config.log_scrub_interval_ms) - self._clock.wall_ms()
             self._wait(min(due_ms, LOOK_MS))
             return
-        began_ms = self._node.clock.monotonic_ms()
-        self._node.shell.in_pool(blocking_half(task)).on_complete(lambda ran: self._ran(scrub, task, began_ms, ran))
+        began_ms = self._clock.monotonic_ms()
+        self._shell.in_pool(blocking_half(task)).on_complete(lambda ran: self._ran(scrub, task, began_ms, ran))
 
     def _ran(self, scrub: Scrub, task: DiskTask, began_ms: int, ran: Deferred[None]) -> None:
         error: OSError | None = None
@@ -84,7 +95,7 @@ class Scrubbing:
             # Of one segment, and the others are to be read.
             logger.exception("scrub_failed: task=%r", task)
         task.finish(error)
-        self._node.repairs.look()
-        took_ms = self._node.clock.monotonic_ms() - began_ms
-        rate = self._node.config.log_scrub_max_bytes_per_second
+        self._repairs.look()
+        took_ms = self._clock.monotonic_ms() - began_ms
+        rate = self._config.log_scrub_max_bytes_per_second
         self._wait(rest_ms(scrub.slice_bytes, took_ms, rate) if rate else LOOK_MS)

@@ -22,8 +22,11 @@ from tidelog.storage.verification import ONGOING, VerificationGuard
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidelog.broker.node import Node
+    from tidelog.broker.channels import AskHere
+    from tidelog.broker.cluster.metadata_cache import MetadataCache
+    from tidelog.broker.environment import BrokerEnvironment
     from tidelog.broker.replicas.replica import Replica
+    from tidelog.broker.replicas.replica_manager import ReplicaManager
     from tidelog.ports.disk import Bytes
     from tidelog.storage.log import AppendInfo
 
@@ -91,9 +94,9 @@ class _Confirmation:
     __slots__ = (
         "_asked",
         "_began_ms",
+        "_environment",
         "_leader",
         "_leader_epoch",
-        "_node",
         "_replica",
         "_sequences",
         "_verifications",
@@ -102,26 +105,26 @@ class _Confirmation:
 
     def __init__(
         self,
-        node: Node,
+        environment: BrokerEnvironment,
         verifications: Verifications,
         replica: Replica,
         asked: Asked,
         sequences: Callable[[], list[int]],
     ) -> None:
-        self._node = node
+        self._environment = environment
         self._verifications = verifications
         self._replica = replica
         self._asked = asked
         self._sequences = sequences
         self._leader, self._leader_epoch = replica.leader, replica.leader_epoch
-        self._began_ms = node.clock.monotonic_ms()
+        self._began_ms = environment.clock.monotonic_ms()
         self.answer: Deferred[tuple[VerificationGuard, ErrorCode]] = Deferred()
 
     def ask(self, pause_ms: int) -> None:
         """Asks the coordinator; `pause_ms` passes before it is asked again, where it must be."""
         asked, replica = self._asked, self._replica
         guard = ONGOING
-        now_ms = self._node.clock.wall_ms()
+        now_ms = self._environment.clock.wall_ms()
         for sequence in self._sequences():
             guard = replica.log.producers.begin_verification(
                 asked.producer_id, asked.producer_epoch, sequence, now_ms, bumps_epochs=asked.adds
@@ -133,8 +136,8 @@ class _Confirmation:
         verified.on_complete(lambda settled: self._judge(guard, settled.result(), pause_ms))
 
     def _judge(self, guard: VerificationGuard, error: ErrorCode, pause_ms: int) -> None:
-        config, replica = self._node.config, self._replica
-        waited_ms = self._node.clock.monotonic_ms() - self._began_ms
+        config, replica = self._environment.config, self._replica
+        waited_ms = self._environment.clock.monotonic_ms() - self._began_ms
         if replica.leader is not self._leader or replica.leader_epoch != self._leader_epoch:
             # Another leader may have been there meanwhile: the coordinator's answer to this one holds no more.
             self.answer.complete((guard, ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -144,7 +147,7 @@ class _Confirmation:
             and waited_ms < config.add_partitions_to_txn_retry_backoff_max_ms
         ):
             pause_ms = min(pause_ms, config.add_partitions_to_txn_retry_backoff_ms)
-            self._node.shell.after(pause_ms, self.ask, 2 * pause_ms)
+            self._environment.shell.after(pause_ms, self.ask, 2 * pause_ms)
         else:
             self.answer.complete((guard, error))
 
@@ -152,9 +155,19 @@ class _Confirmation:
 class TransactionalAppends:
     """The lines of all partitions led here."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._verifications = Verifications(node)
+    def __init__(
+        self,
+        environment: BrokerEnvironment,
+        *,
+        metadata: MetadataCache,
+        replicas: ReplicaManager,
+        ask_here: AskHere,
+    ) -> None:
+        self._environment = environment
+        self._config = environment.config
+        self._clock = environment.clock
+        self._replicas = replicas
+        self._verifications = Verifications(environment, metadata, ask_here)
         self._lines: dict[_Key, deque[_Waiting]] = {}
         """What waits for the coordinator, the first batch of each line first."""
         self._waiting_bytes = 0
@@ -173,10 +186,10 @@ class TransactionalAppends:
         key = _Key(replica, transactional_id, producer_id, producer_epoch)
         line = self._lines.get(key)
         if line is None:
-            replica.check_refusals(data, self._node.clock.monotonic_ms())
+            replica.check_refusals(data, self._clock.monotonic_ms())
             if self._is_free(replica, asked):
                 guard = ONGOING if self._verifies(asked) else None
-                return self._node.replicas.append(replica, data, required_acks=required_acks, guard=guard)
+                return self._replicas.append(replica, data, required_acks=required_acks, guard=guard)
         if self._waiting_bytes + len(data) > WAITING_BYTES_MAX:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "Too much waits for transaction coordinators already.")
         waiting = _Waiting(bytearray(data), sequence, required_acks, version)
@@ -222,7 +235,7 @@ class TransactionalAppends:
 
     def _verifies(self, asked: Asked) -> bool:
         """By transaction.partition.verification.enable; partitions that are to be added need the coordinator anyway."""
-        return asked.adds or self._node.config.transaction_partition_verification_enable
+        return asked.adds or self._config.transaction_partition_verification_enable
 
     def _is_free(self, replica: Replica, asked: Asked) -> bool:
         """Whether nobody is to be asked before an append."""
@@ -233,13 +246,13 @@ class TransactionalAppends:
         self, replica: Replica, asked: Asked, sequences: Callable[[], list[int]]
     ) -> Deferred[tuple[VerificationGuard, ErrorCode]]:
         """The coordinator's answer, and the guard that was begun before the question; never fails."""
-        confirmation = _Confirmation(self._node, self._verifications, replica, asked, sequences)
+        confirmation = _Confirmation(self._environment, self._verifications, replica, asked, sequences)
         confirmation.ask(_FIRST_PAUSE_MS)
         return confirmation.answer
 
     def _go_on(self, key: _Key, guard: VerificationGuard, error: ErrorCode) -> None:
         """The coordinator has said its word: the line moves, or is sent home."""
-        replicas, replica = self._node.replicas, key.replica
+        replicas, replica = self._replicas, key.replica
         for waiting in self._lines.pop(key):
             self._waiting_bytes -= len(waiting.data)
             try:
@@ -248,7 +261,7 @@ class TransactionalAppends:
                 info = replicas.append(replica, waiting.data, required_acks=waiting.required_acks, guard=guard)
             except KafkaError as refused:
                 # Those behind it, in this line or still on their way, must not be appended without it.
-                now_ms = self._node.clock.monotonic_ms()
+                now_ms = self._clock.monotonic_ms()
                 replicas.note_refusal(replica.topic_partition, waiting.data, refused.code, now_ms)
                 waiting.outcome.fail(refused)
             else:

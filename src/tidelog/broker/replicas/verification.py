@@ -14,7 +14,6 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tidelog.broker.context import RequestContext
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.shell import Purpose
 from tidelog.coordinator.partitions import partition_for
@@ -25,7 +24,9 @@ from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
-    from tidelog.broker.node import Node
+    from tidelog.broker.channels import AskHere
+    from tidelog.broker.cluster.metadata_cache import MetadataCache
+    from tidelog.broker.environment import BrokerEnvironment
 
 logger: Final = logging.getLogger(__name__)
 
@@ -56,8 +57,12 @@ class _Question:
 class Verifications:
     """The questions of this broker's leaders."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, environment: BrokerEnvironment, metadata: MetadataCache, ask_here: AskHere) -> None:
+        self._broker_id = environment.broker_id
+        self._config = environment.config
+        self._shell = environment.shell
+        self._metadata = metadata
+        self._ask_here = ask_here
         self._waiting: dict[int, list[_Question]] = {}
         """[broker] -> what is to be asked of its coordinator"""
         self._under_way: set[int] = set()
@@ -82,11 +87,11 @@ class Verifications:
         waiting = self._waiting.setdefault(broker_id, [])
         waiting.append(question)
         if len(waiting) == 1 and broker_id not in self._under_way:
-            self._node.shell.soon(self._send, broker_id)
+            self._shell.soon(self._send, broker_id)
 
     def _coordinator(self, transactional_id: str) -> int | None:
         """The broker that coordinates the transactional id, as far as this one was told."""
-        image = self._node.metadata.image
+        image = self._metadata.image
         topic = image.topics.get(TRANSACTION_STATE_TOPIC)
         if topic is None or not topic.partitions:
             return None
@@ -117,33 +122,16 @@ class Verifications:
             self._under_way.discard(broker_id)
             self._answered(batch, outcome)
             if self._waiting.get(broker_id):
-                self._node.shell.soon(self._send, broker_id)
+                self._shell.soon(self._send, broker_id)
 
         self._carry(broker_id, request).on_complete(answered)
 
     def _carry(self, broker_id: int, request: messages.AddPartitionsToTxnRequest) -> Deferred[Any]:
         """The answer of the broker, which may be this one."""
-        node = self._node
-        timeout_ms = node.config.request_timeout_ms
-        if broker_id != node.broker_id:
-            return node.shell.ask(broker_id, Purpose.VERIFICATION, request, _VERSION, timeout_ms)
-        handler = node.handlers.get(ApiKey.ADD_PARTITIONS_TO_TXN)
-        here: Deferred[Any] = Deferred()
-        if handler is None:
-            here.fail(KafkaError(ErrorCode.UNSUPPORTED_VERSION))
-            return here
-        listener = node.config.inter_broker_listener_name
-        now_ms = node.clock.monotonic_ms()
-        context = RequestContext(ApiKey.ADD_PARTITIONS_TO_TXN, _VERSION, 0, None, now_ms, listener)
-        try:
-            response = handler.handle(node, context, request)
-        except KafkaError as error:
-            here.fail(error)
-            return here
-        if isinstance(response, Deferred):
-            return response
-        here.complete(response)
-        return here
+        timeout_ms = self._config.request_timeout_ms
+        if broker_id != self._broker_id:
+            return self._shell.ask(broker_id, Purpose.VERIFICATION, request, _VERSION, timeout_ms)
+        return self._ask_here(ApiKey.ADD_PARTITIONS_TO_TXN, _VERSION, request)
 
     def _answered(self, batch: dict[str, list[_Question]], outcome: Deferred[Any]) -> None:
         try:

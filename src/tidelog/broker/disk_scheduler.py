@@ -1,0 +1,225 @@
+"""When a broker's logs are flushed, checkpointed and looked after, and on which threads.
+
+    logs, handlers, fetchers --wake--> flushes, truncations, snapshots of producers --> I/O threads --> on_task_done
+    the clock -----------------------> retention, checkpoints, files to remove -------> I/O threads --> on_task_done
+
+What is due `storage.LogManager` knows; it has it done here. Flushes that are asked for while one is under way share the
+next one.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.deferred import Deferred, gather
+from tidelog.broker.shell import InDirectories, blocking_half
+from tidelog.storage.disk_errors import as_os_error
+from tidelog.storage.tasks import log_unexpected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidelog.broker.environment import BrokerEnvironment
+    from tidelog.broker.shell import Timer
+    from tidelog.storage.log import Log
+    from tidelog.storage.log_manager import LogManager
+    from tidelog.storage.tasks import DiskTask
+
+logger: Final = logging.getLogger(__name__)
+
+FLUSH_DELAY_MS_MIN: Final = 10
+"""Between two looks at what flush.ms asks for: appends of that time share a flush, whatever the setting."""
+STARTS_RETRY_MS: Final = 500
+"""Before checkpoints are written again that a disk has refused for a lack of descriptors or memory."""
+DISK_TICK_MS_MIN: Final = 1_000
+"""Between two looks at what is due for the disk; flushes that producers wait for don't wait for it."""
+
+
+class DiskScheduler:
+    """On the loop's thread; what blocks runs on I/O threads."""
+
+    def __init__(self, environment: BrokerEnvironment, logs: LogManager) -> None:
+        self._clock = environment.clock
+        self._shell = environment.shell
+        self._logs = logs
+        self.on_task_done: list[Callable[[], object]] = []
+        """Called after each task: a flush or a truncation may be durable now."""
+        self.on_tick: list[Callable[[], object]] = []
+        """Called with each look at what is due."""
+        logs.producer_limit.on_crowded = self.wake
+        for directory in logs.directories:
+            directory.on_flush_due = self._flush_by
+        self._disk_timer: Timer | None = None
+        self._flush_timer: Timer | None = None
+        self._flush_due_ms = 0
+        """Monotonic time of that timer."""
+        self._flush_scheduled = False
+        self._checking_ahead: set[Log] = set()
+        """Logs in which an I/O thread looks at what consumers will want."""
+        self._flushing: dict[str | None, int] = {}
+        """[log directory] -> flushes of its group that is under way."""
+        self._starts_timer: Timer | None = None
+        """Set while a disk is to have time to find descriptors or memory for checkpoints again."""
+        self._awaiting_starts: list[Deferred[None]] = []
+        """Completed once the first offsets of logs are written down."""
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Begins nothing more; what runs on I/O threads is finished by the runtime."""
+        self._stopped = True
+        for timer in (self._disk_timer, self._flush_timer, self._starts_timer):
+            if timer is not None:
+                timer.cancel()
+
+    @property
+    def is_flushing(self) -> bool:
+        """Whether a flush is under way that producers may wait for."""
+        return bool(self._flushing)
+
+    def run(self, task: DiskTask) -> Deferred[None]:
+        """Runs a task on an I/O thread and finishes it here; completes in any case, `finish` sees to errors.
+
+        One that a disk refused for a lack of descriptors or memory is due again with the next `tick`.
+        """
+        done: Deferred[None] = Deferred()
+
+        def finish(running: Deferred[None]) -> None:
+            error = outcome_of(task, running)
+            try:
+                task.finish(error)
+            except Exception:
+                # What waits for the task goes on; the directory too, as far as `finish` came.
+                logger.exception("disk_task_not_finished task=%s", task)
+            for tell in self.on_task_done:
+                tell()
+            if error is None and self._logs.maintenance.has_truncations:
+                # The checkpoint files may have been in use when that was asked for.
+                self.wake()
+            done.complete(None)
+            self._write_starts()
+
+        self._shell.in_pool(blocking_half(task)).on_complete(finish)
+        return done
+
+    def wake(self) -> None:
+        """Logs have something to flush or to remove: looks at it soon."""
+        if not self._flush_scheduled and not self._stopped:
+            self._flush_scheduled = True
+            self._shell.soon(self._flush)
+
+    def _flush(self) -> None:
+        """Flushes all logs that ask for it, as one group in each log directory; who asks meanwhile shares the next."""
+        self._flush_scheduled = False
+        if self._stopped:
+            return
+        for truncation in self._logs.maintenance.truncation_tasks():
+            # Flushes have waited for it.
+            self.run(truncation).on_complete(self._flush_if_wanted)
+        for task in self._logs.producer_maintenance.tasks(self._clock.monotonic_ms()):
+            self.run(task)
+        tasks = self._logs.maintenance.flush_tasks(but=self._flushing)
+        for task in tasks:
+            self._flushing[task.log_dir] = self._flushing.get(task.log_dir, 0) + 1
+        for task in tasks:
+            self.run(task).on_complete(functools.partial(self._flush_done, task.log_dir))
+
+    def _flush_done(self, log_dir: str | None, _: Deferred[None]) -> None:
+        self._flushing[log_dir] -= 1
+        if not self._flushing[log_dir]:
+            del self._flushing[log_dir]
+        self._flush_if_wanted(_)
+
+    def _flush_if_wanted(self, _: Deferred[None]) -> None:
+        if any(each.flush_requests and each.path not in self._flushing for each in self._logs.directories):
+            self.wake()
+
+    def _flush_by(self, due_ms: int) -> None:
+        """A log wants a flush by the monotonic time `due_ms`: because of flush.ms, or since one has failed."""
+        if self._flush_timer is not None:
+            if self._flush_due_ms <= due_ms:
+                return
+            self._flush_timer.cancel()
+        if not self._stopped:
+            self._flush_due_ms = due_ms
+            delay_ms = max(due_ms - self._clock.monotonic_ms(), FLUSH_DELAY_MS_MIN)
+            self._flush_timer = self._shell.after(delay_ms, self._flush_overdue)
+
+    def _flush_overdue(self) -> None:
+        self._flush_timer = None
+        for task in self._logs.maintenance.overdue_flush_tasks(self._clock.monotonic_ms()):
+            self.run(task)
+        next_ms = self._logs.maintenance.next_flush_ms()
+        if next_ms is not None:
+            self._flush_by(next_ms)
+
+    def check_ahead(self, log: Log) -> None:
+        """Has an I/O thread check what a consumer will want next, while it is sent what it asked for."""
+        if log in self._checking_ahead or self._stopped:
+            return
+        self._checking_ahead.add(log)
+
+        def checked(done: Deferred[None]) -> None:
+            self._checking_ahead.discard(log)
+            try:
+                done.result()
+            except OSError as error:
+                # Whoever reads there meets it again, and judges the device.
+                logger.info("not checked ahead: partition=%s error=%s", log.topic_partition, error)
+
+        self._shell.in_pool(InDirectories((log.owner.path,), log.check_ahead)).on_complete(checked)
+
+    def starts_durable(self) -> Deferred[None]:
+        """Completes when the first offsets of all logs, as they are now, are written down: no crash moves one back.
+
+        A directory that fails meanwhile is offline, which is for the caller to see.
+        """
+        durable: Deferred[None] = Deferred()
+        self._awaiting_starts.append(durable)
+        self._write_starts()
+        return durable
+
+    def _write_starts(self) -> None:
+        """Writes the checkpoints for who waits for them; what is being written just now may be older."""
+        if not self._awaiting_starts or self._logs.maintenance.is_checkpointing or self._starts_timer is not None:
+            return
+        waiting, self._awaiting_starts = self._awaiting_starts, []
+
+        def again() -> None:
+            self._starts_timer = None
+            self._write_starts()
+
+        def written(_: Deferred[list[None]]) -> None:
+            if any(each.checkpoints_are_behind and each.failure is None for each in self._logs.directories):
+                # Without descriptors or memory; nothing is durable yet.
+                self._awaiting_starts = waiting + self._awaiting_starts
+                self._starts_timer = self._shell.after(STARTS_RETRY_MS, again)
+                return
+            for durable in waiting:
+                durable.complete(None)
+
+        tasks = self._logs.maintenance.checkpoint_tasks(high_watermarks=False)
+        gather([self.run(task) for task in tasks]).on_complete(written)
+
+    def tick(self) -> None:
+        """Does what is due for the disk, and comes back when more is, not within a second."""
+        if self._stopped:
+            return
+        now_ms = self._clock.monotonic_ms()
+        for task in self._logs.maintenance.due_tasks(now_ms):
+            self.run(task)
+        for look in self.on_tick:
+            look()
+        delay_ms = max(self._logs.maintenance.next_due_ms() - self._clock.monotonic_ms(), DISK_TICK_MS_MIN)
+        self._disk_timer = self._shell.after(delay_ms, self.tick)
+
+
+def outcome_of(task: DiskTask, running: Deferred[None]) -> OSError | None:
+    """What `task.finish` is to be told once `task.run` has ended; anything that no disk raises is logged."""
+    try:
+        running.result()
+    except Exception as error:
+        log_unexpected(task, error)
+        return as_os_error(error)
+    return None
