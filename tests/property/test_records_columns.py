@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,17 @@ from tests.kernel import needs_kernel
 
 from tidelog.records import _pure, implementation
 from tidelog.records.batch import HEADER_SIZE, build_batch, read_header, read_records, seal
-from tidelog.records.columns import ALL, BinaryColumn, Column, Columns, HeadersColumn, decode_columns, encode_columns
+from tidelog.records.columns import (
+    ALL,
+    BinaryColumn,
+    Column,
+    Columns,
+    HeadersColumn,
+    Rows,
+    decode_columns,
+    decode_rows,
+    encode_columns,
+)
 from tidelog.records.compression import Codec
 from tidelog.records.errors import CorruptData, InvalidBatch
 from tidelog.records.record import Header, Record, encode_records, wrap_int64
@@ -26,7 +37,7 @@ CONTENT = st.none() | st.binary(max_size=12) | st.just(bytes(100))
 NAMES = st.sampled_from(("", "h", "trace-id", "schlüssel", "中文"))
 HEADERS = st.just(()) | st.lists(st.tuples(NAMES, CONTENT), max_size=3).map(tuple)
 
-FUNCTIONS = ("ColumnBuilder", "BinarySource", "encode_section", "read_pairs", "scan_records")
+FUNCTIONS = ("ColumnBuilder", "RowBuilder", "BinarySource", "encode_section", "read_pairs", "scan_records")
 KERNEL = {name: getattr(implementation, name) for name in FUNCTIONS}
 TWIN = {name: getattr(_pure, name) for name in KERNEL}
 
@@ -49,12 +60,31 @@ RECORD_LISTS = st.builds(
 """Records as they follow one another in a batch, with gaps as compaction leaves them."""
 
 
-def outcome(of: dict[str, Any], data: bytes | bytearray, **options: Any) -> Columns | str:
-    """What one implementation makes of the data: columns, or the words of its refusal."""
+class Row(NamedTuple):
+    """What `decode_rows` makes here."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header]
+
+
+def rows(data: bytes | bytearray, **options: Any) -> Rows[Row]:
+    return decode_rows(data, Row, "t", 3, **options)
+
+
+def outcome(
+    of: dict[str, Any], data: bytes | bytearray, decode: Callable[..., Any] = decode_columns, **options: Any
+) -> Any:
+    """What one implementation makes of the data: columns or rows, or the words of its refusal."""
     for name, value in of.items():
         setattr(implementation, name, value)
     try:
-        return decode_columns(data, **options)
+        return decode(data, **options)
     except InvalidBatch as error:
         return f"{type(error).__name__} {error}"
     finally:
@@ -105,6 +135,50 @@ def test_decoding_agrees(
 
 @EXAMPLES
 @given(
+    batches=st.lists(st.tuples(RECORD_LISTS, st.sampled_from(Codec)), min_size=1, max_size=3),
+    columns=st.integers(0, 7).map(lambda bits: bits << 3),
+    start_skip=st.integers(0, 12),
+    end_skip=st.none() | st.integers(0, 40),
+    rows_max=st.integers(1, 30),
+)
+def test_records_as_objects_are_those_of_the_batches(
+    batches: list[tuple[list[Record], Codec]], columns: int, start_skip: int, end_skip: int | None, rows_max: int
+) -> None:
+    """By the kernel as by the twin, slice after slice; key, value and headers only where they are asked for."""
+    ascending = batches[:1]
+    for batch in batches[1:]:
+        if batch[0][0].offset > ascending[-1][0][-1].offset:
+            ascending.append(batch)
+    batches = ascending
+    base = batches[0][0][0].offset
+    start, end = base + start_skip, 2**63 if end_skip is None else base + end_skip
+    data = b"".join(build_batch(records, codec=codec) for records, codec in batches)
+    options: dict[str, Any] = {"columns": Column(columns), "start_offset": start, "rows_max": rows_max}
+    options["end_offset"] = None if end_skip is None else end
+    found: list[Row] = []
+    while True:
+        kernel, twin = outcome(KERNEL, data, rows, **options), outcome(TWIN, data, rows, **options)
+        assert kernel == twin
+        assert {type(row) for row in kernel.records} <= {Row}
+        found += kernel.records
+        if (kernel.position, kernel.next_offset) == (options.get("position", -1), options["start_offset"]):
+            break
+        if kernel.position == len(data) or kernel.next_offset >= end:
+            break
+        options["position"], options["start_offset"] = kernel.position, kernel.next_offset
+    expected = []
+    for records, _ in batches:
+        for record in records:
+            if start <= record.offset < end:
+                key = record.key if columns & Column.KEY else None
+                value = record.value if columns & Column.VALUE else None
+                headers = record.headers if columns & Column.HEADERS else ()
+                expected.append(Row("t", 3, record.offset, record.timestamp, 0, key, value, list(headers) or ()))
+    assert found == expected
+
+
+@EXAMPLES
+@given(
     records=RECORD_LISTS,
     changes=st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 255)), max_size=3),
     cut=st.none() | st.integers(0, 10**6),
@@ -131,6 +205,7 @@ def test_damage_is_refused_alike(
     seal(data, header._replace(records_count=max(header.records_count + count_change, 0)))
     options: dict[str, Any] = {"columns": ALL, "start_offset": records[0].offset + start_skip, "rows_max": rows_max}
     assert outcome(KERNEL, data, **options) == outcome(TWIN, data, **options)
+    assert outcome(KERNEL, data, rows, **options) == outcome(TWIN, data, rows, **options)
     assert scan(KERNEL, section, len(records)) == scan(TWIN, section, len(records))
 
 

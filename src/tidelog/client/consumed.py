@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, pairwise, repeat
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Final, NamedTuple
 
 from tidelog.client.fetching import FetchedData
-from tidelog.model.identifiers import TopicPartition
 from tidelog.records.columns import (
     ALL,
     AbortedTransactions,
-    BinaryColumn,
     Column,
     Columns,
-    HeadersColumn,
     decode_columns,
+    decode_rows,
 )
 from tidelog.records.errors import InvalidBatch
 
 ROWS_MAX: Final = 20_000
 """Records decoded at a time, as columns."""
-OBJECTS_MAX: Final = 2_000
-"""Records decoded at a time where each becomes an object: their bytes are copied while they lie in the cache."""
+OBJECTS_MAX: Final = 500
+"""Records decoded at a time where each becomes an object: more no longer lie in the cache when they are read."""
 
 Header = tuple[str, bytes | None]
 
@@ -40,10 +38,6 @@ class ConsumedRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Sequence[Header]
-
-
-_new_record: Final[Callable[[type[ConsumedRecord], Iterable[Any]], ConsumedRecord]] = tuple.__new__
-"""What `ConsumedRecord._make` does, without its frame."""
 
 
 def consumed_columns(
@@ -87,28 +81,38 @@ def consumed_records(
     data: FetchedData, end_offset: int | None = None, columns: Column = ALL, *, committed_only: bool = False
 ) -> Iterator[ConsumedRecord]:
     """The same as records; of key, value and headers those that `columns` leaves out are None and ()."""
-    always = Column.OFFSET | Column.TIMESTAMP | Column.TIMESTAMP_TYPE
-    slices = consumed_columns(data, end_offset, columns | always, committed_only=committed_only, rows_max=OBJECTS_MAX)
-    return chain.from_iterable(map(_records, repeat(data.topic_partition), slices))
+    return chain.from_iterable(_slices(data, end_offset, columns, committed_only))
 
 
-def _records(topic_partition: TopicPartition, decoded: Columns) -> Iterator[ConsumedRecord]:
-    """Records of decoded columns. Nothing here is Python code that runs once a record: that is what it costs."""
-    assert decoded.offset is not None
-    assert decoded.timestamp is not None
-    assert decoded.timestamp_type is not None
-    fields = zip(
-        repeat(topic_partition.topic),
-        repeat(topic_partition.partition),
-        memoryview(decoded.offset).cast("q").tolist(),
-        memoryview(decoded.timestamp).cast("q").tolist(),
-        memoryview(decoded.timestamp_type).cast("i").tolist(),
-        _contents(decoded.key, decoded.rows),
-        _contents(decoded.value, decoded.rows),
-        _headers(decoded.headers, decoded.rows),
-        strict=False,
-    )
-    return map(_new_record, repeat(ConsumedRecord), fields)
+def _slices(
+    data: FetchedData, end_offset: int | None, columns: Column, committed_only: bool
+) -> Iterator[list[ConsumedRecord]]:
+    """The records, `OBJECTS_MAX` at a time. No Python code runs once a record: that is what it costs."""
+    aborted = AbortedTransactions(data.aborted) if committed_only else None
+    position, start = 0, data.fetch_offset
+    topic, partition = data.topic_partition
+    while position < len(data.records):
+        try:
+            records, following, after = decode_rows(
+                data.records,
+                ConsumedRecord,
+                topic,
+                partition,
+                position=position,
+                start_offset=start,
+                end_offset=end_offset,
+                columns=columns,
+                rows_max=OBJECTS_MAX,
+                aborted=aborted,
+            )
+        except InvalidBatch as error:
+            raise data.unreadable(start, error) from error
+        if not records and (after, following) == (position, start):
+            return
+        position, start = after, following
+        yield records
+        if end_offset is not None and start >= end_offset:
+            return
 
 
 def first_timestamp(data: FetchedData, *, committed_only: bool = False) -> int | None:
@@ -129,29 +133,3 @@ def first_timestamp(data: FetchedData, *, committed_only: bool = False) -> int |
     if not decoded.rows or decoded.timestamp is None:
         return None
     return int(memoryview(decoded.timestamp).cast("q")[0])
-
-
-def _contents(column: BinaryColumn | None, rows: int) -> Iterable[bytes | None]:
-    if column is None or column.null_count == rows:
-        return repeat(None, rows)
-    offsets = memoryview(column.offsets).cast("B").cast("q" if column.large else "i").tolist()
-    data = bytes(column.data or b"")
-    contents: list[bytes | None] = [data[start:end] for start, end in pairwise(offsets[: rows + 1])]
-    if column.null_count and column.validity is not None:
-        validity = memoryview(column.validity).cast("B")
-        for row in range(rows):
-            if not validity[row >> 3] >> (row & 7) & 1:
-                contents[row] = None
-    return contents
-
-
-def _headers(column: HeadersColumn | None, rows: int) -> Iterable[Sequence[Header]]:
-    if column is None:
-        return repeat((), rows)
-    offsets = memoryview(column.offsets).cast("B").cast("i").tolist()
-    count = offsets[rows] if rows else 0
-    if not count:
-        return repeat((), rows)
-    keys = [(key or b"").decode(errors="replace") for key in _contents(column.keys, count)]
-    pairs = list(zip(keys, _contents(column.values, count), strict=True))
-    return [pairs[start:end] for start, end in pairwise(offsets[: rows + 1])]

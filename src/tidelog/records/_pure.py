@@ -5,8 +5,8 @@ property tests hold the two equal.
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 from tidelog.ports.disk import Bytes
 from tidelog.records.errors import CorruptData
@@ -15,6 +15,8 @@ from tidelog.records.varint import encode_varint, encode_varlong
 
 if TYPE_CHECKING:
     from tidelog.records.epochs import EpochEntry
+
+RowT = TypeVar("RowT")
 
 NAME: Final = "pure"
 
@@ -236,6 +238,38 @@ class ColumnBuilder:
             self._values.finish() if columns & VALUE else None,
             headers if columns & HEADERS else None,
         )
+
+
+class RowBuilder(ColumnBuilder, Generic[RowT]):
+    """Gathers records as objects: of `kind`, a named tuple of topic, partition, offset, timestamp in milliseconds,
+    timestamp type, key, value and headers. Of the last three `columns` says which are wanted; others are None and ().
+    """
+
+    def __init__(self, columns: int, kind: Callable[..., RowT], topic: str, partition: int) -> None:
+        super().__init__(columns, 1)
+        self._kind = kind
+        self._topic = topic
+        self._partition = partition
+        self.records: list[RowT] = []
+
+    def _append_row(self, offset: int, timestamp: int, timestamp_type: int, fields: Fields) -> None:
+        headers = [(name.decode(errors="replace"), content) for name, content in fields.headers]
+        self.records.append(
+            self._kind(
+                self._topic,
+                self._partition,
+                offset,
+                timestamp,
+                timestamp_type,
+                fields.key if self.columns & KEY else None,
+                fields.value if self.columns & VALUE else None,
+                headers if headers and self.columns & HEADERS else (),
+            )
+        )
+
+    def rollback(self, mark: tuple[int, int]) -> None:
+        self.rows, self.bytes = mark
+        del self.records[self.rows :]
 
 
 class BinarySource:

@@ -9,10 +9,10 @@ skip.
     part = decode_columns(data, position=part.position, start_offset=part.next_offset, rows_max=50_000)
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntFlag
-from typing import Final
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from tidelog.ports.disk import Bytes
 from tidelog.records import implementation
@@ -32,6 +32,8 @@ from tidelog.records.batch_header import SIZE_PREFIX
 from tidelog.records.compression import DECOMPRESSED_SIZE_MAX, Codec, compress
 from tidelog.records.control import ControlRecordType, control_type
 from tidelog.records.errors import InvalidBatch
+
+RowT = TypeVar("RowT")
 
 COLUMN_BYTES_MAX: Final = 2**31 - 1
 """Offsets into a column's data are 32 bits: no call fills more."""
@@ -158,6 +160,80 @@ def decode_columns(
     if rows_max < 1 or bytes_max < 1:
         raise ValueError(f"rows_max {rows_max} and bytes_max {bytes_max} must be at least 1")
     builder = implementation.ColumnBuilder(columns, timestamp_scale)
+    next_offset, position = _read_batches(
+        builder,
+        data,
+        position,
+        start_offset,
+        end_offset,
+        rows_max,
+        bytes_max,
+        aborted,
+        verify_crc,
+        decompressed_size_max,
+    )
+    return _finish(builder, next_offset, position)
+
+
+class Rows(NamedTuple, Generic[RowT]):
+    """Records as objects, in the order of offsets."""
+
+    records: list[RowT]
+    next_offset: int
+    """The offset to go on at, as in `Columns`."""
+    position: int
+
+
+def decode_rows(
+    data: Bytes,
+    kind: Callable[..., RowT],
+    topic: str,
+    partition: int,
+    *,
+    position: int = 0,
+    start_offset: int = 0,
+    end_offset: int | None = None,
+    columns: Column = ALL,
+    rows_max: int = COLUMN_BYTES_MAX,
+    aborted: AbortedTransactions | None = None,
+) -> Rows[RowT]:
+    """As `decode_columns`, but each record is an object.
+
+    `kind` is a named tuple of topic, partition, offset, timestamp in milliseconds, timestamp type, key, value and
+    headers: a list of (name, content), or () where there are none. Key, value or headers that `columns` leaves out are
+    None or ().
+    """
+    if rows_max < 1:
+        raise ValueError(f"rows_max {rows_max} must be at least 1")
+    builder = implementation.RowBuilder(columns, kind, topic, partition)
+    next_offset, position = _read_batches(
+        builder,
+        data,
+        position,
+        start_offset,
+        end_offset,
+        rows_max,
+        COLUMN_BYTES_MAX,
+        aborted,
+        verify_crc=True,
+        decompressed_size_max=DECOMPRESSED_SIZE_MAX,
+    )
+    return Rows(builder.records, next_offset, position)
+
+
+def _read_batches(
+    builder: "implementation.ColumnBuilder | implementation.RowBuilder[Any]",
+    data: Bytes,
+    position: int,
+    start_offset: int,
+    end_offset: int | None,
+    rows_max: int,
+    bytes_max: int,
+    aborted: AbortedTransactions | None,
+    verify_crc: bool,
+    decompressed_size_max: int,
+) -> tuple[int, int]:
+    """Has a builder take the records of batch after batch; the offset and the position to go on at."""
     end = _INT64_MAX if end_offset is None else max(end_offset, start_offset)
     next_offset = start_offset
     first_position = position
@@ -194,11 +270,11 @@ def decode_columns(
         if position == first_position:
             raise
         builder.rollback(mark)
-    return _finish(builder, next_offset, position)
+    return next_offset, position
 
 
 def _append(
-    builder: "implementation.ColumnBuilder",
+    builder: "implementation.ColumnBuilder | implementation.RowBuilder[Any]",
     data: Bytes,
     position: int,
     header: BatchHeader,

@@ -18,12 +18,12 @@ else:
         from tidelog.records._pure import NAME, BinarySource, ColumnBuilder, encode_section, read_pairs, scan_records
 
 if TYPE_CHECKING:
-    from tidelog.records._pure import sound_prefix
+    from tidelog.records._pure import RowBuilder, sound_prefix
 else:
     try:
-        from tidelog.records._kernel import sound_prefix
-    except ImportError:  # Or one that was built before it had this.
-        from tidelog.records._pure import sound_prefix
+        from tidelog.records._kernel import RowBuilder, sound_prefix
+    except ImportError:  # Or one that was built before it had these.
+        from tidelog.records._pure import RowBuilder, sound_prefix
 
 ABSENT: Final = _absent
 """Why the compiled kernel is not in use; empty where it is."""
@@ -42,6 +42,7 @@ __all__ = [
     "PURE_COST",
     "BinarySource",
     "ColumnBuilder",
+    "RowBuilder",
     "encode_section",
     "read_pairs",
     "scan_records",
