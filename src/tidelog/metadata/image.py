@@ -13,7 +13,7 @@ the same deltas are equal. The values inside are immutable: a partition's image 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
@@ -296,8 +296,3 @@ class ClusterImage:
         topic = self.topics.pop(name, None)
         if topic is not None:
             self.topic_names.pop(topic.topic_id, None)
-
-
-def with_offline(image: PartitionImage, offline: tuple[BrokerId, ...]) -> PartitionImage:
-    """The same partition with another set of offline replicas; the same object when nothing changes."""
-    return image if image.offline == offline else replace(image, offline=offline)

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from tidelog.placement.plan.documents import DocumentError
 from tidelog.placement.plan.plan import Plan
-from tidelog.placement.plan.plan_file import dump_plan, load_plan
+from tidelog.placement.plan.plan_file import dump_plan
 from tidelog.placement.plan.state import ClusterState
 from tidelog.placement.plan.state_file import dump_state, load_state
 
@@ -21,11 +21,6 @@ T = TypeVar("T")
 def read_state_file(path: Path) -> ClusterState:
     """A state from its file. OSError; DocumentError, which names the file."""
     return _read(path, load_state)
-
-
-def read_plan_file(path: Path) -> Plan:
-    """A plan from its file. OSError; DocumentError, which names the file."""
-    return _read(path, load_plan)
 
 
 def write_state_file(path: Path, state: ClusterState) -> None:

@@ -4,8 +4,6 @@
 copy.
 """
 
-from typing import Final
-
 from fastcrc.crc32 import iscsi
 
 from tidelog.ports.disk import Bytes
@@ -17,5 +15,4 @@ def crc32c(buffer: Bytes, initial: int = 0) -> int:
     return checksum
 
 
-CRC_SIZE: Final = 4
 """Bytes that a stored checksum takes."""

@@ -14,16 +14,6 @@ class VarintError(ValueError):
     """The bytes are no variable-length integer: too long, or cut short."""
 
 
-def encode_unsigned_varint(value: int) -> bytes:
-    """`value` in 0 .. 2**32 - 1 (a negative one counts as its 32-bit two's complement)."""
-    return _encode(value & 0xFFFFFFFF)
-
-
-def encode_unsigned_varlong(value: int) -> bytes:
-    """`value` in 0 .. 2**64 - 1 (a negative one counts as its 64-bit two's complement)."""
-    return _encode(value & 0xFFFFFFFFFFFFFFFF)
-
-
 def encode_varint(value: int) -> bytes:
     """`value` in -2**31 .. 2**31 - 1, zigzag."""
     if not -0x80000000 <= value <= 0x7FFFFFFF:
@@ -36,18 +26,6 @@ def encode_varlong(value: int) -> bytes:
     if not -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
         raise VarintError(f"{value} does not fit a varlong of 64 bits")
     return _encode((value << 1) ^ (value >> 63))
-
-
-def decode_unsigned_varint(buffer: Bytes, position: int) -> tuple[int, int]:
-    """The number at `position` and the position after it; `VarintError` if there is none."""
-    raw, end = _decode(buffer, position, VARINT_SIZE_MAX)
-    return raw & 0xFFFFFFFF, end
-
-
-def decode_unsigned_varlong(buffer: Bytes, position: int) -> tuple[int, int]:
-    """The number at `position` and the position after it; `VarintError` if there is none."""
-    raw, end = _decode(buffer, position, VARLONG_SIZE_MAX)
-    return raw & 0xFFFFFFFFFFFFFFFF, end
 
 
 def decode_varint(buffer: Bytes, position: int) -> tuple[int, int]:

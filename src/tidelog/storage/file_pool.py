@@ -112,13 +112,6 @@ class PooledFile:
         if unused is not None:
             unused.close()
 
-    def adopt(self, file: File) -> None:
-        """Takes over a descriptor that was just opened (of a file just created)."""
-        with self._pool.lock:
-            unused = self._pool.make_room(self)
-            self._file = file
-        close_all(unused)
-
     def close(self) -> None:
         """Closes the descriptor, at once or when its last user is done; it opens again when needed."""
         with self._pool.lock:

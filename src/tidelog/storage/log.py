@@ -342,19 +342,6 @@ class Log(TruncatableLog):
 
     # Rolling.
 
-    def roll_if_due(self, now_ms: int) -> bool:
-        """Begins a new segment when the active one has batches and is past `segment.ms` by the clock; true if it
-        did."""
-        self.folder.check_online()
-        segment = self.active
-        try:
-            if segment.size == 0 or segment.waited_ms(now_ms, now_ms) <= self.config.roll_ms - self._jitter_ms:
-                return False
-            self._roll(self.log_end_offset, now_ms)
-        except OSError as error:
-            raise self.folder.fail(error, "rolling") from error
-        return True
-
     def roll(self, now_ms: int) -> None:
         """Begins a new segment at the log's end, unless the active one is empty."""
         self.folder.check_online()

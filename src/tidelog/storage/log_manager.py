@@ -10,7 +10,6 @@ others serve on; when the last has failed the manager says so, and the broker st
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -52,21 +51,9 @@ if TYPE_CHECKING:
     from tidelog.ports.random import Random
     from tidelog.storage.tasks import DiskTask
 
-__all__ = ["LogManager", "LogManagerSettings", "NewLog"]
+__all__ = ["LogManager", "LogManagerSettings"]
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class NewLog:
-    """A log to be created."""
-
-    topic_partition: TopicPartition
-    topic_id: TopicId | None
-    config: LogConfig | None = None
-    """None: the manager's default for the topic."""
-    log_dir: str | None = None
-    """The directory asked for; None: the working one with the fewest logs."""
 
 
 class LogManager:
@@ -296,10 +283,6 @@ class LogManager:
         """How many logs there are, offline ones too."""
         return len(self._logs)
 
-    def directory_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
-        """The directory in which a log lies."""
-        return self._owners.get(topic_partition)
-
     def _recovery_written(self, topic_partition: TopicPartition) -> int:
         return self._owners[topic_partition].recovery_written.get(topic_partition, 0)
 
@@ -352,16 +335,6 @@ class LogManager:
         directory.created.append(path)
         directory.needs_sync = True
         return log
-
-    def create_many(self, logs: Iterable[NewLog]) -> list[Log | KafkaError]:
-        """Creates several logs, each as `create` does; where one fails its error stands in its place."""
-        created: list[Log | KafkaError] = []
-        for new in logs:
-            try:
-                created.append(self.create(new.topic_partition, new.topic_id, new.config, new.log_dir))
-            except KafkaError as error:
-                created.append(error)
-        return created
 
     def _create_files(
         self,

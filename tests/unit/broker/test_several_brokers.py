@@ -21,6 +21,7 @@ from tidelog.metadata.image import ConfigResourceType
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import format_topic_id
 from tidelog.protocol import messages
+from tidelog.storage.log_directory import LogDirectory
 from tidelog.store.local import LocalStore
 
 SPREAD = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
@@ -471,11 +472,11 @@ def test_a_failed_directory_of_a_broker_that_does_not_control(tmp_path: Path) ->
             await brokers.create(0, "t", [[1, 0], [1, 0]])
             node = brokers.running[1].node
             (first, second) = sorted(node.logs.logs(), key=lambda log: log.topic_partition.partition)
-            failed = node.logs.directory_of(first.topic_partition)
-            assert failed is not None
+            failed = first.folder.owner
+            assert isinstance(failed, LogDirectory)
             failed.failed(OSError(5, "Input/output error"), "writing")
             await eventually(lambda: brokers.leaders(0, "t") == [0, 1], "another leader for the failed replica")
-            assert node.logs.directory_of(second.topic_partition) is not failed
+            assert second.folder.owner is not failed
             names, _ = brokers.store.tree.children(znodes.LOG_DIRECTORY_EVENTS)
             assert names == []
 

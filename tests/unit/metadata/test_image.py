@@ -17,7 +17,6 @@ from tidelog.metadata.image import (
     PartitionImage,
     TopicChanged,
     TopicGone,
-    with_offline,
 )
 from tidelog.model.identifiers import BrokerEpoch, BrokerId, ControllerEpoch, TopicId, TopicPartition
 
@@ -71,10 +70,3 @@ def test_brokers_settings_and_controller() -> None:
     image.apply(BrokerGone(BrokerId(1)))
     assert not image.is_live(BrokerId(1))
     assert image.topic_config("t") == {}
-
-
-def test_offline_replicas_make_a_new_image_only_when_they_differ() -> None:
-    """So that unchanged partitions can be told by identity."""
-    image = PartitionImage((BrokerId(1),))
-    assert with_offline(image, ()) is image
-    assert with_offline(image, (BrokerId(1),)).offline == (1,)

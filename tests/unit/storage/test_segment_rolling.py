@@ -56,16 +56,6 @@ def test_the_jitter_brings_a_roll_forward(tmp_path: Path) -> None:
     assert bases(log) == [0, 2]
 
 
-def test_an_idle_segment_rolls_when_asked(tmp_path: Path) -> None:
-    """`roll_if_due` goes by the clock, and leaves an empty segment alone."""
-    _, log = open_log(tmp_path, config=LogConfig(segment_ms=1000))
-    assert not log.roll_if_due(NOW_MS + 10_000)
-    fill(log, 1)
-    assert not log.roll_if_due(NOW_MS + 1000)
-    assert log.roll_if_due(NOW_MS + 1001)
-    assert bases(log) == [0, 1]
-
-
 @pytest.mark.parametrize(("index_bytes", "entries"), [(48, 3), (80, 5)])
 def test_a_full_index_rolls_the_segment(tmp_path: Path, index_bytes: int, entries: int) -> None:
     """segment.index.bytes holds so many 12-byte time entries, of which one is kept for the roll itself."""

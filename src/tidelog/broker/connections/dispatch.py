@@ -18,6 +18,7 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.ports.disk import Chunk
 from tidelog.protocol import apis, codec, framing, messages
 from tidelog.protocol.errors import InvalidMessage, ProtocolError
+from tidelog.protocol.wire import read_tags
 from tidelog.quotas.request_quota import RequestQuota
 
 if TYPE_CHECKING:
@@ -246,23 +247,8 @@ class Dispatcher:
 
 def _skip_tagged_fields(view: memoryview, position: int, end: int) -> int:
     """Skips a header's tagged fields, of which none is known; returns the position behind them."""
-    position, count = _unsigned_varint(view, position, end)
-    for _ in range(count):
-        position, _ = _unsigned_varint(view, position, end)
-        position, size = _unsigned_varint(view, position, end)
-        position += size
-        if position > end:
-            raise CloseConnection("a tagged field of its header is longer than its request")
-    return position
-
-
-def _unsigned_varint(view: memoryview, position: int, end: int) -> tuple[int, int]:
-    value = shift = 0
-    while position < end and shift <= 28:
-        byte = view[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return position, value
-        shift += 7
-    raise CloseConnection("a number in its header is malformed")
+    request = view[:end]
+    try:
+        return read_tags(request, position + 1, end, request[position])[1]
+    except (ProtocolError, IndexError) as error:
+        raise CloseConnection(f"the tagged fields of its header are malformed: {error}") from error

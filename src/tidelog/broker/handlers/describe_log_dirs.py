@@ -31,7 +31,6 @@ KEY: Final = ApiKey.DESCRIBE_LOG_DIRS
 VERSIONS: Final = Versions(1, 5)
 
 GROUP_ERROR_FROM: Final = 3
-SPACE_FROM: Final = 4
 UNKNOWN_SPACE: Final = Space(-1, -1)
 
 

@@ -51,7 +51,6 @@ class Cleaning:
         self.log: Log = to_clean.log
         self.counts = Counts()
         """Of what was rewritten."""
-        self.bytes_mapped = 0
         self.is_over = False
         """Whether there is nothing more to do: the log is clean up to `cleaned_to`."""
         self.cleaned_to = to_clean.first_dirty_offset
@@ -148,7 +147,6 @@ class Cleaning:
         keys = make_key_map(settings.dedupe_buffer_bytes, settings.dedupe_load_factor, boundary - start, self._seed)
         mapper = KeyMapper(self._segments, keys, start, boundary, self._chunk_bytes)
         yield from mapper.run()
-        self.bytes_mapped = mapper.bytes_read
         end = mapper.latest_offset + 1
         if end <= start:
             raise Uncleanable(

@@ -41,7 +41,6 @@ class KeyMapper:
         self._transactions = CleanedTransactions()
         self.latest_offset = -1
         """The map knows of everything up to here; -1: not even the first dirty batch had room."""
-        self.bytes_read = 0
 
     def run(self) -> Iterator[int]:
         """Until the end, or until the map is full; gives bytes read and decompressed on the way.
@@ -65,14 +64,12 @@ class KeyMapper:
         reader = ChunkReader(segment, 0 if first is None else first.position, self._chunk_bytes)
         chunk = reader.read()
         while chunk:
-            before = reader.position
             larger: bytes | None = chunk
             is_full = False
             while larger is not None:
                 chunk = larger
                 taken, is_full = self._map_chunk(chunk)
                 larger = None if is_full else reader.took(chunk, taken)
-            self.bytes_read += reader.position - before
             yield len(chunk)
             if is_full:
                 return True

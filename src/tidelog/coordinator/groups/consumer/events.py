@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from tidelog.coordinator.groups.consumer.member import Partitions
 from tidelog.model.errors import ErrorCode
@@ -97,7 +96,3 @@ class DescribedConsumerGroup:
     assignment_epoch: int = 0
     assignor: str = ""
     members: Sequence[DescribedConsumer] = ()
-
-
-ConsumerEvent: TypeAlias = ConsumerHeartbeat | DescribeConsumerGroup
-ConsumerReply: TypeAlias = ConsumerHeartbeatReply | DescribedConsumerGroup
