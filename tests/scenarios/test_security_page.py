@@ -49,6 +49,11 @@ def type_in(shell: Path, text: str) -> str:
     return done.stdout
 
 
+def first_block_environment(bootstrap: str) -> str:
+    """What the newcomer has exported in the terminal."""
+    return block("first-record").partition("\n")[0].replace("127.0.0.1:9092", bootstrap) + "\n"
+
+
 @pytest.fixture
 def bootstrap(shell: Path) -> Iterator[str]:
     """The cluster of the page, on free ports; it is stopped cleanly."""
@@ -76,6 +81,8 @@ def test_a_newcomers_minute(shell: Path, bootstrap: str) -> None:
     first = bootstrap.partition(",")[0]
     said = type_in(shell, block("first-record").replace("127.0.0.1:9092", first))
     assert "my first secured record" in said
+    said = type_in(shell, first_block_environment(first) + block("rights"))
+    assert "User:carol" in said
     outcomes: dict[str, object] = {}
     for user in ("admin", "alice"):
         settings = json.loads((shell / "secure" / "clients" / f"{user}.json").read_text())
@@ -86,5 +93,6 @@ def test_a_newcomers_minute(shell: Path, bootstrap: str) -> None:
     assert "TOPIC_AUTHORIZATION_FAILED" in str(outcomes["alice"])
     log = "".join(path.read_text() for path in (shell / "tidelog-data").glob("broker-*.log"))
     assert "initial_users_written: users=admin,alice" in log
+    assert (shell / "secure" / "clients" / "carol.json").exists()
     assert "access_denied: principal=User:alice" in log
     assert settings["sasl.password"] not in log

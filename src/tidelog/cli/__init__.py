@@ -49,6 +49,8 @@ COMMANDS: Final = {
     "topics": Command("tidelog.cli.topics", "Topics and partitions: create, list, describe, alter, delete."),
     "configs": Command("tidelog.cli.configs", "Settings of topics, brokers, groups: describe, alter."),
     "quotas": Command("tidelog.cli.quotas", "What users, client ids and addresses may use: list, set, remove."),
+    "acls": Command("tidelog.cli.acls", "Who may do what: list, add, remove ACLs."),
+    "users": Command("tidelog.cli.users", "Who may log in with a password: list, add, remove."),
     "leaders": Command("tidelog.cli.leaders", "Who leads what: the balance, preferred and unclean elections."),
     "produce": Command("tidelog.cli.produce", "Records from files, pipes and the terminal into a topic."),
     "consume": Command("tidelog.cli.consume", "Records out of topics: values, keys, JSON lines."),

@@ -109,10 +109,7 @@ def make(path: str, hosts: Sequence[str], users: Sequence[str]) -> SecureFolder:
 
     hosts, users = _checked(hosts), list(dict.fromkeys(users)) or [DEFAULT_USER]
     for user in users:
-        if not _USER.fullmatch(user) or user == BROKER_USER:
-            raise UnusableFolder(
-                f"--user {user}: a name has letters, digits and . _ @ -, and is not {BROKER_USER}, which brokers are"
-            )
+        _check_user(user)
     id = secrets.token_hex(8)
     now = datetime.datetime.now(datetime.UTC)
     authority = make_authority(id[:8], now)
@@ -151,6 +148,32 @@ def add_hosts(path: str, hosts: Sequence[str]) -> list[str]:
     except (OSError, KeyError, ValueError) as error:
         raise UnusableFolder(f"no host can be added to {path}: {error}") from error
     return [f"{path}/brokers/{host}.properties" for host in added]
+
+
+def write_client_files(path: str, user: str, password: str, mechanism: str = CLIENT_MECHANISM) -> list[str]:
+    """Client files of a further user in the folder; their paths. UnusableFolder, also where there are such already."""
+    SecureFolder.read(path)
+    _check_user(user)
+    written: list[str] = []
+    try:
+        librdkafka, java = _client_settings(user, password, _text(f"{path}/ca.pem"), mechanism)
+        for kind, text in (("json", json.dumps(librdkafka, indent=2) + "\n"), ("properties", render(java))):
+            _write(f"{path}/clients/{user}.{kind}", text)
+            written.append(f"{path}/clients/{user}.{kind}")
+    except OSError as error:
+        for each in written:
+            os.unlink(each)
+        if isinstance(error, FileExistsError):
+            raise UnusableFolder(f"{error.filename} is there already, and is not overwritten") from error
+        raise UnusableFolder(f"no user can be added to {path}: {error}") from error
+    return written
+
+
+def _check_user(user: str) -> None:
+    if not _USER.fullmatch(user) or user == BROKER_USER:
+        raise UnusableFolder(
+            f"--user {user}: a name has letters, digits and . _ @ -, and is not {BROKER_USER}, which brokers are"
+        )
 
 
 def _checked(hosts: Sequence[str]) -> list[str]:
@@ -245,18 +268,20 @@ def listeners(host: str, client_port: int, broker_port: int) -> str:
     return f"{CLIENTS_LISTENER}://{shown}:{client_port},{BROKERS_LISTENER}://{shown}:{broker_port}"
 
 
-def _client_settings(user: str, password: str, trusted: str) -> tuple[dict[str, str], dict[str, str]]:
+def _client_settings(
+    user: str, password: str, trusted: str, mechanism: str = CLIENT_MECHANISM
+) -> tuple[dict[str, str], dict[str, str]]:
     """librdkafka's, and Java's, complete but for where the cluster is."""
     librdkafka = {
         "security.protocol": "SASL_SSL",
-        "sasl.mechanism": CLIENT_MECHANISM,
+        "sasl.mechanism": mechanism,
         "sasl.username": user,
         "sasl.password": password,
         "ssl.ca.pem": trusted,
     }
     java = {
         "security.protocol": "SASL_SSL",
-        "sasl.mechanism": CLIENT_MECHANISM,
+        "sasl.mechanism": mechanism,
         "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
         f'username="{user}" password="{password}";',
         "ssl.truststore.type": "PEM",

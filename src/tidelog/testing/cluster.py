@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -20,7 +21,8 @@ import uvloop
 from tidelog.broker.failure import BrokerFailed
 from tidelog.launcher.foreground import Stop
 from tidelog.launcher.in_process import InProcessCluster
-from tidelog.launcher.plan import Plan
+from tidelog.launcher.plan import HOST, Plan
+from tidelog.launcher.secure_folder import DEFAULT_USER, SecureFolder, make
 from tidelog.launcher.supervisor import Supervisor
 from tidelog.testing.chroot import Chroot
 
@@ -34,6 +36,10 @@ TEST_SETTINGS: Final = {
     "offsets.topic.num.partitions": "4",
 }
 """What differs from a broker's defaults: nobody waits for members who never come, fewer files."""
+
+
+SECURE_FOLDER: Final = "secure"
+"""Name of the folder with what secures the cluster, beside the brokers' own."""
 
 
 class Cluster:
@@ -52,6 +58,7 @@ class Cluster:
         port: int = 0,
         of_broker: Mapping[int, Mapping[str, object]] | None = None,
         zookeeper: str | None = None,
+        security: bool | Sequence[str] = False,
     ) -> None:
         """`brokers` of them, with ids 0, 1, ..., in this process, or with `processes` in one each.
 
@@ -59,7 +66,12 @@ class Cluster:
         folder to use and keep, a temporary one if None; `port` is broker 0's, the others follow, 0: any free ones.
         `zookeeper` is the ensemble that has the metadata, `host:port,.../chroot`; None: a store of the cluster's own,
         or with TIDELOG_ZOOKEEPER in the environment a fresh chroot there.
+
+        `security` names users: clients come by SASL_SSL with their passwords (`client`), the first may do everything,
+        the others what ACLs allow; True: one user, admin.
         """
+        self._users = [DEFAULT_USER] if security is True else list(security or ())
+        self._secure: SecureFolder | None = None
         self._settings = {**TEST_SETTINGS, **_texts(settings or {})}
         self._of_broker = {broker_id: _texts(own) for broker_id, own in (of_broker or {}).items()}
         self._processes = processes
@@ -82,6 +94,35 @@ class Cluster:
     def bootstrap(self) -> str:
         """host:port of every broker, comma-separated, for `bootstrap.servers`; those that do not run are among them."""
         return ",".join(self._running().addresses.values())
+
+    def client(self, user: str | None = None) -> dict[str, str]:
+        """librdkafka's settings, complete, for `confluent_kafka` and the like; those of a user where users log in.
+
+        Without `user` the first one's. ValueError where the cluster was not made with that user.
+        """
+        return {"bootstrap.servers": self.bootstrap, **(self._folder.client(self._named(user)) if self._users else {})}
+
+    def client_properties(self, user: str | None = None) -> str:
+        """The properties file of a user, for Java's clients and `--command-config`. ValueError as above."""
+        return f"{self._folder.path}/clients/{self._named(user)}.properties"
+
+    @property
+    def certificate_authority(self) -> str:
+        """The PEM file with what clients of a secured cluster trust, such as kafka-python's ssl_cafile."""
+        return f"{self._folder.path}/ca.pem"
+
+    @property
+    def _folder(self) -> SecureFolder:
+        if self._secure is None:
+            raise ValueError("the cluster is open to all: make it with Cluster(security=[USER, ...])")
+        return self._secure
+
+    def _named(self, user: str | None) -> str:
+        named = self._users[0] if self._users and user is None else user
+        if named not in self._users:
+            raise ValueError(f"the cluster was made without a user {user}: it has {', '.join(self._users) or 'none'}")
+        assert named is not None
+        return named
 
     def address(self, broker_id: int) -> str:
         """host:port of one broker, whether it runs or not."""
@@ -245,7 +286,8 @@ class Cluster:
         self._loop = asyncio.get_running_loop()
         self._stop = Stop()
         zookeeper = self._zookeeper if self._chroot is None else self._chroot.address
-        plan = Plan(self.data, self._ports, self._settings, self._of_broker, zookeeper)
+        host, secured = self._secured()
+        plan = Plan(self.data, self._ports, self._settings, self._of_broker, zookeeper, host=host, secured=secured)
         brokers: InProcessCluster | Supervisor
         if self._processes:
             brokers = Supervisor(plan, restart=False)
@@ -260,6 +302,17 @@ class Cluster:
             await brokers.stop()
         if reason is not None:
             raise BrokerFailed(reason)
+
+    def _secured(self) -> tuple[str, Mapping[str, str]]:
+        """Where brokers listen, and what they have for it; made at the first start."""
+        if not self._users:
+            return HOST, {}
+        path = f"{self.data}/{SECURE_FOLDER}"
+        if os.path.exists(path):
+            self._secure = SecureFolder.read(path)
+        else:
+            self._secure = make(path, [HOST], self._users)
+        return self._secure.here()
 
     def _stop_soon(self) -> None:
         assert self._stop is not None

@@ -333,3 +333,23 @@ def test_a_store_that_fails_ends_the_cluster(processes: bool, monkeypatch: pytes
     with pytest.raises(BrokerFailed, match="the metadata store failed: No space left on device"):
         cluster.stop()
     assert all(free(address) for address in addresses)
+
+
+def test_a_secured_cluster_keeps_its_users(tmp_path: Path) -> None:
+    """Its folder is made at the first start; users that are not there are told of."""
+    with Cluster(security=True, data=str(tmp_path)) as cluster:
+        password = cluster.client()["sasl.password"]
+        cluster.restart()
+        assert cluster.client("admin")["sasl.password"] == password
+        assert cluster.client()["bootstrap.servers"] == cluster.bootstrap
+        assert "127.0.0.1" in cluster.bootstrap
+        with pytest.raises(ValueError, match="without a user bob"):
+            cluster.client("bob")
+
+
+def test_an_open_cluster_has_no_users() -> None:
+    """Its clients need to know where it is, and nothing else."""
+    with Cluster() as cluster:
+        assert cluster.client() == {"bootstrap.servers": cluster.bootstrap}
+        with pytest.raises(ValueError, match="open to all"):
+            cluster.client_properties()

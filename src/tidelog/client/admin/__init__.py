@@ -1,4 +1,4 @@
-"""Administration as operations: topics, partitions, settings, log directories, groups, transactions, the cluster.
+"""Administration as operations: topics, partitions, settings, log directories, groups, transactions, ACLs, the cluster.
 
 Each function returns an `Operation`, which the blocking and the asyncio cluster carry out with `run`. Calls about
 several things answer for each: a result, or the `KafkaError` with which the cluster refused it. What needs the
@@ -44,6 +44,14 @@ from tidelog.client.admin.partitions import (
     reassignments,
 )
 from tidelog.client.admin.quotas import alter_quotas, describe_quotas
+from tidelog.client.admin.security import (
+    ScramUpsertion,
+    alter_scram_users,
+    create_acls,
+    delete_acls,
+    describe_acls,
+    describe_scram_users,
+)
 from tidelog.client.admin.topics import (
     BROKER_DEFAULT,
     CreatedTopic,
@@ -93,6 +101,7 @@ __all__ = [
     "Reassignment",
     "ReplicaOnDisk",
     "ResourceType",
+    "ScramUpsertion",
     "TransactionDescription",
     "TransactionListing",
     "abort_transaction",
@@ -100,17 +109,22 @@ __all__ = [
     "alter_quotas",
     "alter_reassignments",
     "alter_replica_log_dirs",
+    "alter_scram_users",
+    "create_acls",
     "create_partitions",
     "create_topics",
+    "delete_acls",
     "delete_groups",
     "delete_offsets",
     "delete_topics",
+    "describe_acls",
     "describe_cluster",
     "describe_configs",
     "describe_groups",
     "describe_log_dirs",
     "describe_producers",
     "describe_quotas",
+    "describe_scram_users",
     "describe_topics",
     "describe_transactions",
     "elect_leaders",
