@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.shell import InDirectories, blocking_half
+from tidelog.metrics.histogram import Histogram
 from tidelog.storage.disk_errors import as_os_error
 from tidelog.storage.tasks import log_unexpected
 
@@ -64,6 +65,8 @@ class DiskScheduler:
         """Set while a disk is to have time to find descriptors or memory for checkpoints again."""
         self._awaiting_starts: list[Deferred[None]] = []
         """Completed once the first offsets of logs are written down."""
+        self.flush_times = Histogram()
+        """How long flushes took, those included that waited for a thread."""
         self._stopped = False
 
     def stop(self) -> None:
@@ -122,10 +125,12 @@ class DiskScheduler:
         tasks = self._logs.maintenance.flush_tasks(but=self._flushing)
         for task in tasks:
             self._flushing[task.log_dir] = self._flushing.get(task.log_dir, 0) + 1
+        began_ms = self._clock.monotonic_ms()
         for task in tasks:
-            self.run(task).on_complete(functools.partial(self._flush_done, task.log_dir))
+            self.run(task).on_complete(functools.partial(self._flush_done, task.log_dir, began_ms))
 
-    def _flush_done(self, log_dir: str | None, _: Deferred[None]) -> None:
+    def _flush_done(self, log_dir: str | None, began_ms: int, _: Deferred[None]) -> None:
+        self.flush_times.observe((self._clock.monotonic_ms() - began_ms) * 1000)
         self._flushing[log_dir] -= 1
         if not self._flushing[log_dir]:
             del self._flushing[log_dir]

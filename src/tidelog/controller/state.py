@@ -117,6 +117,8 @@ class ControllerState:
         """Partitions whose unclean election waits for `log_ends`; transient."""
         self.waits: dict[TopicPartition, tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]] = {}
         """Partitions of which it was logged that they wait: for which replicas, past which damaged ones; transient."""
+        self.leader_elections = 0
+        """How often this controller gave a partition without a leader one; transient."""
         self.unclean_elections = 0
         """How often this controller made a leader of a replica that was not in sync; transient."""
         self._replicas: dict[BrokerId, dict[TopicPartition, None]] = {}

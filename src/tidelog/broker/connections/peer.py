@@ -29,6 +29,7 @@ class Peer:
         "port",
         "principal",
         "raw_client_id",
+        "software",
     )
 
     def __init__(self, listener: str, connection_id: int, address: str = "", port: int = 0) -> None:
@@ -39,6 +40,8 @@ class Peer:
         self.principal = ANONYMOUS
         self.access: Access | None = None
         """What the principal may do; None where there is no authorizer: everything."""
+        self.software: tuple[str, str] | None = None
+        """Name and version of the client's software, as it told with ApiVersions (KIP-511); None before."""
         self.raw_client_id = b""
         """The client id of the last request, so that the next one need not decode it again."""
         self.client_id: str | None = ""

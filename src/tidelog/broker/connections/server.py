@@ -113,6 +113,8 @@ class Server:
         """Requests handled in this turn of the loop, all connections together."""
         self._turn_started_ms = 0
         self.listeners = tuple(listener.name for listener in config.listeners)
+        self.accepted = dict.fromkeys(self.listeners, 0)
+        """[listener] -> connections that came, ever."""
         self.authentication: Authentication | None = None
         """For connections by SASL listeners; None where there are none."""
         self._sasl_listeners = frozenset(
@@ -165,6 +167,7 @@ class Server:
     def connection(self, listener: str) -> Connection:
         """A protocol for a connection that came in by `listener`."""
         self._connection_ids += 1
+        self.accepted[listener] = self.accepted.get(listener, 0) + 1
         return Connection(self, listener, self._connection_ids)
 
     def gate(self, connection: Connection) -> Gate | None:
@@ -722,6 +725,16 @@ class Connection(asyncio.BufferedProtocol):
     def is_overdue(self, now_ms: int) -> bool:
         """Whether its client should have authenticated by now."""
         return self._gate is not None and not self._gate.is_open and now_ms - self.begun_ms >= AUTHENTICATION_MS_MAX
+
+    @property
+    def has_requests_waiting(self) -> bool:
+        """Whether requests have been received that are not begun."""
+        return self._backlog is not None
+
+    @property
+    def has_answers_waiting(self) -> bool:
+        """Whether answers have been made that its client does not take."""
+        return self._write_paused or (self._outbox is not None and self._outbox.busy)
 
     @property
     def is_idle(self) -> bool:

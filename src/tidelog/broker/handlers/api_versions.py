@@ -1,7 +1,7 @@
 """ApiVersions: what this broker serves. The first request of nearly every client.
 
 Versions 0-4. The answer never has the flexible response header, so that a client that knows less can read it (KIP-511).
-v3: the client's software, checked but not kept; features. v4: as v3, a feature's lowest version may be 0.
+v3: the client's software, checked and kept for metrics; features. v4: as v3, a feature's lowest version may be 0.
 A version above these is answered in the format of v0 with UNSUPPORTED_VERSION; `dispatch` does that.
 """
 
@@ -14,7 +14,7 @@ from tidelog.broker.handlers._features import add_features
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
-from tidelog.protocol.client_software import invalid_software
+from tidelog.protocol.client_software import NAMED_FROM, invalid_software
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
@@ -30,6 +30,8 @@ def handle(node: Node, context: RequestContext, request: messages.ApiVersionsReq
     invalid = invalid_software(request, context.api_version)
     if invalid is not None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{invalid!r} names no client software.")
+    if context.api_version >= NAMED_FROM and context.peer is not None:
+        context.peer.software = request.client_software_name, request.client_software_version
     response = messages.ApiVersionsResponse(api_keys=advertised(node.handlers.values()))
     if context.api_version >= FEATURES_FROM:
         add_features(response, context.api_version)

@@ -50,6 +50,10 @@ def collect_controller(page: Page, driver: ControllerDriver) -> Iterator[None]:
     )
     unclean = page.meter("kafka_controller_controllerstats_uncleanleaderelections", "Leaders that were not in sync.")
     unclean.add(0 if controller is None else controller.unclean_elections)
+    elections = 0 if controller is None else controller.state.leader_elections
+    page.family(
+        "kafka_controller_controllerstats_leaderelectionrateandtimems_count", "untyped", "Leaders elected. A counter."
+    ).add(elections)
     page.family("tidelog_reassigning_partitions", "gauge", "Partitions that are getting other replicas.").add(
         reassigning
     )

@@ -78,6 +78,9 @@ def _add_position(page: Page, cluster: str, position: GroupPosition, sums: _OfGr
     lag_ms = position.lag_ms(now_ms)
     if lag_ms is not None:
         sums.max_lag_ms = max(sums.max_lag_ms, lag_ms)
+        page.family("kafka_consumer_lag_millis", "gauge", "As kafka_consumergroup_group_lag_seconds, by 1000.").add(
+            lag_ms, labels
+        )
         page.family(
             f"{_LAG_EXPORTER}lag_seconds", "gauge", "Now less the timestamp of the first record not committed; exact."
         ).add(lag_ms / 1000, others)

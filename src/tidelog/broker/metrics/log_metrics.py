@@ -78,6 +78,9 @@ def collect_logs(page: Page, node: Node, room: DiskRoom) -> Iterator[None]:
         damaged
     )
     page.family("tidelog_rotten_segments", "gauge", "Segments with a batch that is damaged and not mended.").add(rotten)
+    page.family(
+        "kafka_log_logflushstats_logflushrateandtimems", "summary", "Milliseconds that flushes took."
+    ).add_summary(node.disk_scheduler.flush_times)
     _add_cleaner(page, node)
     _add_scrub(page, node)
     yield

@@ -33,7 +33,9 @@ class _Counts:
 class _Families:
     """Those that have a sample for each partition."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: Page, cluster_id: str) -> None:
+        self.cluster_id = cluster_id
+
         def gauge(name: str, help: str) -> Family:
             return page.family(name, "gauge", help)
 
@@ -50,6 +52,8 @@ class _Families:
         self.log_end = gauge(f"{log}logendoffset", "Offset of the next record of the replica's log.")
         self.current = gauge(f"{exporter}current_offset", "The partition's high watermark.")
         self.oldest = gauge(f"{exporter}oldest_offset", "The partition's first offset.")
+        self.lag_latest = gauge("kafka_partition_latest_offset", "The partition's high watermark.")
+        self.lag_earliest = gauge("kafka_partition_earliest_offset", "The partition's first offset.")
         self.exporter_replicas = gauge(f"{exporter}replicas", "Replicas as assigned.")
         self.exporter_in_sync = gauge(f"{exporter}in_sync_replica", "Replicas in sync.")
         self.leader = gauge(f"{exporter}leader", "Id of the broker that leads the partition.")
@@ -60,7 +64,7 @@ class _Families:
 def collect_replicas(page: Page, node: Node) -> Iterator[None]:
     """Of all replicas of this broker, and each one's."""
     selection = Selection(node.config)
-    counts, families = _Counts(), _Families(page)
+    counts, families = _Counts(), _Families(page, node.cluster_id)
     for index, replica in enumerate(list(node.replicas)):
         if not index % REPLICAS_PER_STEP:
             yield
@@ -71,6 +75,9 @@ def collect_replicas(page: Page, node: Node) -> Iterator[None]:
             _add_log(families, replica, labels)
         counts.replicas += 1
         counts.offline += replica.log.is_offline
+        if replica.leader is None and labels:
+            # As Kafka has it: replicas that do not lead are those with 0.
+            families.replicas.add(0, labels)
         if replica.leader is not None and not replica.removed:
             _add_leader(families, counts, replica, replica.leader, labels)
     _add_counts(page, node, counts)
@@ -109,6 +116,9 @@ def _add_leader(families: _Families, counts: _Counts, replica: Replica, leader: 
     families.stable_lag.add(max(high_watermark - replica.last_stable_offset, 0), labels)
     families.current.add(high_watermark, labels)
     families.oldest.add(int(replica.log.log_start_offset), labels)
+    lag_exporter = f'{{cluster_name="{families.cluster_id}",{labels[1:]}'
+    families.lag_latest.add(high_watermark, lag_exporter)
+    families.lag_earliest.add(int(replica.log.log_start_offset), lag_exporter)
     families.exporter_replicas.add(len(leader.replicas), labels)
     families.exporter_in_sync.add(in_sync, labels)
     families.leader.add(int(leader.broker_id), labels)
@@ -136,6 +146,16 @@ def _add_counts(page: Page, node: Node, counts: _Counts) -> None:
     )
     page.meter(f"{_MANAGER}failedisrupdates", "Changes of an ISR that the controller has refused.").add(
         node.alter_partition_manager.refused
+    )
+    sessions = "kafka_server_fetchsessioncache_"
+    page.family(f"{sessions}numincrementalfetchsessions", "gauge", "Fetch sessions of consumers.").add(
+        len(node.fetch_sessions)
+    )
+    page.family(f"{sessions}numincrementalfetchpartitionscached", "gauge", "Partitions in those sessions.").add(
+        node.fetch_sessions.partitions
+    )
+    page.meter(f"{sessions}incrementalfetchsessionevictions", "Sessions that had to go for another one.").add(
+        node.fetch_sessions.evictions
     )
     waiting = {"Fetch": len(node.purgatory), "Produce": counts.delayed}
     for name in ("purgatorysize", "numdelayedoperations"):

@@ -26,7 +26,7 @@ from tidelog.broker.metrics.lag_metrics import collect_lag
 from tidelog.broker.metrics.log_metrics import DiskRoom, collect_logs
 from tidelog.broker.metrics.process import LoopWatch, collect_process
 from tidelog.broker.metrics.replica_metrics import collect_followers, collect_replicas
-from tidelog.broker.metrics.request_metrics import collect_connections, collect_requests
+from tidelog.broker.metrics.request_metrics import ConnectionRates, collect_connections, collect_requests
 from tidelog.broker.metrics.requests import MeasuredDispatcher, RequestMetrics
 from tidelog.broker.metrics.scraping import Scraping
 from tidelog.broker.metrics.store_metrics import StoreTimes, collect_store
@@ -53,6 +53,8 @@ BIND_RETRY_MS: Final = 5_000
 """Between attempts to bind an address that is taken: the broker serves its clients meanwhile."""
 WINDOW_MS: Final = 60_000
 """Of `Histogram.roll`: quantiles are those of the last five minutes."""
+LOOK_MS: Final = 10_000
+"""Between looks at how many connections came and went."""
 _INDEX: Final = "tidelog: /metrics for Prometheus, /healthz (alive?), /readyz (ready for clients? ?verbose)\n"
 
 
@@ -69,6 +71,9 @@ class BrokerMetrics:
         self._driver: ControllerDriver | None = None
         self.requests = RequestMetrics(time.monotonic_ns)
         self._store = StoreTimes()
+        self._clock = clock
+        self._rates = ConnectionRates(server)
+        self._look_timer: Timer | None = None
         self._watch = LoopWatch(shell)
         self._scraping = Scraping(shell, clock)
         self._http = HttpServer(shell, self._respond)
@@ -81,7 +86,7 @@ class BrokerMetrics:
         add("process", functools.partial(collect_process, watch=self._watch))
         add("broker", self._collect_state)
         add("requests", functools.partial(collect_requests, metrics=self.requests))
-        add("connections", functools.partial(collect_connections, server=server))
+        add("connections", functools.partial(collect_connections, server=server, rates=self._rates))
         add("store", functools.partial(collect_store, times=self._store))
 
     @property
@@ -100,6 +105,7 @@ class BrokerMetrics:
         """Serves metrics from now on. Where the address is taken it is tried again, and the broker goes on."""
         self._watch.start()
         self._roll_later()
+        self._look()
         await self._try_to_bind(network)
 
     async def _try_to_bind(self, network: Network) -> None:
@@ -154,13 +160,17 @@ class BrokerMetrics:
         self._stopped = True
         self.state = BrokerState.NOT_RUNNING
         self._watch.stop()
-        for timer in (self._timer, self._bind_timer):
+        for timer in (self._timer, self._bind_timer, self._look_timer):
             if timer is not None:
                 timer.cancel()
         if self._listener is not None:
             self._listener.close()
             self._listener = None
         self._http.close()
+
+    def _look(self) -> None:
+        self._rates.look(self._clock.monotonic_ms())
+        self._look_timer = self._shell.after(LOOK_MS, self._look)
 
     def _roll_later(self) -> None:
         self._timer = self._shell.after(WINDOW_MS, self._roll)
@@ -170,6 +180,8 @@ class BrokerMetrics:
         self.requests.roll()
         self._watch.lateness.roll()
         self._store.latency.roll()
+        if self._node is not None:
+            self._node.disk_scheduler.flush_times.roll()
 
     # Requests.
 

@@ -144,6 +144,8 @@ class FetchSessions:
         self._eviction_ms = eviction_ms
         self._sessions: dict[int, Session] = {}
         self._partitions = 0
+        self.evictions = 0
+        """Sessions that had to go for another one."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -211,6 +213,7 @@ class FetchSessions:
             evicted = self._evictable(size, now_ms)
             if evicted is None:
                 return None
+            self.evictions += 1
             self._remove(evicted)
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
