@@ -77,7 +77,7 @@ EDGE_MUTANTS: Final = (
     ),
     Mutant(
         "session-forgets-the-quiet",
-        "broker.replicas.fetch_sessions",
+        "broker.fetches.fetch_sessions",
         "        if data.records and self.is_incremental:\n"
         "            key = wanted.key\n"
         "            if self.partitions.pop(key, None) is not None:\n"
@@ -149,7 +149,7 @@ EDGE_MUTANTS: Final = (
     ),
     Mutant(
         "followers-wake-no-readers",
-        "broker.replicas.replica_fetcher_manager",
+        "broker.following.replica_fetcher_manager",
         "                    self._purgatory.check(replica)\n",
         "",
         "consumers that wait at a follower are not told of new records",

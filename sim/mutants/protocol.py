@@ -34,7 +34,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "fetch-epoch-unchecked",
-        "broker.replicas.replica_fetch",
+        "broker.fetches.replica_fetch",
         "        check_leader_epoch(replica, partition.current_leader_epoch)\n",
         "",
         "a leader answers followers of older and newer epochs",
@@ -63,7 +63,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "truncation-by-hw",
-        "broker.replicas.replica_fetcher_manager",
+        "broker.following.replica_fetcher_manager",
         "        log.begin_following()\n",
         "        log.begin_following()\n"
         "        if replica.known_high_watermark < log.log_end_offset:\n"
@@ -79,7 +79,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "diverging-epoch-not-sent",
-        "broker.replicas.replica_fetch",
+        "broker.fetches.replica_fetch",
         "        if partition.last_fetched_epoch >= 0 and self._context.api_version >= _DIVERGING_EPOCH_SINCE:\n",
         "        if partition.last_fetched_epoch > 1_000_000:\n",
         "a leader does not see that its follower's log parts from its own",
@@ -114,7 +114,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "stale-leader-and-isr",
-        "broker.replicas.leadership",
+        "broker.orders.leadership",
         "        if epoch < replica.leader_epoch:\n            return ErrorCode.STALE_CONTROLLER_EPOCH\n",
         "",
         "a broker obeys a LeaderAndIsr of an older leader epoch",
@@ -234,7 +234,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "session-mixes-partitions",
-        "broker.replicas.replica_sessions",
+        "broker.fetches.replica_sessions",
         "                key = (name or topic_id, wanted.partition)\n",
         "                key = (name or topic_id, wanted.partition // 2)\n",
         "a follower's fetch session takes two partitions for one",

@@ -16,7 +16,7 @@ ROT_MUTANTS: Final = (
     ),
     Mutant(
         "rot-not-mended",
-        "broker.replicas.repairs",
+        "broker.logs.repairs",
         "                self._waiting.append(_Repair(rot, log, now_ms))\n",
         "                pass\n",
         "a rotten batch that other replicas have is never read again",

@@ -7,7 +7,11 @@ two modules need of each other ties them just as well: neither can be read, test
 from __future__ import annotations
 
 import ast
+import re
+import tomllib
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 
@@ -82,6 +86,36 @@ def test_no_circle_of_files() -> None:
     assert len(imports) > 100
     found = [{module: sorted(imports[module] & set(group)) for module in group} for group in circles(imports)]
     assert found == []
+
+
+def contracts_of_layers() -> list[tuple[str, list[list[str]]]]:
+    """(container, its layers from the top) of the contracts about the insides of a package of the product."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    return [
+        (container, [re.split(r" [|:] ", layer.strip("()")) for layer in contract["layers"]])
+        for contract in contracts
+        for container in contract.get("containers", ())
+        if container.startswith("tidelog.")
+    ]
+
+
+@pytest.mark.parametrize(("container", "layers"), contracts_of_layers())
+def test_types_come_from_below_too(container: str, layers: list[list[str]]) -> None:
+    """What only type checkers follow obeys the layers that import-linter holds for the rest."""
+    imports = imports_between(sorted(ROOT.glob("src/**/*.py")))
+    level = {f"{container}.{name}": number for number, layer in enumerate(layers) for name in layer}
+
+    def level_of(module: str) -> int | None:
+        parts = module.split(".")[: container.count(".") + 2]
+        return level.get(".".join(parts))
+
+    upwards = [
+        (module, target)
+        for module, targets in imports.items()
+        for target in targets
+        if (at := level_of(module)) is not None and (of := level_of(target)) is not None and of < at
+    ]
+    assert upwards == []
 
 
 def test_a_circle_is_found(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from tidelog.security.access import ANONYMOUS, operation_bits
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidelog.broker.connections.peer import Peer
+    from tidelog.broker.peer import Peer
     from tidelog.quotas.request_quota import MutationQuota, RequestQuota
     from tidelog.security.access import Operation, Principal, ResourceType
     from tidelog.security.authorizer import Access

@@ -15,29 +15,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tidelog.broker.client_quotas import client_quotas
 from tidelog.broker.cluster.config_changes import KnownSettings
 from tidelog.broker.cluster.departures import Departures
 from tidelog.broker.cluster.replica_marks import ReplicaMarks
-from tidelog.broker.config_handler import ConfigHandler
-from tidelog.broker.connections.throttling import client_quotas
 from tidelog.broker.context import RequestContext
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.disk_scheduler import DiskScheduler
-from tidelog.broker.handlers import load_handlers
+from tidelog.broker.fetches.cold_reads import ColdReads
+from tidelog.broker.fetches.fetch_sessions import FetchSessions
+from tidelog.broker.fetches.replica_fetch import ReplicaFetches
+from tidelog.broker.fetches.replica_sessions import ReplicaSessions
+from tidelog.broker.fetches.throttles import Throttles
+from tidelog.broker.following.replica_fetcher_manager import ReplicaFetcherManager
+from tidelog.broker.logs.cleaning import LogCleanerRunner
+from tidelog.broker.logs.directory_moves import Moves
+from tidelog.broker.logs.recopies import Recopies
+from tidelog.broker.logs.repairs import Repairs
+from tidelog.broker.logs.scrubbing import Scrubbing
+from tidelog.broker.orders.config_handler import ConfigHandler
+from tidelog.broker.orders.leadership import Leadership
 from tidelog.broker.replicas.alter_partition_manager import AlterPartitionManager
-from tidelog.broker.replicas.cleaning import LogCleanerRunner
-from tidelog.broker.replicas.cold_reads import ColdReads
-from tidelog.broker.replicas.directory_moves import Moves
-from tidelog.broker.replicas.fetch_sessions import FetchSessions
-from tidelog.broker.replicas.leadership import Leadership
 from tidelog.broker.replicas.purgatory import Purgatory
-from tidelog.broker.replicas.recopies import Recopies
-from tidelog.broker.replicas.repairs import Repairs
-from tidelog.broker.replicas.replica_fetcher_manager import ReplicaFetcherManager
 from tidelog.broker.replicas.replica_manager import ReplicaManager
-from tidelog.broker.replicas.replica_sessions import ReplicaSessions
-from tidelog.broker.replicas.scrubbing import Scrubbing
-from tidelog.broker.replicas.throttles import Throttles
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from tidelog.broker.coordinators.groups import GroupCoordinatorService
     from tidelog.broker.coordinators.transactions import TransactionCoordinatorService
     from tidelog.broker.environment import BrokerEnvironment
-    from tidelog.broker.handlers import Handler
+    from tidelog.broker.handler import Handler
     from tidelog.broker.replicas.transactional_appends import TransactionalAppends
     from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicPartition
     from tidelog.protocol.apis import ApiKey
@@ -71,6 +71,7 @@ class Node:
         logs: LogManager,
         controller: ControllerChannel,
         settings: Settings,
+        handlers: dict[int, Handler],
         known_settings: KnownSettings | None = None,
         security: StoredSecurity | None = None,
         quotas: ClientQuotas | None = None,
@@ -100,7 +101,7 @@ class Node:
         self._stored_quotas = stored_quotas
         self.tokens = tokens
         """Delegation tokens; None where there are none (`delegation.token.secret.key`)."""
-        self.handlers: dict[int, Handler] = load_handlers()
+        self.handlers = handlers
         """By API key, ascending."""
         self._make_replicas()
         self._make_log_care()
@@ -178,6 +179,17 @@ class Node:
             disk_scheduler=disk_scheduler,
         )
         """Replicas on their way to another log directory."""
+        self.replica_fetches = ReplicaFetches(
+            environment,
+            metadata=self.metadata,
+            logs=logs,
+            replicas=self.replicas,
+            sessions=self.replica_sessions,
+            throttles=self.throttles,
+            cold_reads=self.cold_reads,
+            on_rot=self.repairs.look,
+        )
+        """The fetches of followers."""
         disk_scheduler.on_tick += [self.replicas.look_at_starts, self.repairs.look]
 
     def _make_orders(self) -> None:

@@ -28,8 +28,6 @@ from tidelog.broker.cluster.stored_security import StoredSecurity
 from tidelog.broker.cluster.stored_settings import StoredSettings, broker_resources
 from tidelog.broker.cluster.stored_tokens import StoredTokens, stored_tokens
 from tidelog.broker.connections.authentication import Authentication, broker_login, make_authorizer
-from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher
-from tidelog.broker.connections.peer import Peer
 from tidelog.broker.connections.peers import Peers
 from tidelog.broker.connections.server import Server
 from tidelog.broker.connections.tls import LOOK_MS as TLS_LOOK_MS
@@ -38,13 +36,16 @@ from tidelog.broker.deferred import Deferred
 from tidelog.broker.descriptors import allot, raise_file_limit
 from tidelog.broker.environment import BrokerEnvironment
 from tidelog.broker.failure import BrokerFailed, disk_refused
+from tidelog.broker.handlers import load_handlers
 from tidelog.broker.io_threads import IoThreads
+from tidelog.broker.logs.cleaning import cleaner_settings
 from tidelog.broker.metrics.health import BrokerState
 from tidelog.broker.node import Node
-from tidelog.broker.replicas.cleaning import cleaner_settings
+from tidelog.broker.peer import CloseConnection, Peer
 from tidelog.broker.replicas.topic_settings import log_config
+from tidelog.broker.requests.dispatch import Dispatcher
+from tidelog.broker.requests.starting import StartingDispatcher
 from tidelog.broker.shell import Purpose
-from tidelog.broker.starting import StartingDispatcher
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.config.group_config import GroupLimits
 from tidelog.controller.events import ControlledShutdown, Request
@@ -331,6 +332,7 @@ class Runtime:
             logs=logs,
             controller=forwarding,
             settings=settings,
+            handlers=load_handlers(),
             known_settings=known_settings,
             security=security,
             quotas=self._quotas,

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tidelog.broker.cluster.metadata_cache import MetadataCache
-from tidelog.broker.connections.dispatch import Dispatcher
-from tidelog.broker.connections.peer import Peer
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.environment import BrokerEnvironment
+from tidelog.broker.handlers import load_handlers
 from tidelog.broker.node import Node
+from tidelog.broker.peer import Peer
 from tidelog.broker.replicas.topic_settings import log_config
+from tidelog.broker.requests.dispatch import Dispatcher
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicId, TopicPartition
@@ -235,6 +236,7 @@ class Broker:
             logs=self.logs,
             controller=self.controller,
             settings=self.settings,
+            handlers=load_handlers(),
         )
         self.node.broker_epoch = BrokerEpoch(7)
         self.dispatcher = Dispatcher(self.node, self.node.handlers)

@@ -20,8 +20,8 @@ from typing import Any
 
 from tests.unit.broker.harness import Broker, ManualClock, ManualShell, topic_id_of, whole
 
-from tidelog.broker.connections.peer import Peer
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.peer import Peer
 from tidelog.broker.shell import Purpose
 from tidelog.controller.events import AlterPartition, IsrOutcome
 from tidelog.model.errors import ErrorCode

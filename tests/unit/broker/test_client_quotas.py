@@ -11,8 +11,8 @@ from tests.unit.broker.harness import Broker, make_batch, produce_request
 from tests.unit.broker.test_server import METADATA, FakeTransport, World, feed, frame
 
 from tidelog.broker.cluster.forwarding import FORWARDED, throttle_ms_of
-from tidelog.broker.connections.peer import Peer
 from tidelog.broker.handlers import load_handlers
+from tidelog.broker.peer import Peer
 from tidelog.controller.events import CreatedTopic
 from tidelog.model.errors import KafkaError
 from tidelog.protocol import framing, messages

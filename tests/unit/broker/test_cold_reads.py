@@ -10,7 +10,7 @@ from tests.unit.broker.harness import Broker, topic_id_of
 from tests.unit.broker.test_fetch import values
 
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.replicas.cold_reads import COLD_WAIT_MS, LATE_MAX
+from tidelog.broker.fetches.cold_reads import COLD_WAIT_MS, LATE_MAX
 from tidelog.broker.shell import InDirectories
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicPartition

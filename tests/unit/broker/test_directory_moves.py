@@ -13,7 +13,7 @@ import pytest
 from tests.unit.broker.harness import Broker, make_batch
 from tests.unit.broker.replica_harness import ReplicaCluster
 
-from tidelog.broker.replicas.directory_moves import LAST_BYTES_MAX, RETRY_MS, Moves
+from tidelog.broker.logs.directory_moves import LAST_BYTES_MAX, RETRY_MS, Moves
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicPartition

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tests.unit.broker.harness import Broker, whole
 
-from tidelog.broker.connections.dispatch import CloseConnection
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.peer import CloseConnection
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey

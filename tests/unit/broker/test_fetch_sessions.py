@@ -3,8 +3,8 @@
 import pytest
 from tests.unit.broker.harness import CountingRandom
 
-from tidelog.broker.replicas import fetch_sessions
-from tidelog.broker.replicas.fetch_sessions import FetchSessions
+from tidelog.broker.fetches import fetch_sessions
+from tidelog.broker.fetches.fetch_sessions import FetchSessions
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 

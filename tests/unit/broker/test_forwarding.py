@@ -18,9 +18,10 @@ from tidelog.broker.cluster.forwarding import (
     encode_address,
     encode_principal,
 )
-from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import create_topics
+from tidelog.broker.peer import CloseConnection
+from tidelog.broker.requests.dispatch import Dispatcher
 from tidelog.broker.shell import Purpose
 from tidelog.controller.events import (
     AllocateProducerIds,

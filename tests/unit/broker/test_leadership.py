@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.unit.broker.harness import Broker, topic_id_of
 
-from tidelog.broker.replicas import leadership
-from tidelog.broker.replicas.leadership import LOGS_PER_TURN
+from tidelog.broker.orders import leadership
+from tidelog.broker.orders.leadership import LOGS_PER_TURN
 from tidelog.controller.announcements import FULL_UPDATE
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode

@@ -5,8 +5,8 @@ import struct
 import pytest
 from tests.unit.broker.harness import WALL_START_MS, Broker, make_batch, produce_request, topic_id_of, whole
 
-from tidelog.broker.connections.dispatch import CloseConnection
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.peer import CloseConnection
 from tidelog.model.errors import ErrorCode
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey

@@ -22,7 +22,7 @@ from tests.unit.broker.test_repairs import (
 )
 from tests.waiting import eventually
 
-from tidelog.broker.replicas import recopies, repairs
+from tidelog.broker.logs import recopies, repairs
 from tidelog.metadata.replica_marks import MARKS
 from tidelog.model.errors import ErrorCode
 

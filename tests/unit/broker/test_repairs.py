@@ -10,7 +10,7 @@ from tests.unit.broker.harness import make_batch
 from tests.unit.broker.several import Brokers, brokers_of, run
 from tests.waiting import eventually
 
-from tidelog.broker.replicas import repairs
+from tidelog.broker.logs import repairs
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages

@@ -10,9 +10,9 @@ from tests.unit.broker.test_server import FakeTransport, feed
 
 from tidelog.broker.connections.server import Server
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.fetches import replica_fetch, replica_sessions
+from tidelog.broker.fetches.replica_fetch import WATERMARK_DELAY_MS
 from tidelog.broker.handlers import _between_brokers
-from tidelog.broker.replicas import replica_fetch, replica_sessions
-from tidelog.broker.replicas.replica_fetch import WATERMARK_DELAY_MS
 from tidelog.controller.events import AlterPartition, IsrOutcome
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import BrokerId, LeaderEpoch, PartitionEpoch

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.broker.harness import make_batch, topic_id_of
 from tests.unit.broker.replica_harness import ReplicaCluster
 
-from tidelog.broker.replicas.leader_fetcher import PARTITIONS_PER_TURN
+from tidelog.broker.following.leader_fetcher import PARTITIONS_PER_TURN
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol.apis import ApiKey

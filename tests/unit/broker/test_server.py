@@ -15,9 +15,9 @@ from tests.unit.broker.harness import Broker, ManualClock, ManualShell, make_bat
 
 from tidelog.broker.connections import server as server_module
 from tidelog.broker.connections.authentication import AUTHENTICATION_MS_MAX
-from tidelog.broker.connections.dispatch import CloseConnection
 from tidelog.broker.connections.server import FRAMES_PER_TURN, RECEIVE_BUFFER_SIZE, STALL_MS_MAX, Connection, Server
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.peer import CloseConnection
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey

@@ -14,7 +14,7 @@ from tests.waiting import eventually
 from tidelog.broker.cluster import controller_term, forwarding
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.failure import BrokerFailed
-from tidelog.broker.starting import StartingDispatcher
+from tidelog.broker.requests.starting import StartingDispatcher
 from tidelog.client.connection import Connection
 from tidelog.metadata import znodes
 from tidelog.metadata.image import ConfigResourceType

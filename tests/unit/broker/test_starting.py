@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from tests.unit.broker.harness import Broker, whole
 
-from tidelog.broker import starting
-from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.starting import StartingDispatcher
+from tidelog.broker.peer import CloseConnection
+from tidelog.broker.requests import starting
+from tidelog.broker.requests.dispatch import Dispatcher
+from tidelog.broker.requests.starting import StartingDispatcher
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 

@@ -15,10 +15,9 @@ from typing import Any
 
 from tests.vectors.families.security import security_files
 from tests.vectors.json_form import from_json, to_json
-from tidelog.broker.connections.dispatch import CloseConnection
-from tidelog.broker.connections.peer import Peer
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import load_handlers
+from tidelog.broker.peer import CloseConnection, Peer
 from tidelog.model.identifiers import format_topic_id
 from tidelog.protocol import framing, messages
 from tidelog.protocol.apis import ApiKey

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from tidelog.broker.connections.dispatch import Dispatcher
 from tidelog.broker.handlers import Handler, load_handlers
+from tidelog.broker.requests.dispatch import Dispatcher
 from tidelog.config.listener_security import parse_super_users
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import codec, framing, messages

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidelog.broker.connections.peer import Peer
     from tidelog.broker.descriptors import Descriptors
+    from tidelog.broker.peer import Peer
     from tidelog.config.broker_config import BrokerConfig
 
 logger: Final = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ import logging
 import string
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from tidelog.broker.connections.dispatch import CloseConnection
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.peer import CloseConnection
 from tidelog.config.jaas import InvalidJaas
 from tidelog.config.listener_security import MECHANISMS, PLAIN, SASL_PROTOCOLS, parse_super_users
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -30,8 +30,8 @@ from tidelog.security.scram import ScramServer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidelog.broker.connections.dispatch import Answer, Dispatcher
-    from tidelog.broker.connections.peer import Peer
+    from tidelog.broker.peer import Peer
+    from tidelog.broker.requests.dispatch import Answer, Dispatcher
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.ports.random import Random
     from tidelog.security.scram import ScramCredential, TokenLogin

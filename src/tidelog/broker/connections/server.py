@@ -27,15 +27,16 @@ import struct
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from tidelog.broker.client_quotas import client_quotas
 from tidelog.broker.connections.admission import Admission
 from tidelog.broker.connections.authentication import AUTHENTICATION_MS_MAX, Gate
 from tidelog.broker.connections.budget import ByteBudget, Reservation
-from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher
 from tidelog.broker.connections.outbox import Outbox
-from tidelog.broker.connections.peer import Peer
-from tidelog.broker.connections.throttling import ConnectionRates, client_quotas
+from tidelog.broker.connections.throttling import ConnectionRates
 from tidelog.broker.connections.tls import UnknownPrincipal
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.peer import CloseConnection, Peer
+from tidelog.broker.requests.dispatch import Dispatcher
 from tidelog.config.listener_security import SASL_PROTOCOLS
 from tidelog.ports.disk import FileRange
 from tidelog.security.authorizer import one_line
@@ -44,9 +45,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tidelog.broker.connections.authentication import Authentication
-    from tidelog.broker.connections.dispatch import Answer
     from tidelog.broker.connections.tls import ListenerTls
     from tidelog.broker.descriptors import Descriptors
+    from tidelog.broker.requests.dispatch import Answer
     from tidelog.broker.shell import Shell, Timer
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.ports.clock import Clock

@@ -13,7 +13,7 @@ import logging
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from tidelog.quotas.client_quotas import ClientQuotas
-from tidelog.quotas.rates import MS, SampledRate, Window
+from tidelog.quotas.rates import MS, SampledRate
 
 if TYPE_CHECKING:
     from tidelog.config.broker_config import BrokerConfig
@@ -27,18 +27,6 @@ ADDRESSES_MAX: Final = 10_000
 """Addresses whose connections are counted; then those that are quiet make room."""
 TOLD_INTERVAL_MS: Final = 60_000
 """Between two lines in the log about an address's quota."""
-
-
-def client_quotas(config: BrokerConfig) -> ClientQuotas:
-    """None yet, to be measured as the settings say."""
-    of_rates = Window(
-        cast(int, config.get("quota.window.num")), MS * cast(int, config.get("quota.window.size.seconds"))
-    )
-    of_changes = Window(
-        cast(int, config.get("controller.quota.window.num")),
-        MS * cast(int, config.get("controller.quota.window.size.seconds")),
-    )
-    return ClientQuotas(of_rates, of_changes)
 
 
 class Held(NamedTuple):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.broker.connections.dispatch import CloseConnection
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.peer import CloseConnection
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
 from tidelog.security.acls import AclFilter

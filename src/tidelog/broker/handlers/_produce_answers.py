@@ -6,7 +6,7 @@ import logging
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.broker.connections.dispatch import CloseConnection
+from tidelog.broker.peer import CloseConnection
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages

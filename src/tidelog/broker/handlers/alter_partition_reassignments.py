@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.connections.deadlines import within
 from tidelog.broker.context import authorize
 from tidelog.broker.handlers import Versions
+from tidelog.broker.handlers._deadlines import within
 from tidelog.controller.events import AlterReassignments, ReassignmentOutcome, ReassignPartition
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import BrokerId, TopicPartition

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.handlers import Versions, advertised
+from tidelog.broker.handler import advertised
+from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._features import add_features
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages

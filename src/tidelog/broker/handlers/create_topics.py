@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.cluster.config_entries import topic_entries
-from tidelog.broker.connections.deadlines import within
 from tidelog.broker.context import authorize
 from tidelog.broker.handlers import Versions
+from tidelog.broker.handlers._deadlines import within
 from tidelog.controller.events import CreatedTopic, CreateTopics, NewTopic
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages

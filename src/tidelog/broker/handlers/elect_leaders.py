@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.connections.deadlines import within
 from tidelog.broker.context import authorize
 from tidelog.broker.handlers import Versions
+from tidelog.broker.handlers._deadlines import within
 from tidelog.controller.events import ElectionOutcome, ElectionType, ElectLeaders
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition

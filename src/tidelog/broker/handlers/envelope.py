@@ -9,21 +9,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.cluster.forwarding import FORWARDED, decode_address, decode_principal
-from tidelog.broker.connections.dispatch import CloseConnection, Dispatcher
-from tidelog.broker.connections.peer import Peer
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._between_brokers import require_broker
+from tidelog.broker.peer import CloseConnection, Peer
+from tidelog.broker.requests.dispatch import Dispatcher
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import framing, messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from tidelog.broker.connections.dispatch import Answer
     from tidelog.broker.context import RequestContext
     from tidelog.broker.handlers import Handler
     from tidelog.broker.node import Node
+    from tidelog.broker.requests.dispatch import Answer
 
 KEY: Final = ApiKey.ENVELOPE
 VERSIONS: Final = Versions(0, 0, advertised=False)

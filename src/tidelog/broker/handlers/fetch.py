@@ -1,4 +1,4 @@
-"""Fetch: batches as they lie in the files, by consumers; followers are served by `broker/replicas/replica_fetch.py`.
+"""Fetch: batches as they lie in the files, by consumers; followers are served by `broker/fetches/replica_fetch.py`.
 
 Versions 4-18. v4: isolation level. v5: log start offset. v7: sessions (KIP-227). v9: the client's leader epoch. v11:
 rack, preferred replica. v12: flexible; diverging epochs (KIP-595). v13: topics by id. v15: the replica in a tag. v16:
@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.fetches import replica_selector
+from tidelog.broker.fetches.fetch_partitions import failed, replica_of, topic_of
+from tidelog.broker.fetches.fetch_sessions import FetchContext, FetchPartition
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._between_brokers import require_broker
-from tidelog.broker.replicas import replica_fetch, replica_selector
-from tidelog.broker.replicas.fetch_partitions import failed, replica_of, topic_of
-from tidelog.broker.replicas.fetch_sessions import FetchContext, FetchPartition
 from tidelog.broker.replicas.replica import Replica, check_leader_epoch
 from tidelog.broker.replicas.replica_manager import diverging_epoch
 from tidelog.broker.shell import InDirectories
@@ -90,7 +90,7 @@ def handle(
             return _denied(request)
         require_broker(node, context)
         context.quota = None
-        return replica_fetch.handle(node, context, request, BrokerId(replica_id), broker_epoch)
+        return node.replica_fetches.handle(context, request, BrokerId(replica_id), broker_epoch)
     plan = node.fetch_sessions.begin(request, context.api_version, context.received_ms)
     fetch = _Fetch(node, context, request, plan)
     fetch.begin()
@@ -178,7 +178,7 @@ class _Fetch:
         """Partitions that may have more later, and the leadership and its epoch at which they were looked at."""
         # Consumers that know racks may read from followers (KIP-392); others would take them for leaders.
         self._from_followers = context.api_version >= _RACKS_SINCE
-        self._rack = request.rack_id if self._from_followers and replica_selector.selects(node) else ""
+        self._rack = request.rack_id if self._from_followers and replica_selector.selects(node.config) else ""
         self._deadline_ms = node.clock.monotonic_ms() + max(request.max_wait_ms, 0)
         self._entry: Entry | None = None
         """In the purgatory."""
@@ -420,7 +420,7 @@ class _Fetch:
                 )
                 aborted = self._aborted(log, wanted.fetch_offset, result, limit, blocking)
         except KafkaError as error:
-            return _Reading(wanted, failed(self._node, self._context.api_version, wanted, error))
+            return _Reading(wanted, failed(self._node.metadata, self._context.api_version, wanted, error))
         data = Data(
             partition_index=wanted.partition,
             high_watermark=replica.high_watermark,
@@ -472,10 +472,10 @@ class _Fetch:
 
     def _replica(self, wanted: FetchPartition) -> Replica:
         """The replica to read from; KafkaError where there is none, or no right to."""
-        topic = topic_of(self._node, wanted)
+        topic = topic_of(self._node.metadata, wanted)
         if not authorize(self._context, Operation.READ, ResourceType.TOPIC, topic):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        replica = replica_of(self._node, topic, wanted)
+        replica = replica_of(self._node.metadata, self._node.replicas, topic, wanted)
         check_leader_epoch(replica, wanted.current_leader_epoch)
         if replica.leader is None and not self._from_followers:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -484,7 +484,13 @@ class _Fetch:
     def _preferred(self, replica: Replica, wanted: FetchPartition) -> int | None:
         context = self._context
         return replica_selector.preferred_read_replica(
-            self._node, replica, self._rack, wanted.fetch_offset, context.listener, context.received_ms
+            self._node.broker_id,
+            self._node.metadata.image,
+            replica,
+            self._rack,
+            wanted.fetch_offset,
+            context.listener,
+            context.received_ms,
         )
 
     def _diverging(self, replica: Replica, wanted: FetchPartition) -> tuple[int, int] | None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.broker.connections.dispatch import CloseConnection
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred, gather
 from tidelog.broker.handlers import Versions
@@ -28,6 +27,7 @@ from tidelog.broker.handlers._produce_answers import (
     name_leaders,
     quick_answer,
 )
+from tidelog.broker.peer import CloseConnection
 from tidelog.broker.replicas.delayed_produce import ACKS_ALL, DelayedProduce
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition

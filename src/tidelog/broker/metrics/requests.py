@@ -10,12 +10,12 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.broker.connections.dispatch import Answer, Dispatcher
-from tidelog.broker.connections.peer import Peer
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.handlers import Handler
+from tidelog.broker.handler import Handler
 from tidelog.broker.handlers.fetch import INSPECTOR
 from tidelog.broker.metrics.errors import error_codes
+from tidelog.broker.peer import Peer
+from tidelog.broker.requests.dispatch import Answer, Dispatcher
 from tidelog.metrics.requests import ApiTimes
 from tidelog.protocol import apis
 from tidelog.protocol.apis import ApiKey

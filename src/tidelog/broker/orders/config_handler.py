@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from tidelog.broker.cluster.metadata_cache import MetadataCache
     from tidelog.broker.disk_scheduler import DiskScheduler
     from tidelog.broker.environment import BrokerEnvironment
-    from tidelog.broker.replicas.cleaning import LogCleanerRunner
-    from tidelog.broker.replicas.directory_moves import Moves
-    from tidelog.broker.replicas.replica_fetcher_manager import ReplicaFetcherManager
+    from tidelog.broker.fetches.throttles import Throttles
+    from tidelog.broker.following.replica_fetcher_manager import ReplicaFetcherManager
+    from tidelog.broker.logs.cleaning import LogCleanerRunner
+    from tidelog.broker.logs.directory_moves import Moves
     from tidelog.broker.replicas.replica_manager import ReplicaManager
-    from tidelog.broker.replicas.throttles import Throttles
     from tidelog.storage.log import Log
     from tidelog.storage.log_config import LogConfig
     from tidelog.storage.log_manager import LogManager

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from tidelog.broker.deferred import Deferred
     from tidelog.broker.environment import BrokerEnvironment
+    from tidelog.broker.fetches.throttles import Throttles
     from tidelog.broker.replicas.replica import Replica
-    from tidelog.broker.replicas.throttles import Throttles
     from tidelog.broker.shell import Timer
     from tidelog.model.identifiers import BrokerId
     from tidelog.ports.disk import Bytes

@@ -32,10 +32,10 @@ from tidelog.storage.tasks import run_now
 if TYPE_CHECKING:
     from tidelog.broker.disk_scheduler import DiskScheduler
     from tidelog.broker.environment import BrokerEnvironment
+    from tidelog.broker.fetches.throttles import Throttles
+    from tidelog.broker.following.replica_fetcher_manager import ReplicaFetcherManager
     from tidelog.broker.replicas.replica import Replica
-    from tidelog.broker.replicas.replica_fetcher_manager import ReplicaFetcherManager
     from tidelog.broker.replicas.replica_manager import ReplicaManager
-    from tidelog.broker.replicas.throttles import Throttles
     from tidelog.broker.shell import Timer
     from tidelog.storage.log import Log
     from tidelog.storage.log_directory import LogDirectory

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidelog.broker.cluster.metadata_cache import broker_ids
 from tidelog.broker.deferred import Deferred, gather
-from tidelog.broker.replicas.postponed_orders import Deletion, Order, PostponedOrders
+from tidelog.broker.orders.postponed_orders import Deletion, Order, PostponedOrders
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.replica_manager import ReplicaManager
 from tidelog.broker.replicas.topic_settings import log_config
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from tidelog.broker.channels import Settings
     from tidelog.broker.cluster.metadata_cache import MetadataCache
     from tidelog.broker.cluster.replica_marks import ReplicaMarks
-    from tidelog.broker.config_handler import ConfigHandler
     from tidelog.broker.disk_scheduler import DiskScheduler
     from tidelog.broker.environment import BrokerEnvironment
-    from tidelog.broker.replicas.directory_moves import Moves
-    from tidelog.broker.replicas.replica_fetcher_manager import ReplicaFetcherManager
+    from tidelog.broker.following.replica_fetcher_manager import ReplicaFetcherManager
+    from tidelog.broker.logs.directory_moves import Moves
+    from tidelog.broker.orders.config_handler import ConfigHandler
     from tidelog.protocol import messages
     from tidelog.storage.log import Log
     from tidelog.storage.log_manager import LogManager

@@ -60,3 +60,7 @@ class Peer:
         """The client is over a quota: it is not heard for so long (KIP-219)."""
         if milliseconds > 0 and self.on_throttled is not None:
             self.on_throttled(milliseconds)
+
+
+class CloseConnection(Exception):
+    """The peer sent what no answer fits; the text is the reason for the log."""

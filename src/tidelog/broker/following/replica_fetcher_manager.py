@@ -16,7 +16,7 @@ import functools
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.broker.replicas.leader_fetcher import Followed, LeaderFetcher
+from tidelog.broker.following.leader_fetcher import Followed, LeaderFetcher
 from tidelog.broker.shell import Purpose
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import (
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from tidelog.broker.deferred import Deferred
     from tidelog.broker.disk_scheduler import DiskScheduler
     from tidelog.broker.environment import BrokerEnvironment
+    from tidelog.broker.fetches.throttles import Throttles
     from tidelog.broker.replicas.purgatory import Purgatory
     from tidelog.broker.replicas.replica import Replica
-    from tidelog.broker.replicas.throttles import Throttles
     from tidelog.ports.disk import Bytes
     from tidelog.replication.follower_events import FollowerEffect, FollowerEvent
 

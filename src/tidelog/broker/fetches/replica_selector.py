@@ -10,23 +10,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidelog.broker.node import Node
     from tidelog.broker.replicas.replica import Replica
+    from tidelog.config.broker_config import BrokerConfig
+    from tidelog.metadata.image import ClusterImage
     from tidelog.model.identifiers import BrokerId
 
 
-def selects(node: Node) -> bool:
+def selects(config: BrokerConfig) -> bool:
     """Whether replica.selector.class asks for it."""
-    return node.config.replica_selector_class is not None
+    return config.replica_selector_class is not None
 
 
 def preferred_read_replica(
-    node: Node, replica: Replica, rack: str, fetch_offset: int, listener: str, now_ms: int
+    broker_id: BrokerId,
+    image: ClusterImage,
+    replica: Replica,
+    rack: str,
+    fetch_offset: int,
+    listener: str,
+    now_ms: int,
 ) -> BrokerId | None:
     """The follower that a consumer in `rack` should fetch from; None: the leader, which is this broker."""
     leader = replica.leader
-    brokers = node.metadata.image.brokers
-    own = brokers.get(node.broker_id)
+    brokers = image.brokers
+    own = brokers.get(broker_id)
     if leader is None or own is None or own.rack == rack:
         return None
     best: tuple[int, int, BrokerId] | None = None

@@ -9,14 +9,14 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.connections.dispatch import Answer, CloseConnection, Dispatcher
-from tidelog.broker.connections.peer import Peer
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.peer import CloseConnection, Peer
+from tidelog.broker.requests.dispatch import Answer, Dispatcher
 from tidelog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
     from tidelog.broker.cluster.forwarding import Forwarding
-    from tidelog.broker.handlers import Handler
+    from tidelog.broker.handler import Handler
     from tidelog.broker.node import Node
 
 SERVED_FIRST: Final = frozenset(

@@ -10,10 +10,10 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from tidelog.broker.cluster.forwarding import FORWARDED, Forwarding, throttle_ms_of
-from tidelog.broker.connections.peer import Peer
 from tidelog.broker.context import RequestContext
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.handlers import advertised
+from tidelog.broker.handler import advertised
+from tidelog.broker.peer import CloseConnection, Peer
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.ports.disk import Chunk
 from tidelog.protocol import apis, codec, framing, messages
@@ -22,7 +22,7 @@ from tidelog.protocol.wire import read_tags
 from tidelog.quotas.request_quota import RequestQuota
 
 if TYPE_CHECKING:
-    from tidelog.broker.handlers import Handler
+    from tidelog.broker.handler import Handler
     from tidelog.broker.node import Node
 
 logger: Final = logging.getLogger(__name__)
@@ -34,10 +34,6 @@ _HEADER: Final = struct.Struct(">hhih")
 _API_VERSIONS: Final = int(apis.ApiKey.API_VERSIONS)
 _PRODUCE: Final = int(apis.ApiKey.PRODUCE)
 _WRITE_TXN_MARKERS: Final = int(apis.ApiKey.WRITE_TXN_MARKERS)
-
-
-class CloseConnection(Exception):
-    """The peer sent what no answer fits; the text is the reason for the log."""
 
 
 class Dispatcher:

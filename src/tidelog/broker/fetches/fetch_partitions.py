@@ -9,32 +9,33 @@ from tidelog.model.identifiers import TopicPartition
 from tidelog.protocol import messages
 
 if TYPE_CHECKING:
-    from tidelog.broker.node import Node
-    from tidelog.broker.replicas.fetch_sessions import FetchPartition
+    from tidelog.broker.cluster.metadata_cache import MetadataCache
+    from tidelog.broker.fetches.fetch_sessions import FetchPartition
     from tidelog.broker.replicas.replica import Replica
+    from tidelog.broker.replicas.replica_manager import ReplicaManager
 
 CURRENT_LEADER_SINCE: Final = 16
 """From this version of Fetch on, errors of leadership come with who leads (KIP-951)."""
 _UNKNOWN: Final = -1
 
 
-def topic_of(node: Node, wanted: FetchPartition) -> str:
+def topic_of(metadata: MetadataCache, wanted: FetchPartition) -> str:
     """The name of the topic, which may be asked for by id; KafkaError UNKNOWN_TOPIC_ID."""
-    topic = wanted.topic or node.metadata.topic_name(wanted.topic_id)
+    topic = wanted.topic or metadata.topic_name(wanted.topic_id)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
     return topic
 
 
-def replica_of(node: Node, topic: str, wanted: FetchPartition) -> Replica:
+def replica_of(metadata: MetadataCache, replicas: ReplicaManager, topic: str, wanted: FetchPartition) -> Replica:
     """This broker's replica, led here or not.
 
     KafkaError UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER where others hold it, or INCONSISTENT_TOPIC_ID.
     """
     topic_partition = TopicPartition(topic, wanted.partition)
-    replica = node.replicas.get(topic_partition)
+    replica = replicas.get(topic_partition)
     if replica is None:
-        if node.metadata.image.partition(topic_partition) is None:
+        if metadata.image.partition(topic_partition) is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if not wanted.topic and wanted.topic_id != replica.topic_id:
@@ -42,7 +43,9 @@ def replica_of(node: Node, topic: str, wanted: FetchPartition) -> Replica:
     return replica
 
 
-def failed(node: Node, version: int, wanted: FetchPartition, error: KafkaError) -> messages.FetchResponse.PartitionData:
+def failed(
+    metadata: MetadataCache, version: int, wanted: FetchPartition, error: KafkaError
+) -> messages.FetchResponse.PartitionData:
     """The partition's answer, with the current leader where that helps. Records are empty, never null."""
     data = messages.FetchResponse.PartitionData(
         partition_index=wanted.partition,
@@ -58,8 +61,8 @@ def failed(node: Node, version: int, wanted: FetchPartition, error: KafkaError) 
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.FENCED_LEADER_EPOCH,
     ):
-        topic = wanted.topic or node.metadata.topic_name(wanted.topic_id) or ""
-        known = node.metadata.image.partition(TopicPartition(topic, wanted.partition))
+        topic = wanted.topic or metadata.topic_name(wanted.topic_id) or ""
+        known = metadata.image.partition(TopicPartition(topic, wanted.partition))
         if known is not None:
             data.current_leader.leader_id = known.leader
             data.current_leader.leader_epoch = known.leader_epoch

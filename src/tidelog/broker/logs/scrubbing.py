@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tidelog.broker.deferred import Deferred
     from tidelog.broker.disk_scheduler import DiskScheduler
     from tidelog.broker.environment import BrokerEnvironment
-    from tidelog.broker.replicas.repairs import Repairs
+    from tidelog.broker.logs.repairs import Repairs
     from tidelog.broker.shell import Timer
     from tidelog.storage.log_manager import LogManager
     from tidelog.storage.scrub import DirectoryScrub

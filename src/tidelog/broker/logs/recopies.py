@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tidelog.broker.cluster.replica_marks import ReplicaMarks
     from tidelog.broker.deferred import Deferred
     from tidelog.broker.environment import BrokerEnvironment
-    from tidelog.broker.replicas.replica_fetcher_manager import ReplicaFetcherManager
+    from tidelog.broker.following.replica_fetcher_manager import ReplicaFetcherManager
     from tidelog.broker.shell import Timer
     from tidelog.metadata.image import PartitionImage
     from tidelog.model.identifiers import TopicPartition

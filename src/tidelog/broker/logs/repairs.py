@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tidelog.broker.deferred import Deferred
     from tidelog.broker.disk_scheduler import DiskScheduler
     from tidelog.broker.environment import BrokerEnvironment
-    from tidelog.broker.replicas.recopies import Recopies
+    from tidelog.broker.logs.recopies import Recopies
     from tidelog.broker.shell import Timer
     from tidelog.ports.disk import Bytes
     from tidelog.storage.integrity import SegmentCheck

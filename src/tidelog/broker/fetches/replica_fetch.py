@@ -23,8 +23,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.replicas.fetch_partitions import failed, replica_of, topic_of
-from tidelog.broker.replicas.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, TOPIC_IDS_SINCE
+from tidelog.broker.fetches.fetch_partitions import failed, replica_of, topic_of
+from tidelog.broker.fetches.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, TOPIC_IDS_SINCE
 from tidelog.broker.replicas.replica import check_leader_epoch
 from tidelog.broker.replicas.replica_manager import diverging_epoch
 from tidelog.broker.shell import InDirectories
@@ -36,14 +36,20 @@ from tidelog.replication.events import FollowerFetched, FollowerLeft
 from tidelog.storage.errors import WouldBlock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidelog.broker.cluster.metadata_cache import MetadataCache
     from tidelog.broker.context import RequestContext
-    from tidelog.broker.node import Node
+    from tidelog.broker.environment import BrokerEnvironment
+    from tidelog.broker.fetches.cold_reads import ColdReads
+    from tidelog.broker.fetches.replica_sessions import FollowedPartition, ReplicaSession, ReplicaSessions
+    from tidelog.broker.fetches.throttles import Throttles
     from tidelog.broker.replicas.replica import Replica
     from tidelog.broker.replicas.replica_manager import ReplicaManager
-    from tidelog.broker.replicas.replica_sessions import FollowedPartition, ReplicaSession
     from tidelog.broker.shell import Timer
     from tidelog.replication.leader import PartitionLeader
     from tidelog.storage.log import ReadResult
+    from tidelog.storage.log_manager import LogManager
 
 WATERMARK_DELAY_MS: Final = 50
 """How long a follower may go without the news of a high watermark, when there is nothing else to tell."""
@@ -53,27 +59,53 @@ _DIVERGING_EPOCH_SINCE: Final = 12
 Data = messages.FetchResponse.PartitionData
 
 
-def handle(
-    node: Node,
-    context: RequestContext,
-    request: messages.FetchRequest,
-    follower: BrokerId,
-    broker_epoch: BrokerEpoch,
-) -> messages.FetchResponse | Deferred[messages.FetchResponse]:
-    """Fetch of a broker that says it is `follower`, registered with `broker_epoch` (-1: it does not say).
+class ReplicaFetches:
+    """The fetches of followers, and what it takes to answer them."""
 
-    That it may be one was asked before (`require_broker`).
-    """
-    if follower == node.broker_id:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker {follower} is this one, and fetches nothing from itself.")
-    session, dropped = node.replica_sessions.begin(
-        request, context.api_version, follower, broker_epoch, context.received_ms
-    )
-    for partition in dropped:
-        _leave(node.replicas, partition)
-    fetch = _ReplicaFetch(node, context, request, session)
-    fetch.begin()
-    return fetch.answer.result() if fetch.answer.done else fetch.answer
+    def __init__(
+        self,
+        environment: BrokerEnvironment,
+        *,
+        metadata: MetadataCache,
+        logs: LogManager,
+        replicas: ReplicaManager,
+        sessions: ReplicaSessions,
+        throttles: Throttles,
+        cold_reads: ColdReads,
+        on_rot: Callable[[], object],
+    ) -> None:
+        """`on_rot` is called when a read has met rot, which is to be repaired."""
+        self.broker_id = environment.broker_id
+        self.config = environment.config
+        self.clock = environment.clock
+        self.shell = environment.shell
+        self.metadata = metadata
+        self.logs = logs
+        self.replicas = replicas
+        self.sessions = sessions
+        self.throttles = throttles
+        self.cold_reads = cold_reads
+        self.on_rot = on_rot
+
+    def handle(
+        self, context: RequestContext, request: messages.FetchRequest, follower: BrokerId, broker_epoch: BrokerEpoch
+    ) -> messages.FetchResponse | Deferred[messages.FetchResponse]:
+        """Fetch of a broker that says it is `follower`, registered with `broker_epoch` (-1: it does not say).
+
+        That it may be one was asked before (`require_broker`).
+        """
+        if follower == self.broker_id:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Broker {follower} is this one, and fetches nothing from itself."
+            )
+        session, dropped = self.sessions.begin(
+            request, context.api_version, follower, broker_epoch, context.received_ms
+        )
+        for partition in dropped:
+            _leave(self.replicas, partition)
+        fetch = _ReplicaFetch(self, context, request, session)
+        fetch.begin()
+        return fetch.answer.result() if fetch.answer.done else fetch.answer
 
 
 class _Reading:
@@ -105,10 +137,10 @@ class _ReplicaFetch:
         "_cold",
         "_context",
         "_delay",
+        "_fetches",
         "_held_back",
         "_is_full",
         "_is_woken",
-        "_node",
         "_request",
         "_session",
         "_timer",
@@ -116,13 +148,17 @@ class _ReplicaFetch:
     )
 
     def __init__(
-        self, node: Node, context: RequestContext, request: messages.FetchRequest, session: ReplicaSession
+        self,
+        fetches: ReplicaFetches,
+        context: RequestContext,
+        request: messages.FetchRequest,
+        session: ReplicaSession,
     ) -> None:
-        self._node = node
+        self._fetches = fetches
         self._context = context
         self._request = request
         self._session = session
-        self._bytes_max = min(request.max_bytes, node.config.fetch_max_bytes)
+        self._bytes_max = min(request.max_bytes, fetches.config.fetch_max_bytes)
         self._bytes_min = min(request.min_bytes, self._bytes_max)
         self._is_full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
         """Whether the answer names every partition, news or not."""
@@ -152,7 +188,7 @@ class _ReplicaFetch:
             # On another connection: the follower has given that one up.
             previous._complete([])
         self._session.waiting = self
-        shell = self._node.shell
+        shell = self._fetches.shell
         self._timer = shell.after(self._request.max_wait_ms, self._answer_now)
         if any(self._differs(reading) for reading in readings):
             self._delay = shell.after(WATERMARK_DELAY_MS, self._answer_now)
@@ -170,10 +206,10 @@ class _ReplicaFetch:
             return
         if not urgent:
             if self._delay is None:
-                self._delay = self._node.shell.after(WATERMARK_DELAY_MS, self._answer_now)
+                self._delay = self._fetches.shell.after(WATERMARK_DELAY_MS, self._answer_now)
         elif not self._is_woken:
             self._is_woken = True
-            self._node.shell.soon(self._try)
+            self._fetches.shell.soon(self._try)
 
     def _try(self) -> None:
         self._is_woken = False
@@ -190,8 +226,8 @@ class _ReplicaFetch:
 
     def _await_throttle(self) -> None:
         """Looks again when the throttle allows what it has held back; unless the answer is only not full enough."""
-        throttles = self._node.throttles
-        if self._held_back and throttles.leader.is_exceeded(self._node.clock.monotonic_ms()):
+        throttles = self._fetches.throttles
+        if self._held_back and throttles.leader.is_exceeded(self._fetches.clock.monotonic_ms()):
             throttles.waiting_fetches.add(self)
 
     @property
@@ -218,7 +254,7 @@ class _ReplicaFetch:
 
     def _stop_waiting(self) -> None:
         if self._held_back:
-            self._node.throttles.waiting_fetches.remove(self)
+            self._fetches.throttles.waiting_fetches.remove(self)
         if self._session.waiting is self:
             self._session.waiting = None
         for timer in (self._timer, self._delay):
@@ -227,8 +263,8 @@ class _ReplicaFetch:
         self._timer = self._delay = None  # They point back at this fetch.
 
     def _close_session(self) -> None:
-        for partition in self._node.replica_sessions.close(self._session):
-            _leave(self._node.replicas, partition)
+        for partition in self._fetches.sessions.close(self._session):
+            _leave(self._fetches.replicas, partition)
 
     # Reading.
 
@@ -239,9 +275,9 @@ class _ReplicaFetch:
         cold: list[_Reading] = []
         remaining = self._bytes_max
         nothing_yet = True
-        quota = self._node.throttles.leader
+        quota = self._fetches.throttles.leader
         portion = 0
-        if quota.throttles_any and not quota.is_exceeded(self._node.clock.monotonic_ms()):
+        if quota.throttles_any and not quota.is_exceeded(self._fetches.clock.monotonic_ms()):
             portion = quota.portion
         self._held_back = False
         try:
@@ -310,14 +346,15 @@ class _ReplicaFetch:
     def _is_throttled(self, reading: _Reading) -> bool:
         assert reading.replica is not None
         topic, partition = reading.replica.topic_partition
-        return self._node.throttles.leader.is_throttled(topic, partition)
+        return self._fetches.throttles.leader.is_throttled(topic, partition)
 
     def _replica(self, partition: FollowedPartition) -> Replica:
         replica = partition.replica
         if replica is not None and not replica.removed:
             return replica
         partition.unwatch()
-        replica = replica_of(self._node, topic_of(self._node, partition), partition)
+        fetches = self._fetches
+        replica = replica_of(fetches.metadata, fetches.replicas, topic_of(fetches.metadata, partition), partition)
         partition.watch(replica)
         return replica
 
@@ -406,16 +443,16 @@ class _ReplicaFetch:
             if self._session.waiting is not None:
                 self._session.waiting.has_news(urgent=True)
 
-        node = self._node
-        if len(node.logs.directories) > 1 and all(node.cold_reads.is_late(directory) for directory in reads):
-            node.cold_reads.read(reads, lambda _: None, late)
+        fetches = self._fetches
+        if len(fetches.logs.directories) > 1 and all(fetches.cold_reads.is_late(directory) for directory in reads):
+            fetches.cold_reads.read(reads, lambda _: None, late)
             return False
         self._cold = True
-        if len(node.logs.directories) > 1:
-            node.cold_reads.read(reads, done, late)
+        if len(fetches.logs.directories) > 1:
+            fetches.cold_reads.read(reads, done, late)
         else:
             [(path, read)] = reads.items()
-            node.shell.in_pool(InDirectories((path,), read)).on_complete(lambda settled: done({path: settled}))
+            fetches.shell.in_pool(InDirectories((path,), read)).on_complete(lambda settled: done({path: settled}))
         return True
 
     def _learn(self, reading: _Reading) -> None:
@@ -424,7 +461,7 @@ class _ReplicaFetch:
         if reading.data is not None and reading.data.diverging_epoch.epoch >= 0:
             return
         assert reading.replica is not None
-        self._node.replicas.follower_fetched(
+        self._fetches.replicas.follower_fetched(
             reading.replica,
             FollowerFetched(
                 session.follower,
@@ -456,7 +493,7 @@ class _ReplicaFetch:
         )
 
     def _complete(self, readings: list[_Reading]) -> None:
-        self._node.repairs.look()
+        self._fetches.on_rot()
         self._stop_waiting()
         session = self._session
         response = messages.FetchResponse(session_id=session.id)
@@ -491,8 +528,8 @@ class _ReplicaFetch:
                 response.responses.append(topic)
             topic.partitions.append(data)
         if throttled:
-            session.throttle_turn_ms = self._node.clock.monotonic_ms()
-            self._node.throttles.leader.record(session.throttle_turn_ms, throttled)
+            session.throttle_turn_ms = self._fetches.clock.monotonic_ms()
+            self._fetches.throttles.leader.record(session.throttle_turn_ms, throttled)
         if session.id == NO_SESSION:
             self._close_session()
         self.answer.complete(response)
@@ -542,7 +579,7 @@ class _ReplicaFetch:
         data.log_start_offset = replica.log.log_start_offset
 
     def _failure(self, partition: FollowedPartition, error: KafkaError) -> messages.FetchResponse.PartitionData:
-        return failed(self._node, self._context.api_version, partition, error)
+        return failed(self._fetches.metadata, self._context.api_version, partition, error)
 
 
 def _read_these(readings: list[_Reading], bytes_max: int, nothing_yet: bool) -> list[ReadResult | KafkaError]:

@@ -1,0 +1,1 @@
+"""What leaders answer to the fetches of followers, and what the fetches of consumers share with that."""

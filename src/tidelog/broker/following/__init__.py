@@ -1,0 +1,1 @@
+"""What followers do: one fetcher for each leader, and the partitions that it copies."""

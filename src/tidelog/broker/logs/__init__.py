@@ -1,0 +1,1 @@
+"""What is done to logs beside appending and reading: compaction, scrubbing, repairs, moves between directories."""

@@ -1,0 +1,1 @@
+"""What the controller orders and what altered settings say, carried out."""
