@@ -4,7 +4,8 @@ Arrow parses newline-delimited JSON at hundreds of MB/s, but it sees one stream 
 line break, two objects in one value, or a brace too few would shift all rows after it. So the bulk way is taken only
 where it cannot shift: every value begins with "{" and ends with "}", none holds a line break, and as many rows come out
 as went in. (A value that leaves an object open ends with "}", so the next one's "{" is a syntax error, not a
-continuation.) Whatever fails that is parsed record by record, where a bad one is found and named.
+continuation.) What fails that is set aside, and parsed record by record, where a bad one is found and named; where
+the parser fails all the same, what may have the fault that it tells of is set aside as well (`json_pattern`).
 """
 
 import io
@@ -17,9 +18,14 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from tidelog.pipeline.errors import UnparsableRecord
+from tidelog.pipeline.json_pattern import NOT_UTF8, suspected
 
 _BLOCK_BYTES_MAX: Final = 64 << 20
 """Of text that Arrow parses at once: a record larger than a block could not be parsed."""
+_KINDS_OF_FAULTS: Final = 6
+"""How often the rows that may have the fault that Arrow's parser met are set aside: it tells of one fault at a time."""
+_HALVED_MIN: Final = 64
+"""Rows that are parsed one by one rather than halved once more."""
 
 
 def parse_values(values: pa.BinaryArray, schema: pa.Schema) -> tuple[pa.RecordBatch, dict[int, str]]:
@@ -29,10 +35,18 @@ def parse_values(values: pa.BinaryArray, schema: pa.Schema) -> tuple[pa.RecordBa
     """
     if len(values) == 0:
         return pa.RecordBatch.from_pylist([], schema=schema), {}
-    batch = _parse_bulk(values, schema)
-    if batch is not None:
-        return batch, {}
-    return _parse_one_by_one(values, schema)
+    filled = pc.fill_null(values, b"{}") if values.null_count else values
+    aside = pc.invert(pc.and_(pc.starts_with(filled, pattern=b"{"), pc.ends_with(filled, pattern=b"}")))
+    for _ in range(_KINDS_OF_FAULTS):
+        is_any_aside = aside.true_count > 0
+        outcome = _parse_bulk(pc.if_else(aside, b"{}", filled) if is_any_aside else filled, schema)
+        if isinstance(outcome, pa.RecordBatch):
+            return _with_those_aside(outcome, values, aside, schema) if is_any_aside else (outcome, {})
+        before = aside.true_count
+        aside = pc.or_(aside, suspected(filled, schema, outcome))
+        if aside.true_count == before:
+            break
+    return _parse_halves(values, schema)
 
 
 def infer_schema(values: Sequence[bytes | None]) -> pa.Schema:
@@ -80,34 +94,61 @@ def _read_options(size: int) -> pj.ReadOptions:
     return pj.ReadOptions(use_threads=False, block_size=max(1 << 16, size + 1))
 
 
-def _parse_bulk(values: pa.BinaryArray, schema: pa.Schema) -> pa.RecordBatch | None:
+def _parse_bulk(values: pa.BinaryArray, schema: pa.Schema) -> pa.RecordBatch | str:
+    """All of `values`, each of which begins and ends with a brace; or what is wrong with one of them."""
     if values.nbytes > _BLOCK_BYTES_MAX:
-        return None
-    filled = pc.fill_null(values, b"{}") if values.null_count else values
-    opened = pc.all(pc.starts_with(filled, pattern=b"{")).as_py()
-    closed = pc.all(pc.ends_with(filled, pattern=b"}")).as_py()
-    if not (opened and closed):
-        return None
-    rows = pa.ListArray.from_arrays(pa.array([0, len(filled)], pa.int32()), filled)
-    text = pc.binary_join(rows, b"\n")[0].as_buffer()
-    if text.to_pybytes().count(b"\n") != len(values) - 1:
-        return None
+        return "too large"
+    try:
+        values.cast(pa.string())
+    except pa.ArrowInvalid:
+        return NOT_UTF8
+    rows = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+    joined = pc.binary_join(rows, b"\n")
+    if pc.count_substring(joined, pattern=b"\n")[0].as_py() != len(values) - 1:
+        return "a line break"
+    text = joined[0].as_buffer()
     try:
         table = pj.read_json(
             pa.BufferReader(text),
             read_options=_read_options(text.size),
             parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
         )
-    except pa.ArrowInvalid:
-        return None
+    except pa.ArrowInvalid as error:
+        return str(error)
     if table.num_rows != len(values):
-        return None
-    batch = pa.RecordBatch.from_arrays([_single(table.column(name)) for name in schema.names], schema=schema)
-    try:
-        batch.validate(full=True)  # Arrow's parser passes bytes on that are no UTF-8.
-    except pa.ArrowInvalid:
-        return None
-    return batch
+        return "another number of rows"
+    return pa.RecordBatch.from_arrays([_single(table.column(name)) for name in schema.names], schema=schema)
+
+
+def _with_those_aside(
+    batch: pa.RecordBatch, values: pa.BinaryArray, aside: pa.BooleanArray, schema: pa.Schema
+) -> tuple[pa.RecordBatch, dict[int, str]]:
+    """`batch` with the rows that were set aside, which are null in it, parsed one by one."""
+    rows = pc.indices_nonzero(aside).to_pylist()
+    careful, reasons = _parse_one_by_one(values.filter(aside), schema)
+    bad = {rows[row]: reason for row, reason in reasons.items()}
+    if len(bad) == len(rows):
+        return batch, bad
+    places = list(range(len(values)))
+    for place, row in enumerate(rows):
+        places[row] = len(values) + place
+    table = pa.Table.from_batches([batch, careful]).take(pa.array(places, pa.int64()))
+    return _one_batch(table, schema), bad
+
+
+def _parse_halves(values: pa.BinaryArray, schema: pa.Schema) -> tuple[pa.RecordBatch, dict[int, str]]:
+    """Where nothing tells which value it is that Arrow's parser does not take, or the values are too large for it."""
+    if len(values) <= _HALVED_MIN:
+        return _parse_one_by_one(values, schema)
+    half = len(values) // 2
+    first, bad = parse_values(values.slice(0, half), schema)
+    second, also_bad = parse_values(values.slice(half), schema)
+    bad |= {row + half: reason for row, reason in also_bad.items()}
+    return _one_batch(pa.Table.from_batches([first, second]), schema), bad
+
+
+def _one_batch(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([_single(column) for column in table.columns], schema=schema)
 
 
 def _single(column: pa.ChunkedArray) -> pa.Array:
@@ -146,6 +187,8 @@ def _scalar(value: Any, kind: pa.DataType) -> Any:
             raise ValueError("a timestamp is text such as 2013-01-01T10:00:00Z")
         return _timestamp(value).cast(kind, safe=False).as_py()
     if pa.types.is_boolean(kind) is not isinstance(value, bool):
+        raise ValueError("wrong type")
+    if pa.types.is_integer(kind) and isinstance(value, float):
         raise ValueError("wrong type")
     if pa.types.is_floating(kind) and isinstance(value, int):
         return float(value)

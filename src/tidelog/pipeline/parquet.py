@@ -6,7 +6,7 @@ only once the driver has committed it, so its name is new for every attempt and 
 
 import datetime
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -90,15 +90,24 @@ class RowShaper:
     ) -> pa.RecordBatch:
         if self._shape.bad_records is BadRecords.KEEP:
             if bad:
-                marks = pa.array([row in bad for row in range(len(values))], pa.bool_())
+                marks = _marks(len(values), bad)
+                reasons = pa.array([bad[row] for row in sorted(bad)], pa.string())
                 columns[UNPARSED] = pc.if_else(marks, values, pa.scalar(None, pa.binary()))
-                columns[REASON] = pa.array([bad.get(row) for row in range(len(values))], pa.string())
+                columns[REASON] = pc.replace_with_mask(pa.nulls(len(values), pa.string()), marks, reasons)
             else:
                 columns[UNPARSED] = pa.nulls(len(values), pa.binary())
                 columns[REASON] = pa.nulls(len(values), pa.string())
         schema = self._shape.schema
         arrays = [columns[name] if name in columns else batch.column(name) for name in schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _marks(count: int, rows: Iterable[int]) -> pa.BooleanArray:
+    """True at these rows of `count`."""
+    flags = bytearray(count)
+    for row in rows:
+        flags[row] = 1
+    return pa.Array.from_buffers(pa.uint8(), count, [None, pa.py_buffer(flags)]).cast(pa.bool_())
 
 
 class RangeWriter:

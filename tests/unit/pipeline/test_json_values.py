@@ -56,7 +56,7 @@ def test_the_bulk_way_is_taken_for_good_values() -> None:
         [json.dumps({"a": index, "b": f"n{index}", "c": index / 2}).encode() for index in range(500)], pa.binary()
     )
     bulk = json_values._parse_bulk(values, SCHEMA)
-    assert bulk is not None
+    assert isinstance(bulk, pa.RecordBatch)
     careful, bad = json_values._parse_one_by_one(values, SCHEMA)
     assert not bad
     assert bulk.equals(careful)
@@ -105,3 +105,53 @@ def test_times_without_a_zone_are_utc() -> None:
     for text in ("2013-01-01T10:00:00Z", "2013-01-01 10:00:00", "2013-01-01T12:00:00+02:00"):
         batch, _ = parse_values(pa.array([json.dumps({"t": text}).encode()], pa.binary()), SCHEMA)
         assert batch.column("t").to_pylist() == [expected]
+
+
+BAD = {
+    "no object": b"oops",
+    "no JSON": b'{"a": 1, "b" "x"}',
+    "a type": b'{"a": "one", "b": "x"}',
+    "a date": b'{"t": "2013-02-30"}',
+    "a number too large": b'{"a": 99999999999999999999}',
+    "a fraction": b'{"a": 1.5}',
+    "no UTF-8": b'{"b": "\xff"}',
+    "a line break": b'{"a": 1,\n"b": 2}',
+    "a surrogate": b'{"b": "\\ud800"}',
+}
+
+
+@pytest.mark.parametrize("kinds", [[kind] for kind in BAD] + [list(BAD)], ids=lambda kinds: "+".join(kinds)[:20])
+def test_few_bad_values_among_many_are_found_in_bulk(kinds: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The good ones are parsed by Arrow, in few calls; hardly more than the bad ones go one by one."""
+    good = [{"a": index, "b": f"ü{index}", "c": index / 2, "t": "2013-01-01T10:00:00Z"} for index in range(5_000)]
+    values: list[bytes | None] = [json.dumps(each, ensure_ascii=False).encode() for each in good]
+    where = {17 + 400 * number: BAD[kind] for number, kind in enumerate(kinds)}
+    for row, value in where.items():
+        values[row] = value
+    values[3] = None
+    careful: list[int] = []
+    original = json_values._parse_one_by_one
+
+    def counting(some: Any, schema: pa.Schema) -> Any:
+        careful.append(len(some))
+        return original(some, schema)
+
+    monkeypatch.setattr(json_values, "_parse_one_by_one", counting)
+    batch, bad = parse_values(pa.array(values, pa.binary()), SCHEMA)
+    assert sorted(bad) == list(where)
+    assert sum(careful) <= 64 * len(kinds)
+    assert batch.num_rows == len(values)
+    rows = batch.to_pylist()
+    assert [row["a"] for row in rows] == [
+        None if index in where or index == 3 else index for index in range(len(values))
+    ]
+    assert rows[4_999]["b"] == "ü4999"
+
+
+def test_values_that_are_only_suspected_are_parsed_in_their_place() -> None:
+    """Deep nesting, for example: it is no fault, and the row stays where it is."""
+    deep = b'{"a": 7, "z": [[[[[1]]]]]}'
+    values = [b'{"a": 1}', deep, b'{"a": 2, "b" 3}', None, deep, b'{"a": 3}']
+    batch, bad = parse_values(pa.array(values, pa.binary()), SCHEMA)
+    assert list(bad) == [2]
+    assert batch.column("a").to_pylist() == [1, 7, None, None, 7, 3]
