@@ -255,6 +255,7 @@ class Reporter:
         self._json = form is Form.JSON
         self._rows = 0
         self._batches = 0
+        self._new_fields: set[str] = set()
         self._write: Callable[[str], Any] = sys.stdout.write
 
     def started(self, run: TableRun) -> None:
@@ -275,13 +276,19 @@ class Reporter:
             offsets = {str(partition): offset for partition, offset in sorted(done.offsets.items())}
             self._line({"event": "batch", "batch": done.batch, "rows": done.rows, "version": done.version,
                         "replayed": done.replayed, "files": done.files, "bytes": done.file_bytes,
-                        "seconds": round(done.seconds, 3), "offsets": offsets})  # fmt: skip
+                        "seconds": round(done.seconds, 3), "offsets": offsets,
+                        "new_fields": list(done.new_fields)})  # fmt: skip
         elif done.replayed:
             self._say(f"batch {done.batch}: in the table already, nothing to do")
         elif done.files:
             rate = done.rows / done.seconds if done.seconds else 0.0
             self._say(f"batch {done.batch}: {done.rows:,} rows in {done.files} files ({size(done.file_bytes)}),"
                       f" {rate:,.0f} rows/s, table version {done.version}")  # fmt: skip
+
+        if not self._json and (new := sorted(set(done.new_fields) - self._new_fields)):
+            self._new_fields.update(new)
+            self._say(f"values have fields without a column, which are not in the table: {', '.join(new)}; add columns"
+                      " (ALTER TABLE ... ADD COLUMN), or name those that are wanted with --schema")  # fmt: skip
 
     def ended(self, run: TableRun, stopped: bool) -> None:
         if self._json:

@@ -45,6 +45,8 @@ class WrittenRange:
     """Delta's JSON: numRecords, minValues, maxValues, nullCount."""
     record_bytes: int
     """Bytes of the columns that were decoded, before encoding and compression."""
+    new_fields: tuple[str, ...] = ()
+    """Fields of JSON values that the table has no column for, as far as they were looked at."""
 
 
 def progress_id(topic: str, partition: int, topic_id: str) -> str:
@@ -53,20 +55,30 @@ def progress_id(topic: str, partition: int, topic_id: str) -> str:
 
 
 def open_table(path: str, schema: pa.Schema, *, description: str) -> DeltaTable:
-    """The table at `path`, made if there is none; raises `TableMismatch` where its columns are not those of
-    `schema`."""
+    """The table at `path`, made if there is none; raises `TableMismatch` where it does not take rows of `schema`."""
     if not DeltaTable.is_deltatable(path):
         return DeltaTable.create(path, schema=schema, mode="ignore", description=description)
     table = DeltaTable(path)
     if partitioned := table.metadata().partition_columns:
         raise TableMismatch(f"the table at {path} is partitioned by {', '.join(partitioned)}; give another path")
-    found, expected = table_schema(table), DeltaSchemaText.of(schema)
-    if DeltaSchemaText.of(found) != expected:
+    found = table_schema(table)
+    if not _takes(found, schema):
         raise TableMismatch(
-            f"the table at {path} has the columns ({DeltaSchemaText.of(found)}), this job would write ({expected});"
-            " give the same columns and schema as before, or another path"
+            f"the table at {path} has the columns ({DeltaSchemaText.of(found)}), this job would write"
+            f" ({DeltaSchemaText.of(schema)}); give the same columns and schema as before, or another path"
         )
     return table
+
+
+def _takes(table: pa.Schema, written: pa.Schema) -> bool:
+    """Whether files of the columns `written` are rows of a table: Delta reads columns by name, in any order, and those
+    that a file lacks as null."""
+    missing = [each for each in table if each.name not in written.names]
+    same = all(
+        each.name in table.names and _type_text(table.field(each.name).type) == _type_text(each.type)
+        for each in written
+    )
+    return same and all(each.nullable for each in missing)
 
 
 def table_schema(table: DeltaTable) -> pa.Schema:
@@ -107,9 +119,7 @@ def next_offsets(table: DeltaTable, partitions: Iterable[TopicPartition], topic_
     return found
 
 
-def commit_batch(
-    table: DeltaTable, schema: pa.Schema, query: str, batch: int, written: Sequence[WrittenRange], checked: int
-) -> bool:
+def commit_batch(table: DeltaTable, query: str, batch: int, written: Sequence[WrittenRange], checked: int) -> bool:
     """Adds a batch's files to the table, which must be up to date; False where the table holds these offsets already.
 
     `checked` is the version of the table up to which its history was checked against its progress.
@@ -134,7 +144,7 @@ def commit_batch(
         },
     )
     try:
-        table.create_write_transaction(actions, "append", schema, commit_properties=properties)
+        table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
     except CommitFailedError as error:
         raise TableMismatch(
             f"another writer committed to {table.table_uri} at the same time ({error}); run one job for a topic and"

@@ -10,7 +10,8 @@ the parser fails all the same, what may have the fault that it tells of is set a
 
 import io
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -24,6 +25,9 @@ _BLOCK_BYTES_MAX: Final = 64 << 20
 """Of text that Arrow parses at once: a record larger than a block could not be parsed."""
 _KINDS_OF_FAULTS: Final = 6
 """How often the rows that may have the fault that Arrow's parser met are set aside: it tells of one fault at a time."""
+_LOOKED_AT_FIRST: Final = 20
+_LOOKED_AT: Final = 100
+"""Values of a slice that are looked at for fields without a column."""
 _HALVED_MIN: Final = 64
 """Rows that are parsed one by one rather than halved once more."""
 
@@ -49,11 +53,37 @@ def parse_values(values: pa.BinaryArray, schema: pa.Schema) -> tuple[pa.RecordBa
     return _parse_halves(values, schema)
 
 
-def infer_schema(values: Sequence[bytes | None]) -> pa.Schema:
+def unknown_fields(values: pa.BinaryArray, schema: pa.Schema) -> set[str]:
+    """Fields that the schema has no column for, `a.b` within structs, in the first values and in some of the others:
+    looking at all would cost as much as parsing them."""
+    count = len(values)
+    step = max(1, count // _LOOKED_AT)
+    found: set[str] = set()
+    for row in {*range(min(count, _LOOKED_AT_FIRST)), *range(0, count, step)}:
+        value = values[row].as_py()
+        try:
+            found |= _unknown({} if value is None else _load_object(value), schema)
+        except ValueError:
+            continue
+    return found
+
+
+def _unknown(document: dict[str, Any], fields: Iterable[pa.Field], within: str = "") -> set[str]:
+    known = {each.name: each.type for each in fields}
+    found = {f"{within}{name}" for name in document if name not in known}
+    for name, value in document.items():
+        if isinstance(value, dict) and pa.types.is_struct(known.get(name, pa.null())):
+            found |= _unknown(value, known[name], f"{within}{name}.")
+    return found
+
+
+def infer_schema(values: Sequence[bytes | None], *, skips_bad: bool = False) -> pa.Schema:
     """The columns that fit all of these sample values; raises `UnparsableRecord` if one is no JSON object,
     or if a field has several types that no column has.
 
-    Whole numbers are int64, others float64; text that is a timestamp throughout becomes one, in UTC.
+    With `skips_bad` what is no JSON object is passed over, and a field has the type that most of its values have: the
+    others will be bad records. Whole numbers are int64, others float64; text that is a timestamp throughout becomes
+    one, in UTC.
     """
     objects = []
     for value in values:
@@ -62,18 +92,46 @@ def infer_schema(values: Sequence[bytes | None]) -> pa.Schema:
         try:
             objects.append(_load_object(value))
         except ValueError as error:
-            raise UnparsableRecord(f"a sampled value is no JSON object ({error}): {value[:120]!r}") from None
+            if not skips_bad:
+                raise UnparsableRecord(f"a sampled value is no JSON object ({error}): {value[:120]!r}") from None
     if not objects:
-        raise UnparsableRecord("there is no record yet to infer columns from: give a schema")
-    text = "\n".join(json.dumps(each) for each in objects).encode()
+        what = "there is no record yet" if not any(values) else "none of the sampled records is a JSON object"
+        raise UnparsableRecord(f"{what} to infer columns from: give a schema")
     try:
-        inferred = pj.read_json(io.BytesIO(text), read_options=_read_options(len(text))).schema
+        inferred = _inferred(objects)
     except pa.ArrowInvalid as error:
-        raise UnparsableRecord(f"no columns fit all of the sampled records ({error}): give a schema") from None
+        if not skips_bad:
+            raise UnparsableRecord(f"no columns fit all of the sampled records ({error}): give a schema") from None
+        inferred = _inferred_by_majority(objects)
     fields = [pa.field(each.name, _storable(each.type)) for each in inferred]
     if not fields:
         raise UnparsableRecord("the sampled records are empty objects: give a schema")
     return pa.schema(fields)
+
+
+def _inferred(objects: Sequence[dict[str, Any]]) -> pa.Schema:
+    text = "\n".join(json.dumps(each) for each in objects).encode()
+    return pj.read_json(io.BytesIO(text), read_options=_read_options(len(text))).schema
+
+
+def _inferred_by_majority(objects: Sequence[dict[str, Any]]) -> pa.Schema:
+    """Each field by itself, of the kind of value that it has most often."""
+    fields: list[pa.Field] = []
+    for name in dict.fromkeys(name for each in objects for name in each):
+        values = [each[name] for each in objects if each.get(name) is not None]
+        kinds = Counter(_kind(value) for value in values)
+        usual = kinds.most_common(1)[0][0] if kinds else None
+        try:
+            fields += _inferred([{name: value} for value in values if _kind(value) == usual] or [{name: None}])
+        except pa.ArrowInvalid as error:
+            raise UnparsableRecord(
+                f"no column fits most of the sampled values of {name} ({error}): give a schema"
+            ) from None
+    return pa.schema(fields)
+
+
+def _kind(value: Any) -> str:
+    return "number" if isinstance(value, (int, float)) and not isinstance(value, bool) else type(value).__name__
 
 
 def _storable(kind: pa.DataType) -> pa.DataType:

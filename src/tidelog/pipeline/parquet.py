@@ -7,6 +7,7 @@ only once the driver has committed it, so its name is new for every attempt and 
 import datetime
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from pyspark_tidelog.options import SourceOptions
 from pyspark_tidelog.reading import read_columns
 from tidelog.pipeline.delta import WrittenRange, file_statistics
 from tidelog.pipeline.errors import UnparsableRecord
-from tidelog.pipeline.json_values import parse_values
+from tidelog.pipeline.json_values import parse_values, unknown_fields
 from tidelog.pipeline.shape import METADATA, REASON, UNPARSED, BadRecords, TableShape, ValueFormat
 
 ROW_GROUP_BYTES: Final = 64 << 20
@@ -37,6 +38,8 @@ class RowShaper:
     def __init__(self, shape: TableShape, offset_range: OffsetRange) -> None:
         self._shape = shape
         self._range = offset_range
+        self.new_fields: set[str] = set()
+        """Fields of JSON values without a column, as far as they were looked at."""
 
     def rows(self, batch: pa.RecordBatch, offsets: pa.Array | None) -> pa.RecordBatch:
         """`offsets` are the records', to name a bad one; raises `UnparsableRecord` if one is not to be kept."""
@@ -69,6 +72,8 @@ class RowShaper:
         values = batch.column("value")
         parsed, bad = parse_values(values, self._shape.value_schema)
         self._refuse(bad, values, offsets)
+        if self._shape.tells_new:
+            self.new_fields |= unknown_fields(values, self._shape.value_schema)
         columns = dict(zip(parsed.schema.names, parsed.columns, strict=True))
         columns |= {name: batch.column(METADATA[name]) for name in self._shape.schema.names if name in METADATA}
         return self._assembled(batch, columns, values, bad)
@@ -191,7 +196,7 @@ def write_range(options: SourceOptions, offset_range: OffsetRange, table_path: s
                 batch = maker.batch(columns)
                 rows = shaper.rows(batch.select(names), batch.column("offset"))
                 writer.add(rows)
-        return writer.finish()
+        return replace(writer.finish(), new_fields=tuple(sorted(shaper.new_fields)))
     except BaseException:
         writer.abandon()
         raise
@@ -269,13 +274,14 @@ def manifest_schema() -> pa.Schema:
             pa.field("rows", pa.int64()),
             pa.field("statistics", pa.string()),
             pa.field("recordBytes", pa.int64()),
+            pa.field("newFields", pa.list_(pa.field("element", pa.string()))),
         ]
     )
 
 
 MANIFEST_DDL: Final = (
     "topic string, partition int, start bigint, end bigint, topicId string, path string, size bigint, rows bigint,"
-    " statistics string, recordBytes bigint"
+    " statistics string, recordBytes bigint, newFields array<string>"
 )
 
 
@@ -293,6 +299,7 @@ def manifest(written: WrittenRange) -> Iterator[pa.RecordBatch]:
         "rows": written.rows,
         "statistics": written.statistics,
         "recordBytes": written.record_bytes,
+        "newFields": list(written.new_fields),
     }
     yield pa.RecordBatch.from_pylist([row], schema=manifest_schema())
 
@@ -300,4 +307,6 @@ def manifest(written: WrittenRange) -> Iterator[pa.RecordBatch]:
 def from_manifest(row: Any) -> WrittenRange:
     """The inverse of `manifest`, from a row that Spark collected."""
     offsets = OffsetRange(row["topic"], row["partition"], row["start"], row["end"], row["topicId"])
-    return WrittenRange(offsets, row["path"], row["size"], row["rows"], row["statistics"], row["recordBytes"])
+    return WrittenRange(
+        offsets, row["path"], row["size"], row["rows"], row["statistics"], row["recordBytes"], tuple(row["newFields"])
+    )

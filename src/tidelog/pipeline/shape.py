@@ -10,7 +10,8 @@ A `TableShape` is decided once in the driver, and travels to the tasks as text a
 
 import base64
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -29,6 +30,7 @@ METADATA: Final = {
     "_timestamp": "timestamp",
 }
 """Names in a `json` table -> columns of the source."""
+_FORBIDDEN: Final = re.compile(r"[ ,;{}()\n\t=]")
 _METADATA_DEFAULT: Final = ("_key", "_partition", "_offset", "_timestamp")
 UNPARSED: Final = "_unparsed"
 REASON: Final = "_reason"
@@ -59,6 +61,8 @@ class TableShape:
     schema: pa.Schema
     """The table's columns, in order."""
     bad_records: BadRecords = BadRecords.FAIL
+    tells_new: bool = False
+    """Whether fields of JSON values that have no column are told: they are not left out on purpose."""
 
     @property
     def value_schema(self) -> pa.Schema:
@@ -77,14 +81,16 @@ class TableShape:
     def to_text(self) -> str:
         """For an option of a data source, which can only be text."""
         schema = base64.b64encode(self.schema.serialize().to_pybytes()).decode()
-        return json.dumps({"value": self.value.value, "bad": self.bad_records.value, "schema": schema})
+        return json.dumps(
+            {"value": self.value.value, "bad": self.bad_records.value, "schema": schema, "new": self.tells_new}
+        )
 
     @classmethod
     def from_text(cls, text: str) -> "TableShape":
         """The inverse of `to_text`."""
         document = json.loads(text)
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(document["schema"])))
-        return cls(ValueFormat(document["value"]), schema, BadRecords(document["bad"]))
+        return cls(ValueFormat(document["value"]), schema, BadRecords(document["bad"]), document["new"])
 
 
 def raw_shape(columns: Sequence[str] | None = None) -> TableShape:
@@ -100,7 +106,11 @@ def text_shape(columns: Sequence[str] | None = None, bad_records: BadRecords = B
 
 
 def json_shape(
-    value_schema: pa.Schema, columns: Sequence[str] | None = None, bad_records: BadRecords = BadRecords.FAIL
+    value_schema: pa.Schema,
+    columns: Sequence[str] | None = None,
+    bad_records: BadRecords = BadRecords.FAIL,
+    *,
+    tells_new: bool = False,
 ) -> TableShape:
     """The fields of `value_schema` and the record's own columns; `columns` chooses among both."""
     own = {*METADATA, UNPARSED, REASON}
@@ -114,9 +124,32 @@ def json_shape(
     names = _chosen(columns, (*value_schema.names, *_METADATA_DEFAULT), tuple(fields))
     if not any(name in value_schema.names for name in names):
         raise TableMismatch("none of the columns is a field of the value; for the record alone use raw values")
-    return TableShape(
-        ValueFormat.JSON, pa.schema([*(fields[name] for name in names), *_for_bad(bad_records)]), bad_records
-    )
+    schema = pa.schema([*(fields[name] for name in names), *_for_bad(bad_records)])
+    check_names(schema)
+    return TableShape(ValueFormat.JSON, schema, bad_records, tells_new)
+
+
+def check_names(fields: Iterable[pa.Field], within: str = "") -> None:
+    """Raises `TableMismatch` for names that Delta tables can't have, in structs too."""
+    seen: dict[str, str] = {}
+    for each in fields:
+        name = f"{within}{each.name}"
+        if not each.name or _FORBIDDEN.search(each.name):
+            raise TableMismatch(
+                f"a field of the values is named {name!r}: columns of Delta tables have names without space, tab, line"
+                " break and ,;{}()=. Choose the others with --columns, or with --schema"
+            )
+        if other := seen.get(each.name.lower()):
+            raise TableMismatch(
+                f"the fields {within}{other} and {name} of the values differ in case only: a Delta table can't have"
+                " both. Choose one with --columns, or with --schema"
+            )
+        seen[each.name.lower()] = each.name
+        kind = each.type
+        while pa.types.is_list(kind):
+            kind = kind.value_type
+        if pa.types.is_struct(kind):
+            check_names(kind, f"{name}.")
 
 
 def arrow_schema_names() -> tuple[str, ...]:

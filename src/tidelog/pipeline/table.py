@@ -136,6 +136,8 @@ class BatchDone:
     offsets: Mapping[TopicPartition, int]
     """The next offset of each partition that the batch touched."""
     seconds: float
+    new_fields: tuple[str, ...] = ()
+    """Fields of JSON values that the table has no column for: what they hold is not in the table."""
 
 
 class TableFiles(DataSource):
@@ -242,9 +244,7 @@ class TableCommitter:
         # Reading writes the files. Whether it was a replay, Spark's last batch again, shows in the offsets.
         written = [from_manifest(row) for row in frame.collect()]
         self._check_history(written)
-        replayed = bool(written) and not delta.commit_batch(
-            table, self._shape.schema, query, batch, written, self._checked
-        )
+        replayed = bool(written) and not delta.commit_batch(table, query, batch, written, self._checked)
         if replayed:
             remove_files(self._job.table_path, [each.path for each in written if each.path])
         ends: dict[TopicPartition, int] = {}
@@ -265,6 +265,7 @@ class TableCommitter:
                     replayed=replayed,
                     offsets=ends,
                     seconds=time.monotonic() - started,
+                    new_fields=tuple(sorted({name for each in written for name in each.new_fields})),
                 )
             )
 
@@ -424,7 +425,13 @@ def _shape(job: TableJob, options: SourceOptions, cluster: BlockingCluster, foun
         case ValueFormat.TEXT:
             return text_shape(job.columns, job.bad_records)
         case ValueFormat.JSON:
-            return json_shape(_value_schema(job, options, cluster, found), job.columns, job.bad_records)
+            value_schema = _value_schema(job, options, cluster, found)
+            return json_shape(value_schema, job.columns, job.bad_records, tells_new=_takes_all_fields(job))
+
+
+def _takes_all_fields(job: TableJob) -> bool:
+    """Whether nothing was chosen among the fields of JSON values, so that one without a column is missed."""
+    return job.value_schema is None and job.columns is None
 
 
 def _value_schema(job: TableJob, options: SourceOptions, cluster: BlockingCluster, found: Partitions) -> pa.Schema:
@@ -433,7 +440,7 @@ def _value_schema(job: TableJob, options: SourceOptions, cluster: BlockingCluste
     if DeltaTable.is_deltatable(job.table_path):
         known = {*METADATA, UNPARSED, REASON}
         return pa.schema([each for each in delta.table_schema(DeltaTable(job.table_path)) if each.name not in known])
-    return infer_schema(sample_values(cluster, options, found))
+    return infer_schema(sample_values(cluster, options, found), skips_bad=job.bad_records is BadRecords.KEEP)
 
 
 def sample_values(cluster: BlockingCluster, options: SourceOptions, found: Partitions) -> list[bytes | None]:

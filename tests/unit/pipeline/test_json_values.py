@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from tests.amount import examples
 
 from tidelog.pipeline import json_values
-from tidelog.pipeline.errors import UnparsableRecord
-from tidelog.pipeline.json_values import infer_schema, parse_values
+from tidelog.pipeline.errors import TableMismatch, UnparsableRecord
+from tidelog.pipeline.json_values import infer_schema, parse_values, unknown_fields
+from tidelog.pipeline.shape import json_shape
 
 SCHEMA = pa.schema(
     [
@@ -155,3 +156,50 @@ def test_values_that_are_only_suspected_are_parsed_in_their_place() -> None:
     batch, bad = parse_values(pa.array(values, pa.binary()), SCHEMA)
     assert list(bad) == [2]
     assert batch.column("a").to_pylist() == [1, 7, None, None, 7, 3]
+
+
+def test_inference_passes_bad_values_over_where_they_are_kept() -> None:
+    """They will be rows with a reason; a field has the type of most of its values."""
+    sample = [
+        b"oops",
+        b"[1]",
+        b'{"id": 1, "at": "2013-01-01"}',
+        b'{"id": "two", "tags": ["x"]}',
+        b'{"id": 3, "n": null}',
+    ]
+    schema = infer_schema(sample, skips_bad=True)
+    kinds = {each.name: str(each.type) for each in schema}
+    assert kinds == {"id": "int64", "at": "timestamp[us, tz=UTC]", "tags": "list<item: string>", "n": "string"}
+    with pytest.raises(UnparsableRecord, match="a sampled value is no JSON object"):
+        infer_schema(sample)
+    with pytest.raises(UnparsableRecord, match="none of the sampled records is a JSON object"):
+        infer_schema([b"oops"], skips_bad=True)
+
+
+def test_fields_without_a_column_are_found() -> None:
+    """Within structs too; bad values and tombstones have none."""
+    schema = pa.schema([("a", pa.int64()), ("s", pa.struct([("x", pa.int64())]))])
+    values = [b'{"a": 1, "s": {"x": 1, "y": 2}}', None, b"oops", b'{"b": {"c": 1}}', b'{"s": null}']
+    assert unknown_fields(pa.array(values, pa.binary()), schema) == {"b", "s.y"}
+    many = [b'{"a": 1}'] * 3_000 + [b'{"late": 1}'] * 1_000
+    assert unknown_fields(pa.array(many, pa.binary()), schema) == {"late"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        (["id", "ID"], "fields id and ID of the values differ in case only"),
+        (["a b"], "named 'a b': columns of Delta tables"),
+        (["c,d"], "named 'c,d'"),
+        ([""], "named ''"),
+    ],
+)
+def test_names_that_a_table_cannot_have_are_refused(fields: list[str], reason: str) -> None:
+    """In our words, before anything is written; the others can be chosen."""
+    schema = pa.schema([(name, pa.int64()) for name in [*fields, "fine"]])
+    with pytest.raises(TableMismatch, match=reason):
+        json_shape(schema)
+    assert json_shape(schema, ["fine", "_offset"]).schema.names == ["fine", "_offset"]
+    nested = pa.schema([("s", pa.list_(pa.struct([(name, pa.int64()) for name in fields])))])
+    with pytest.raises(TableMismatch):
+        json_shape(nested)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field
 from tests.amount import thorough
 from tests.unit.pyspark_tidelog.spark_fixtures import BASE_TIMESTAMP, Broker
 
@@ -164,12 +164,19 @@ def test_json_becomes_typed_columns(spark: SparkSession, broker: Broker, tmp_pat
     table = tmp_path / "table"
     run(spark, job(broker, topic, table, value=ValueFormat.JSON))
     broker.produce(topic, [b'{"id": 3, "unknown": 1}'])
-    run(spark, job(broker, topic, table, value=ValueFormat.JSON))
+    told = run(spark, job(broker, topic, table, value=ValueFormat.JSON))
+    assert [each.new_fields for each in told] == [("unknown",)]
+    # What ALTER TABLE ADD COLUMN does: the column comes last, and is filled from then on.
+    DeltaTable(str(table)).alter.add_columns([Field("unknown", "long")])
+    broker.produce(topic, [b'{"id": 4, "unknown": 2}'])
+    told = run(spark, job(broker, topic, table, value=ValueFormat.JSON))
+    assert [each.new_fields for each in told] == [()]
     found = rows(table)
-    assert [row["id"] for row in found] == [1, 2, None, 3]
+    assert [row["id"] for row in found] == [1, 2, None, 3, 4]
+    assert [row["unknown"] for row in found] == [None, None, None, None, 2]
     assert found[0]["at"] == datetime.datetime(2013, 1, 1, 10, tzinfo=datetime.UTC)
     assert (found[0]["name"], found[0]["delay"], found[0]["tags"]) == ("ä", 1.5, ["x"])
-    assert [row["_offset"] for row in found] == [0, 1, 2, 3]
+    assert [row["_offset"] for row in found] == [0, 1, 2, 3, 4]
     frame = read_delta(spark, str(table))
     assert dict(frame.dtypes)["at"] == "timestamp"
     assert frame.where("id = 2").count() == 1
