@@ -28,6 +28,7 @@ from tidelog.broker.cluster.stored_security import StoredSecurity
 from tidelog.broker.cluster.stored_settings import StoredSettings, broker_resources
 from tidelog.broker.cluster.stored_tokens import StoredTokens, stored_tokens
 from tidelog.broker.connections.authentication import Authentication, broker_login, make_authorizer
+from tidelog.broker.connections.bearer_tokens import BearerTokens
 from tidelog.broker.connections.peers import Peers
 from tidelog.broker.connections.server import Server
 from tidelog.broker.connections.tls import LOOK_MS as TLS_LOOK_MS
@@ -127,8 +128,11 @@ class Runtime:
         self._server = Server(config, clock, self, self._descriptors)
         self._server.authorizer = make_authorizer(config)
         self._server.tls = self._tls
+        self._bearer_tokens = BearerTokens(config, self, clock)
         # Before anything is bound: what connects while the broker starts is to authenticate, too.
-        self._server.authentication = Authentication(config, random, self._credential, self._token_login)
+        self._server.authentication = Authentication(
+            config, random, self._credential, self._token_login, self._bearer_tokens.verifier
+        )
         self._metrics = self._make_metrics()
         self._initial_users = read_initial_users(config)
         if self._metrics is not None:
@@ -139,7 +143,7 @@ class Runtime:
             clock,
             self._address_of,
             client_id=f"broker-{config.broker_id}",
-            log_in=broker_login(config, random),
+            log_in=broker_login(config, random, clock),
             tls=self._tls[self._inter_broker_listener].client if self._inter_broker_listener in self._tls else None,
             on_reached=self._peer_reached,
             on_broke=self._peer_broke,
@@ -256,6 +260,8 @@ class Runtime:
                     raise
 
     async def _start(self) -> None:
+        for opened in self._bearer_tokens.open():
+            await _future(opened)
         await self._bind()
         if self._metrics is not None:
             await self._metrics.bind(self._network)

@@ -1,10 +1,12 @@
 """How a client secures its connections, by the names of Kafka's client properties.
 
     security.protocol      PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
-    sasl.mechanism         PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 (librdkafka's sasl.mechanisms is the same)
+    sasl.mechanism         PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER (librdkafka's sasl.mechanisms is the same)
     sasl.jaas.config       Java's way to name user and password
     sasl.username          librdkafka's way
     sasl.password
+    sasl.oauthbearer.token.endpoint.url    file://...: where a bearer token lies, read for each connection
+    sasl.oauthbearer.config                librdkafka's way to a token without a signature: principal=alice
     ssl.truststore.*, ssl.keystore.*       PEM, by location or as text (type must be PEM)
     ssl.ca.location, ssl.ca.pem, ssl.certificate.location, ssl.key.location, ssl.key.password    librdkafka's way
     ssl.endpoint.identification.algorithm  empty (librdkafka: none): host names are not checked
@@ -17,15 +19,19 @@ from __future__ import annotations
 
 import secrets
 import ssl
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from tidelog.client.errors import AuthenticationError, UnsupportedSecurity
 from tidelog.config import jaas
 from tidelog.config.properties import ConfigError, parse
 from tidelog.ports.tls import InvalidTls, TlsMaterial, client_context
-from tidelog.security.sasl_client import SUPPORTED, Credentials, SaslClient
+from tidelog.security.oauthbearer import MECHANISM as OAUTHBEARER
+from tidelog.security.oauthbearer import unsecured_login
+from tidelog.security.sasl_client import SUPPORTED, Credentials, Login, SaslClient, TokenSource
 
 PLAINTEXT: Final = "PLAINTEXT"
 PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -38,12 +44,14 @@ class ClientSecurity:
     def __init__(
         self,
         protocol: str = PLAINTEXT,
-        credentials: Credentials | None = None,
+        credentials: Login | None = None,
         tls: TlsMaterial | None = None,
         *,
         check_host: bool = True,
     ) -> None:
-        """`tls` is what is trusted and shown; None: the system's CAs are trusted. UnsupportedSecurity where the
+        """`credentials`: `Credentials`, or a `TokenSource` for OAUTHBEARER with tokens that the caller gets itself.
+
+        `tls` is what is trusted and shown; None: the system's CAs are trusted. UnsupportedSecurity where the
         protocol is not known, or what it needs is missing or cannot be used."""
         self.protocol = protocol.upper()
         if self.protocol not in PROTOCOLS:
@@ -90,7 +98,12 @@ class ClientSecurity:
 
     def log_in(self) -> SaslClient | None:
         """Begins the authentication of one connection; None where there is none."""
-        return None if self._credentials is None else self._credentials.begin(secrets.token_urlsafe(_NONCE_BYTES))
+        if self._credentials is None:
+            return None
+        try:
+            return self._credentials.begin(secrets.token_urlsafe(_NONCE_BYTES))
+        except (ValueError, OSError) as error:
+            raise AuthenticationError(f"there is no bearer token to log in with: {error}") from error
 
 
 def _material(properties: Mapping[str, str]) -> TlsMaterial:
@@ -123,11 +136,14 @@ def _material(properties: Mapping[str, str]) -> TlsMaterial:
     )
 
 
-def _credentials(properties: Mapping[str, str]) -> Credentials:
+def _credentials(properties: Mapping[str, str]) -> Login:
     mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or "GSSAPI"
+    if mechanism == OAUTHBEARER:
+        return _token_source(properties)
     if mechanism not in SUPPORTED:
         raise UnsupportedSecurity(
-            f"sasl.mechanism {mechanism} is not supported by this client: use one of {', '.join(SUPPORTED)}"
+            f"sasl.mechanism {mechanism} is not supported by this client: use one of {', '.join(SUPPORTED)}, "
+            f"{OAUTHBEARER}"
         )
     user, password = properties.get("sasl.username"), properties.get("sasl.password")
     by_token = False
@@ -143,6 +159,37 @@ def _credentials(properties: Mapping[str, str]) -> Credentials:
             "user and password are missing: set sasl.username and sasl.password, or sasl.jaas.config"
         )
     return Credentials(mechanism, user, password, by_token=by_token)
+
+
+def _token_source(properties: Mapping[str, str]) -> TokenSource:
+    """Where bearer tokens come from."""
+    url = properties.get("sasl.oauthbearer.token.endpoint.url", "")
+    if url:
+        parts = urlsplit(url)
+        if parts.scheme != "file":
+            raise UnsupportedSecurity(
+                "sasl.oauthbearer.token.endpoint.url: only a file:// URL of a file that holds a token is read; other "
+                "tokens are given by a program (ClientSecurity with a TokenSource)"
+            )
+        path = Path(unquote(parts.path))
+        return TokenSource(lambda: path.read_text().strip())
+    options: dict[str, str] = {}
+    if "sasl.jaas.config" in properties:
+        try:
+            options = dict(jaas.parse(properties["sasl.jaas.config"]).options)
+        except jaas.InvalidJaas as error:
+            raise UnsupportedSecurity(f"sasl.jaas.config cannot be read: {error}") from error
+    words = dict(word.partition("=")[::2] for word in properties.get("sasl.oauthbearer.config", "").split())
+    if "principal" in words:
+        options["unsecuredLoginStringClaim_sub"] = words["principal"]
+        if "lifeSeconds" in words:
+            options["unsecuredLoginLifetimeSeconds"] = words["lifeSeconds"]
+    if not any(option.startswith("unsecuredLoginStringClaim_") for option in options):
+        raise UnsupportedSecurity(
+            "there is no bearer token: set sasl.oauthbearer.token.endpoint.url to a file:// URL, or give "
+            "ClientSecurity a TokenSource"
+        )
+    return TokenSource(lambda: unsecured_login(options, int(time.time())))
 
 
 def tls_error(address: object, error: ssl.SSLError) -> AuthenticationError:

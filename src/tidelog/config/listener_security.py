@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
+from urllib.parse import urlsplit
 
 from tidelog.config import jaas, registry
 from tidelog.config.listeners import Listener
@@ -18,10 +19,22 @@ TLS_PROTOCOLS: Final = frozenset({"SSL", "SASL_SSL"})
 PEM: Final = "PEM"
 PLAIN: Final = "PLAIN"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-MECHANISMS: Final = (PLAIN, *SCRAM)
+OAUTHBEARER: Final = "OAUTHBEARER"
+MECHANISMS: Final = (PLAIN, *SCRAM, OAUTHBEARER)
 """That listeners can offer."""
 
-_MODULES: Final[Mapping[str, str]] = {PLAIN: jaas.PLAIN_MODULE} | dict.fromkeys(SCRAM, jaas.SCRAM_MODULE)
+_MODULES: Final[Mapping[str, str]] = (
+    {PLAIN: jaas.PLAIN_MODULE} | dict.fromkeys(SCRAM, jaas.SCRAM_MODULE) | {OAUTHBEARER: jaas.OAUTHBEARER_MODULE}
+)
+_OAUTH: Final = "org.apache.kafka.common.security.oauthbearer"
+SIGNED_VALIDATORS: Final = (
+    f"{_OAUTH}.OAuthBearerValidatorCallbackHandler",
+    f"{_OAUTH}.secured.OAuthBearerValidatorCallbackHandler",
+)
+UNSECURED_VALIDATORS: Final = (f"{_OAUTH}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler",)
+"""Kafka's classes that judge bearer tokens, which stand for what judges them here."""
+_JWKS: Final = "sasl.oauthbearer.jwks.endpoint.url"
+_HANDLER: Final = "sasl.server.callback.handler.class"
 _TLS_CLASSES: Final = ("ssl.engine.factory.class",)
 _SASL_CLASSES: Final = (
     "sasl.server.callback.handler.class",
@@ -78,6 +91,8 @@ def check_listeners(
     yield from _check_prefixes(written, listeners)
     for name in (*(_SASL_CLASSES if secured else ()), *(_TLS_CLASSES if encrypted else ())):
         for found in _set_for(written, name):
+            if name == _HANDLER and written[found] in SIGNED_VALIDATORS + UNSECURED_VALIDATORS:
+                continue
             yield found, f"{found} names a Java class, which a broker without a JVM cannot load: remove it"
 
 
@@ -120,6 +135,8 @@ def _check_sasl(
             continue
         needed = mechanism == PLAIN
         yield from _check_module(written, listener, mechanism, needed=needed)
+        if mechanism == OAUTHBEARER:
+            yield from _check_tokens(values, written, listener)
     if is_inter_broker:
         yield from _check_between_brokers(values, written, listener, enabled)
 
@@ -175,6 +192,45 @@ def _check_module(
         yield name, f"{name} names {module.name}, but {mechanism} is served by {_MODULES[mechanism]} only"
 
 
+def unsecured_options(
+    handler: str | None, jwks_url: str | None, module: jaas.LoginModule | None
+) -> Mapping[str, str] | None:
+    """The login module's options where a listener's settings say that tokens without a signature are good: by the
+    class of Kafka's that does that, or by options `unsecured...` without an issuer's keys. None where they do not."""
+    options: Mapping[str, str] = {} if module is None else module.options
+    if handler in UNSECURED_VALIDATORS:
+        return options
+    named = not handler and not jwks_url and any(option.startswith("unsecured") for option in options)
+    return options if named else None
+
+
+def _check_tokens(values: Mapping[str, Value], written: Mapping[str, str], listener: str) -> Iterator[tuple[str, str]]:
+    """What says which bearer tokens a listener accepts."""
+    layers = (written,)
+    url = cast("str | None", resolve(layers, values, listener, _JWKS, OAUTHBEARER))
+    handler = cast("str | None", resolve(layers, values, listener, _HANDLER, OAUTHBEARER))
+    try:
+        _, module = login_module(layers, listener, OAUTHBEARER)
+    except jaas.InvalidJaas:
+        return
+    options = unsecured_options(handler, url, module)
+    if options is not None:
+        skew = options.get("unsecuredValidatorAllowableClockSkewMs", "0")
+        if not skew.isascii() or not skew.isdecimal():
+            name = setting_names(listener, "sasl.jaas.config", OAUTHBEARER)[0]
+            yield name, f"{name}: unsecuredValidatorAllowableClockSkewMs is no number of milliseconds"
+        if url:
+            yield _JWKS, f"listener {listener} accepts tokens without a signature: remove {_JWKS}, or {handler}"
+    elif not url:
+        yield (
+            "listeners",
+            f"listener {listener} offers OAUTHBEARER, and nothing says whose tokens are good: set {_JWKS} to the "
+            "issuer's keys (https://... or file://...)",
+        )
+    elif urlsplit(url).scheme not in ("http", "https", "file"):
+        yield _JWKS, f"{_JWKS} is {url}: only http, https and file URLs are read"
+
+
 def _check_between_brokers(
     values: Mapping[str, Value], written: Mapping[str, str], listener: str, enabled: tuple[str, ...]
 ) -> Iterator[tuple[str, str]]:
@@ -192,7 +248,15 @@ def _check_between_brokers(
         name, module = login_module((written,), listener, mechanism)
     except jaas.InvalidJaas:
         return
-    if module is None or not (module.options.get("username") and module.options.get("password")):
+    if mechanism == OAUTHBEARER:
+        if module is None or not any(option.startswith("unsecuredLoginStringClaim_") for option in module.options):
+            yield (
+                "sasl.mechanism.inter.broker.protocol",
+                f"brokers have no bearer tokens to authenticate with to each other on listener {listener}: give them "
+                "a listener of their own with another mechanism, or with client certificates "
+                "(inter.broker.listener.name)",
+            )
+    elif module is None or not (module.options.get("username") and module.options.get("password")):
         yield (
             name if name in written else "listeners",
             f"brokers authenticate to each other by {mechanism} on listener {listener}, and nothing says as whom: give "

@@ -10,7 +10,11 @@ class SaslError(Exception):
 
 
 class AuthenticationFailed(SaslError):
-    """The text may be told to the peer as it is."""
+    """`told` may be told to the peer as it is; `reason` is for the log, where that is to say more."""
+
+    def __init__(self, told: str, reason: str | None = None) -> None:
+        super().__init__(told if reason is None else reason)
+        self.told = told
 
 
 class InvalidCredentials(SaslError):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from tidelog.model.errors import ErrorCode
 from tidelog.protocol import messages
 from tidelog.security.mechanisms import AuthenticationFailed, ClientMechanism
+from tidelog.security.oauthbearer import MECHANISM as OAUTHBEARER
+from tidelog.security.oauthbearer import OauthClient
 from tidelog.security.plain import MECHANISM as PLAIN
 from tidelog.security.plain import PlainClient
 from tidelog.security.scram import MECHANISMS as SCRAM
@@ -14,6 +17,31 @@ from tidelog.security.scram import ScramClient
 
 SUPPORTED = (PLAIN, *SCRAM)
 """Mechanisms that `Credentials` can be used with."""
+
+
+class Login(Protocol):
+    """What a client logs in with, again for each connection."""
+
+    def begin(self, nonce: str) -> SaslClient:
+        """One authentication; `nonce` is an unpredictable printable text. ValueError where there is nothing to show."""
+        ...
+
+
+class TokenSource:
+    """Bearer tokens from elsewhere (OAUTHBEARER). Its `repr` shows no token."""
+
+    __slots__ = ("_token",)
+
+    def __init__(self, token: Callable[[], str]) -> None:
+        """`token()` gives one that is good for some time; it is asked for each authentication."""
+        self._token = token
+
+    def __repr__(self) -> str:
+        return f"TokenSource({OAUTHBEARER!r})"
+
+    def begin(self, nonce: str) -> SaslClient:
+        """One authentication. ValueError where that is no token, and what `token()` raises."""
+        return SaslClient(OAUTHBEARER, OauthClient(self._token()))
 
 
 class Credentials:

@@ -188,7 +188,7 @@ class SaslServer:
             token = self._evaluate(bytes(request.auth_bytes))
             lifetime_ms = self._complete(now_ms)
         except AuthenticationFailed as error:
-            return self._end(str(error), self._refusal(header, str(error)))
+            return self._end(str(error), self._refusal(header, error.told))
         except InvalidCredentials as error:
             told = (
                 "Authentication failed during authentication due to invalid credentials with SASL mechanism "

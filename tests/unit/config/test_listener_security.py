@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tidelog.config.broker_config import BrokerConfig
+from tidelog.config.listener_security import SIGNED_VALIDATORS, UNSECURED_VALIDATORS
 from tidelog.config.properties import ConfigError
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 NAME = "listener.name.sasl_plaintext"
 FILE = f"""listeners=PLAINTEXT://:9091,SASL_PLAINTEXT://:9092
@@ -20,7 +22,27 @@ sasl.enabled.mechanisms=PLAIN
     ("line", "reason"),
     [
         ("sasl.enabled.mechanisms=GSSAPI", "line 4: SASL mechanism GSSAPI of listener SASL_PLAINTEXT is not supported"),
-        (f"{NAME}.sasl.enabled.mechanisms=PLAIN,OAUTHBEARER", "line 4: SASL mechanism OAUTHBEARER of listener"),
+        (f"{NAME}.sasl.enabled.mechanisms=PLAIN,GSSAPI", "line 4: SASL mechanism GSSAPI of listener"),
+        (f"{NAME}.sasl.enabled.mechanisms=OAUTHBEARER", "nothing says whose tokens are good"),
+        (
+            f"{NAME}.sasl.enabled.mechanisms=OAUTHBEARER\nsasl.oauthbearer.jwks.endpoint.url=ftp://issuer/keys",
+            "line 5: sasl.oauthbearer.jwks.endpoint.url is ftp://issuer/keys: only http",
+        ),
+        (
+            f"{NAME}.sasl.enabled.mechanisms=OAUTHBEARER\nsasl.oauthbearer.jwks.endpoint.url=https://issuer/keys\n"
+            f"{NAME}.oauthbearer.sasl.server.callback.handler.class={UNSECURED_VALIDATORS[0]}",
+            "accepts tokens without a signature: remove sasl.oauthbearer.jwks.endpoint.url",
+        ),
+        (
+            f"{NAME}.sasl.enabled.mechanisms=OAUTHBEARER\n{NAME}.oauthbearer.sasl.jaas.config={OAUTH} "
+            'unsecuredValidatorAllowableClockSkewMs="much";',
+            "unsecuredValidatorAllowableClockSkewMs is no number",
+        ),
+        (
+            f"{NAME}.sasl.enabled.mechanisms=OAUTHBEARER\nsasl.oauthbearer.jwks.endpoint.url=https://issuer/keys\n"
+            "inter.broker.listener.name=SASL_PLAINTEXT\nsasl.mechanism.inter.broker.protocol=OAUTHBEARER",
+            "brokers have no bearer tokens",
+        ),
         (
             f"{NAME}.plain.sasl.jaas.config={SCRAM};",
             "line 4: listener.name.sasl_plaintext.plain.sasl.jaas.config names",
@@ -117,3 +139,19 @@ def test_a_setting_of_a_listener_that_is_not_there_is_told_of() -> None:
     name = "listener.name.sasl_plain.connections.max.reauth.ms"
     config = BrokerConfig.from_text(f"{FILE}{name}=1000\n")
     assert f"{name} is accepted without effect: no listener is named sasl_plain." in config.warnings()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "sasl.oauthbearer.jwks.endpoint.url=https://issuer/keys",
+        f"{NAME}.oauthbearer.sasl.oauthbearer.jwks.endpoint.url=file:///keys\n"
+        f"{NAME}.oauthbearer.sasl.jaas.config={OAUTH};\n"
+        f"{NAME}.oauthbearer.sasl.server.callback.handler.class={SIGNED_VALIDATORS[0]}",
+        f"{NAME}.oauthbearer.sasl.server.callback.handler.class={UNSECURED_VALIDATORS[0]}",
+        f'{NAME}.oauthbearer.sasl.jaas.config={OAUTH} unsecuredLoginStringClaim_sub="admin";',
+    ],
+)
+def test_oauthbearer_says_whose_tokens_are_good(lines: str) -> None:
+    """By an issuer's keys, or by words that say that tokens are unsecured: Kafka's own."""
+    assert BrokerConfig.from_text(f"{FILE}{NAME}.sasl.enabled.mechanisms=OAUTHBEARER\n{lines}\n").warnings() == []

@@ -13,14 +13,21 @@ PAGE = (Path(__file__).parents[3] / "docs/security.md").read_text()
 
 def test_the_pages_settings_are_taken() -> None:
     """The broker's as they stand, without a warning; the clients' but for their files."""
-    broker, admin, client, worker = re.findall(r"```properties\n(.*?)```", PAGE, re.DOTALL)
+    broker, admin, client, worker, issuer, bearer = re.findall(r"```properties\n(.*?)```", PAGE, re.DOTALL)
     config = BrokerConfig.from_text(broker)
     assert config.warnings() == []
     assert config.inter_broker_listener_name == "BROKERS"
     assert config.of_listener("BROKERS", "ssl.client.auth") == "required"
     assert config.of_listener("SASL_SSL", "ssl.client.auth") == "none"
     worker += "security.protocol=SASL_PLAINTEXT\n"
-    for properties, protocol in ((admin, "SSL"), (client, "SASL_SSL"), (worker, "SASL_PLAINTEXT")):
+    with_tokens = BrokerConfig.from_text(broker.replace("\nsasl.enabled.mechanisms=SCRAM-SHA-512", "") + issuer)
+    assert with_tokens.of_listener("SASL_SSL", "sasl.oauthbearer.expected.audience", "OAUTHBEARER") == ("kafka",)
+    for properties, protocol in (
+        (admin, "SSL"),
+        (client, "SASL_SSL"),
+        (worker, "SASL_PLAINTEXT"),
+        (bearer, "SASL_SSL"),
+    ):
         lines = [
             line.partition("=") for line in properties.splitlines() if not line.startswith(("ssl.trust", "ssl.key"))
         ]

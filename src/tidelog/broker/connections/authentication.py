@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.peer import CloseConnection
 from tidelog.config.jaas import InvalidJaas
-from tidelog.config.listener_security import MECHANISMS, PLAIN, SASL_PROTOCOLS, parse_super_users
+from tidelog.config.listener_security import MECHANISMS, OAUTHBEARER, PLAIN, SASL_PROTOCOLS, parse_super_users
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.security.access import Principal
 from tidelog.security.authorizer import Authorizer, one_line
 from tidelog.security.mechanisms import ServerMechanism
+from tidelog.security.oauthbearer import OauthServer, unsecured_login
 from tidelog.security.plain import PlainServer, StaticUsers
-from tidelog.security.sasl_client import Credentials, SaslClient
+from tidelog.security.sasl_client import Credentials, Login, SaslClient, TokenSource
 from tidelog.security.sasl_server import Ending, SaslServer
 from tidelog.security.scram import MECHANISMS as SCRAM
 from tidelog.security.scram import ScramServer
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
     from tidelog.broker.peer import Peer
     from tidelog.broker.requests.dispatch import Answer, Dispatcher
     from tidelog.config.broker_config import BrokerConfig
+    from tidelog.ports.clock import Clock
     from tidelog.ports.random import Random
+    from tidelog.security.oauthbearer import Verifier
     from tidelog.security.scram import ScramCredential, TokenLogin
 
 logger: Final = logging.getLogger(__name__)
@@ -56,13 +59,15 @@ class Authentication:
         random: Random,
         credential_of: Callable[[str, str], ScramCredential | None],
         token_of: Callable[[str, str], TokenLogin | None] = lambda mechanism, token_id: None,
+        verifier_of: Callable[[str], Verifier] | None = None,
     ) -> None:
         """`credential_of(mechanism, user)` is what the metadata store has of a SCRAM user, as known here;
-        `token_of(mechanism, id)` the same of a delegation token."""
+        `token_of(mechanism, id)` the same of a delegation token; `verifier_of(listener)` judges bearer tokens."""
         self._config = config
         self._random = random
         self._credential_of = credential_of
         self._token_of = token_of
+        self._verifier_of = verifier_of
         self.delay_ms = cast(int, config.get("connection.failed.authentication.delay.ms"))
         self.frame_size_max = cast(int, config.get("sasl.server.max.receive.size"))
 
@@ -80,6 +85,9 @@ class Authentication:
     def _mechanism(self, listener: str, mechanism: str) -> ServerMechanism:
         if mechanism == PLAIN:
             return PlainServer(self._plain_users(listener))
+        if mechanism == OAUTHBEARER:
+            assert self._verifier_of is not None
+            return OauthServer(self._verifier_of(listener))
         return ScramServer(
             SCRAM[mechanism],
             lambda user: self._credential_of(mechanism, user),
@@ -101,7 +109,7 @@ def new_nonce(random: Random) -> str:
     return "".join(_NONCE_CHARACTERS[byte % len(_NONCE_CHARACTERS)] for byte in random.token(_NONCE_LENGTH))
 
 
-def broker_login(config: BrokerConfig, random: Random) -> Callable[[], SaslClient] | None:
+def broker_login(config: BrokerConfig, random: Random, clock: Clock) -> Callable[[], SaslClient] | None:
     """What begins this broker's authentication to another one; None where their listener has no SASL."""
     listener = config.inter_broker_listener_name
     protocol = next((each.security_protocol for each in config.listeners if each.name == listener), "")
@@ -113,8 +121,12 @@ def broker_login(config: BrokerConfig, random: Random) -> Callable[[], SaslClien
         # Read anew each time: a password may be altered while the broker runs.
         module = config.login_module(listener, mechanism)
         options = {} if module is None else module.options
-        credentials = Credentials(mechanism, options.get("username", ""), options.get("password", ""))
-        return credentials.begin(new_nonce(random))
+        login: Login
+        if mechanism == OAUTHBEARER:
+            login = TokenSource(lambda: unsecured_login(options, clock.wall_ms() // 1000))
+        else:
+            login = Credentials(mechanism, options.get("username", ""), options.get("password", ""))
+        return login.begin(new_nonce(random))
 
     return begin
 

@@ -112,16 +112,20 @@ sasl.oauthbearer.assertion.private.key.passphrase | password | null | | accepted
 sasl.oauthbearer.assertion.template.file | string | null | | accepted | OAuth: further claims of an assertion.
 sasl.oauthbearer.client.credentials.client.id | string | null | | accepted | OAuth: the client's id.
 sasl.oauthbearer.client.credentials.client.secret | password | null | | accepted | OAuth: the client's secret.
-sasl.oauthbearer.clock.skew.seconds | int | 30 | | low; accepted | OAuth: how far clocks may differ.
-sasl.oauthbearer.expected.audience | list | | | low; accepted | OAuth: audiences that are accepted.
-sasl.oauthbearer.expected.issuer | string | null | | low; accepted | OAuth: the issuer that is accepted.
-sasl.oauthbearer.jwks.endpoint.refresh.ms | long | 3600000 | | low; accepted |
-    OAuth: how often the provider's keys are fetched.
+sasl.oauthbearer.clock.skew.seconds | int | 30 | | low |
+    OAUTHBEARER: how far the issuer's clock may differ, where a token's times are judged.
+sasl.oauthbearer.expected.audience | list | | | low |
+    OAUTHBEARER: a token must be for one of these (its claim aud); empty: for whomever.
+sasl.oauthbearer.expected.issuer | string | null | | low |
+    OAUTHBEARER: a token must be from this issuer (its claim iss).
+sasl.oauthbearer.jwks.endpoint.refresh.ms | long | 3600000 | [1,...] | low |
+    OAUTHBEARER: how often the keys are read again; a token with an unknown key has them read soon.
 sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms | long | 10000 | | low; accepted |
     OAuth: the most to wait between tries to fetch keys.
 sasl.oauthbearer.jwks.endpoint.retry.backoff.ms | long | 100 | | low; accepted |
     OAuth: the least to wait between tries to fetch keys.
-sasl.oauthbearer.jwks.endpoint.url | string | null | | accepted | OAuth: where the provider's keys are.
+sasl.oauthbearer.jwks.endpoint.url | string | null | | |
+    OAUTHBEARER: the keys that tokens must be signed with, as a JWKS: an http, https or file URL.
 sasl.oauthbearer.jwt.retriever.class | class | org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever | |
     accepted |
     OAuth: a class that fetches tokens.
@@ -130,9 +134,10 @@ sasl.oauthbearer.jwt.validator.class | class | org.apache.kafka.common.security.
     OAuth: a class that checks tokens.
 sasl.oauthbearer.scope | string | null | | accepted | OAuth: the scope that is asked for.
 sasl.oauthbearer.scope.claim.name | string | scope | | low; accepted | OAuth: the claim that holds the scope.
-sasl.oauthbearer.sub.claim.name | string | sub | | low; accepted | OAuth: the claim that holds the subject.
+sasl.oauthbearer.sub.claim.name | string | sub | | low | OAUTHBEARER: the claim of a token that names the user.
 sasl.oauthbearer.token.endpoint.url | string | null | | accepted | OAuth: where tokens are fetched.
-sasl.server.callback.handler.class | class | null | | accepted | SASL: a class that answers the server's questions.
+sasl.server.callback.handler.class | class | null | | |
+    OAUTHBEARER: Kafka's class for signed tokens, or the one for tokens without a signature; no other can be loaded.
 sasl.server.max.receive.size | int | 524288 | | | SASL: the largest message before authentication is done.
 """
 )
