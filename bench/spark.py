@@ -1,6 +1,6 @@
 """Spark on two cores: `format("tidelog")` and `tidelog table` beside the official Kafka connector, on the same brokers.
 
-    python bench/spark.py [--kafka DIR] [--records 5000000] [--rounds 3]
+    python bench/spark.py [--kafka DIR] [--records 5000000] [--rounds 3] [--only sink]
 
 Each side runs in a process of its own, with the same Spark settings, on the same topics: 100 B values, and a fifth as
 many of 1 KB. The connector (4.2.0, there is none for Spark 4.3 yet) runs on PySpark 4.2.0 in a virtual environment of
@@ -40,10 +40,21 @@ TUNED = {
     "kafka.receive.buffer.bytes": str(1 << 20),
 }
 """What makes the connector fastest here; ours has no counterpart to tune."""
+SINK_SHARE = 5
+"""The sinks write one of so many records: each round's stay in the topic."""
 
 
 def rows_of(topic: str, records: int) -> int:
     return records if topic == "bench-100" else records // 5
+
+
+def sink_topic(topic: str) -> str:
+    return f"{topic}-sink"
+
+
+def written_by(case: str, topic: str, records: int) -> int:
+    """Rows that a case reads or writes."""
+    return rows_of(topic, records) // (SINK_SHARE if case.startswith("sink") else 1)
 
 
 def main() -> None:
@@ -51,6 +62,7 @@ def main() -> None:
     parser.add_argument("--kafka", type=Path, help="folder with Apache Kafka's jars")
     parser.add_argument("--records", type=int, default=5_000_000, help="of 100 B (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", help="only cases whose name begins so: batch, sum, table, sink")
     parser.add_argument("--side", choices=("tidelog", "connector"), help=argparse.SUPPRESS)
     parser.add_argument("--bootstrap", help=argparse.SUPPRESS)
     parser.add_argument("--jars", help=argparse.SUPPRESS)
@@ -119,7 +131,8 @@ def fill(bootstrap: str, records: int) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
-    for created in admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in SIZES]).values():
+    topics = [NewTopic(name, PARTITIONS, 1) for topic in SIZES for name in (topic, sink_topic(topic))]
+    for created in admin.create_topics(topics).values():
         created.result()
     producer = Producer(
         {
@@ -145,13 +158,15 @@ def fill(bootstrap: str, records: int) -> None:
 
 
 def compare(name: str, bootstrap: str, arguments: argparse.Namespace, connector: tuple[Path, Path] | None) -> None:
-    fill(bootstrap, arguments.records)
+    fill(bootstrap, 0 if arguments.only and arguments.only.startswith("sink") else arguments.records)
     ours = run_side(Path(sys.executable), "tidelog", bootstrap, arguments, None)
     theirs = {} if connector is None else run_side(connector[0], "connector", bootstrap, arguments, connector[1])
     print(f"\n{name}: million rows/s, best of {arguments.rounds}, local[2], {PARTITIONS} partitions")
     print(f"{'':34}{'tidelog':>10}{'connector':>11}{'ratio':>8}")
     for case, (mine, other) in CASES.items():
         for topic in SIZES:
+            if f"{mine} {topic}" not in ours:
+                continue
             label = f"{case}, {topic.removeprefix('bench-')}"
             rate = ours[f"{mine} {topic}"]
             if not theirs:
@@ -166,6 +181,8 @@ CASES = {
     "batch, connector tuned": ("batch", "tuned"),
     "batch, sum of value lengths": ("sum", "sum"),
     "topic to table (Delta / Parquet)": ("table", "table"),
+    "sink, exactly / at least once": ("sink", "sink"),
+    "sink, both at least once": ("sink-at-least", "sink"),
 }
 """What is compared: [line] -> (our case, the connector's)."""
 
@@ -176,6 +193,8 @@ def run_side(
     """One side's rates, million rows/s by case and topic."""
     command = [str(python), __file__, "--side", side, "--bootstrap", bootstrap]
     command += ["--records", str(arguments.records), "--rounds", str(arguments.rounds)]
+    if arguments.only:
+        command += ["--only", arguments.only]
     if jars is not None:
         command += ["--jars", str(jars)]
     answer = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
@@ -239,13 +258,24 @@ def side_cases(spark: Any, arguments: argparse.Namespace, scratch: Path) -> dict
 
         start_table(spark, TableJob(arguments.bootstrap, topic, str(scratch / "table"), once=True)).wait()
 
+    def sink(topic: str, **options: str) -> None:
+        rows = spark.range(0, written_by("sink", topic, arguments.records), numPartitions=PARTITIONS)
+        value = f"cast(rpad(cast(id as string), {SIZES[topic]}, 'x') as binary) as value"
+        writer = rows.selectExpr("cast(cast(id as string) as binary) as key", value).write.format(source)
+        brokers = {"kafka.bootstrap.servers": arguments.bootstrap, "topic": sink_topic(topic)}
+        writer.mode("append").options(**brokers, **options).save()
+
     cases: dict[str, Callable[[str], None]] = {
+        "sink": sink,
         "batch": noop,
         "sum": total,
         "table": to_delta if arguments.side == "tidelog" else to_parquet,
     }
     if arguments.side == "connector":
         cases["tuned"] = lambda topic: noop(topic, tuned=True)
+    else:
+        cases["sink-at-least"] = lambda topic: sink(topic, delivery="at-least-once")
+    cases = {name: run for name, run in cases.items() if not arguments.only or name.startswith(arguments.only)}
     rates: dict[str, float] = {}
     for case, run in cases.items():
         for topic in SIZES:
@@ -256,7 +286,7 @@ def side_cases(spark: Any, arguments: argparse.Namespace, scratch: Path) -> dict
                 started = time.monotonic()
                 run(topic)
                 seconds.append(time.monotonic() - started)
-            rates[f"{case} {topic}"] = rows_of(topic, arguments.records) / min(seconds[1:]) / 1e6
+            rates[f"{case} {topic}"] = written_by(case, topic, arguments.records) / min(seconds[1:]) / 1e6
     return rates
 
 

@@ -6,9 +6,11 @@ while the next is on its way.
 """
 
 import contextlib
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Final
 
 from pyspark_tidelog.sink.errors import SinkError, WriteStopped
@@ -40,6 +42,8 @@ from tidelog.records.batch import BatchHeader, build_batch, check_crc, iterate_h
 from tidelog.records.record import Record
 
 PIECE_BYTES: Final = 4 << 20
+COPIERS_MAX: Final = 4
+"""Threads that copy."""
 ABORT_S_MAX: Final = 10.0
 """For the abort after a failure: a coordinator that cannot be reached aborts by the transaction's timeout."""
 SEQUENCES: Final = 2**31
@@ -130,18 +134,40 @@ class _Transaction:
         return start
 
     def _copy(self, plan: CopyPlan, topic: str) -> None:
+        """Copies with some threads: a broker writes what one has sent while another one reads.
+
+        All batches for a partition are staged in one, so that no two threads write to the same.
+        """
+        partitions = sorted(plan.wanted)
+        shares = [partitions[first::COPIERS_MAX] for first in range(min(COPIERS_MAX, len(partitions)))]
+        stop = threading.Event()
         copied = 0
-        for batches in _pieces(self._cluster, plan, topic):
-            queues: dict[TopicPartition, deque[bytearray]] = {}
-            for wanted, data in batches:
-                queues.setdefault(wanted.target, deque()).append(self._stamped(wanted.target, *data))
-                copied += wanted.rows
-            while queues:
-                heads = {target: queue.popleft() for target, queue in queues.items()}
-                self._cluster.run(append_batches(self._cluster.routing, self._identity, heads))
-                queues = {target: queue for target, queue in queues.items() if queue}
+        with ThreadPoolExecutor(max(1, len(shares)), "tidelog-sink-copy") as pool:
+            futures = [pool.submit(self._copy_share, plan.only(share), topic, stop) for share in shares]
+            try:
+                for future in as_completed(futures):
+                    copied += future.result()
+            finally:
+                stop.set()
         if copied != plan.rows:
             raise WriteStopped(f"{copied} of {plan.rows} staged rows were found in {topic}; nothing was written")
+
+    def _copy_share(self, plan: CopyPlan, topic: str, stop: threading.Event) -> int:
+        """Copies what some partitions of the private topic hold; how many rows. `stop`: another share has failed."""
+        copied = 0
+        with open_cluster(self._options) as cluster:
+            for batches in _pieces(cluster, plan, topic):
+                queues: dict[TopicPartition, deque[bytearray]] = {}
+                for wanted, data in batches:
+                    queues.setdefault(wanted.target, deque()).append(self._stamped(wanted.target, *data))
+                    copied += wanted.rows
+                while queues:
+                    if stop.is_set():
+                        return copied
+                    heads = {target: queue.popleft() for target, queue in queues.items()}
+                    cluster.run(append_batches(cluster.routing, self._identity, heads))
+                    queues = {target: queue for target, queue in queues.items() if queue}
+        return copied
 
     def _stamped(self, target: TopicPartition, view: memoryview, header: BatchHeader) -> bytearray:
         """The batch as the transaction's next one for `target`."""

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
+from pyspark_tidelog.sink.errors import SinkError
 from pyspark_tidelog.sink.options import SinkOptions
 from pyspark_tidelog.sink.staged import MARK_PARTITION, decode_mark
 from tidelog.client import admin
@@ -36,8 +37,24 @@ def open_cluster(options: SinkOptions) -> BlockingCluster:
     )
 
 
-def make_private_topic(cluster: BlockingCluster, options: SinkOptions, name: str, *, is_query: bool) -> None:
-    """Creates the topic unless it is there. KafkaError where the cluster does not let it."""
+def make_private_topic(cluster: BlockingCluster, options: SinkOptions, name: str, *, is_query: bool) -> int:
+    """Creates the topic unless it is there; how many partitions it has for staged batches.
+
+    One that is there keeps its partitions, whatever the options say now. KafkaError where the cluster does not let it.
+    """
+    view = cluster.run(admin.describe_topics(cluster.routing, [name]))[name]
+    if isinstance(view, KafkaError):
+        if view.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise view
+        _create(cluster, options, name, is_query=is_query)
+        view = cluster.topics([name])[name]
+    staging_partitions = len(view.partitions) - 1
+    if staging_partitions < 1:
+        raise SinkError(f"topic '{name}' has one partition: it is no private topic of a write")
+    return staging_partitions
+
+
+def _create(cluster: BlockingCluster, options: SinkOptions, name: str, *, is_query: bool) -> None:
     topic = admin.NewTopic(
         name,
         partitions=1 + options.staging_partitions,

@@ -86,6 +86,11 @@ class CopyPlan:
         """The partitions that get rows."""
         return {batch.target for batches in self.wanted.values() for batch in batches.values()}
 
+    def only(self, partitions: Sequence[int]) -> CopyPlan:
+        """What of the plan lies in these partitions of the private topic."""
+        wanted = {partition: self.wanted[partition] for partition in partitions}
+        return CopyPlan(sum(each.rows for batches in wanted.values() for each in batches.values()), wanted)
+
     def ranges(self) -> dict[int, tuple[int, int]]:
         """[partition] -> first offset, and the one behind the last row that is wanted."""
         return {

@@ -43,11 +43,11 @@ def stage(
     """Puts a task's rows into the private topic, as batches for their partitions."""
     topic = options.staging_prefix + query
     with open_cluster(options) as cluster:
-        make_private_topic(cluster, options, topic, is_query=is_query)
+        staging_partitions = make_private_topic(cluster, options, topic, is_query=is_query)
         encoder = RowEncoder(cluster, options, columns)
         staged: list[StagedBatch] = []
         for encoded in encoder.encoded(batches):
-            _stage(cluster, options, topic, encoded, encoder.places, staged)
+            _stage(cluster, topic, staging_partitions, encoded, encoder.places, staged)
         targets = tuple(encoder.places)
     return StagedWrite(query, batch, topic, targets, pack(staged), encoder.rows)
 
@@ -69,8 +69,8 @@ def append(options: SinkOptions, columns: tuple[str, ...], batches: Iterable[pa.
 
 def _stage(
     cluster: BlockingCluster,
-    options: SinkOptions,
     topic: str,
+    staging_partitions: int,
     encoded: Iterable[Encoded],
     places: Mapping[TopicPartition, int],
     staged: list[StagedBatch],
@@ -78,7 +78,7 @@ def _stage(
     """One batch a request and partition, as the protocol has it; all partitions at once."""
     queues: dict[TopicPartition, deque[Encoded]] = {}
     for each in encoded:
-        partition = staging_partition(each.target, options.staging_partitions)
+        partition = staging_partition(each.target, staging_partitions)
         queues.setdefault(TopicPartition(topic, partition), deque()).append(each)
     while queues:
         heads = {place: queue.popleft() for place, queue in queues.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import uuid
 from collections.abc import Iterator
@@ -276,3 +277,12 @@ def test_batches_of_a_fenced_producer_are_refused(site: Site) -> None:
     site.client.run(begin_transaction(routing, f"x-{site.query}", timeout_ms=60_000))
     with pytest.raises(KafkaError):
         site.client.run(copying.add_partitions(routing, former, [TopicPartition(site.topic, 0)]))
+
+
+def test_a_private_topic_keeps_its_partitions(site: Site) -> None:
+    """A query that goes on with another stagingPartitions uses those that there are."""
+    site.commit(0, site.attempt(0, *values("a", 20)))
+    more = dataclasses.replace(site.options, staging_partitions=7)
+    assert commit_micro_batch(more, [site.attempt(1, *values("b", 20), options=more)], 1) is Decision.WRITE
+    site.until_settled()
+    assert site.committed() == values("a", 20) + values("b", 20)
