@@ -8,6 +8,9 @@ its offset, once, in its producer's order, and the replicas' files must be equal
 --fault descriptors: `ulimit -n 256` (--open-files), 1,500 idle connections (--crowd) for 4 seconds (--hold) in each
 cycle. The long one: --fault descriptors --cycles 1 --open-files 1024 --crowd 5000 --hold 600.
 
+--fault spark: brokers live, and a Spark job that writes into a topic exactly once has its driver, executors and Python
+workers killed (`spark`).
+
 With --zookeeper N the metadata is in an ensemble of N real servers, which are broken too (--fault server, hang, quorum,
 both, mix). Others must lead what a broker led within its session timeout and a second.
 """
@@ -25,7 +28,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from tests.chaos import rot
+from tests.chaos import rot, spark
 from tests.chaos.faults import (
     MIX,
     OF_ZOOKEEPER,
@@ -108,6 +111,8 @@ def main() -> int:
         target = StartedCluster(data, TIDELOG_SETTINGS)
     else:
         target = TestingCluster(data, settings)
+    if plan.fault == spark.NAME:
+        return _break_spark(arguments, seed, target, data)
     full, notes = _full(plan.fault, target)
     crowd = Descriptors(arguments.crowd, arguments.hold)
     faults: list[Fault] = [Kill(), Pause(PAUSE_S), full, Failing(), All(), Supervisor(), crowd]
@@ -145,11 +150,32 @@ def main() -> int:
     return 1
 
 
+def _break_spark(arguments: argparse.Namespace, seed: int, target: Target, data: Path) -> int:
+    """The brokers live, and a job that writes to them is killed."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    sys.setswitchinterval(0.0005)
+    print(f"chaos: {arguments.cycles:,} cycles of spark, seed {seed}, {type(target).__name__}", flush=True)
+    folder = data.with_name(f"{data.name}-spark")
+    try:
+        findings = spark.run(arguments, seed, target, folder)
+    finally:
+        target.destroy()
+    if not findings:
+        shutil.rmtree(data, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        print("spark: every row is there exactly once")
+        return 0
+    for finding in findings:
+        print(f"FOUND  {finding}")
+    print(f"the data and the job's log stay in {data} and {folder}; again: {_command(arguments, seed)}")
+    return 1
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.chaos", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    alone = ("supervisor", "descriptors", "clock", rot.Rot.name)
+    alone = ("supervisor", "descriptors", "clock", rot.Rot.name, spark.NAME)
     kinds = (*MIX, *alone, *(fault.name for fault in OF_ZOOKEEPER), "mix")
     parser.add_argument("--cycles", type=int, default=20, help="how often something breaks (%(default)s)")
     parser.add_argument("--seed", type=int, help="of what breaks when (drawn, and printed)")
@@ -157,7 +183,7 @@ def _parser() -> argparse.ArgumentParser:
         "--fault",
         choices=kinds,
         default="kill",
-        help="mix: all but supervisor, descriptors, clock and rot (%(default)s)",
+        help="mix: all but supervisor, descriptors, clock, rot and spark (%(default)s)",
     )
     parser.add_argument("--minutes", type=float, help="end after so many, however many cycles that makes")
     parser.add_argument("--crowd", type=int, default=1500, help="idle connections, for descriptors (%(default)s)")
