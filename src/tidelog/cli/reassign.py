@@ -224,17 +224,20 @@ def resume(
 ) -> None:
     """Go on with a run that was paused, or interrupted: then this process carries it out, and waits."""
     with open_session(bootstrap, timeout, journal, patience, output) as session:
-        with session.files.locked() as free:
-            if free:
-                last = _last_run(session)
-                if not last.status.unfinished:
-                    raise Refused(["the last run on this cluster has ended: there is nothing to go on with"])
-                rate = last.throttle if throttle is None else throttle
-                finish(session, session.execution.run(last.plan, kind=last.kind, throttle=rate), output)
-                return
-        session.files.ask(Asked(Wish.RESUME, throttle))
-        _await(session, lambda run: run.status is not RunStatus.PAUSED and not session.files.has_wish(), timeout)
-        session.say("resumed")
+
+        def carry_on() -> None:
+            last = _unfinished_run(session, "go on with")
+            rate = last.throttle if throttle is None else throttle
+            finish(session, session.execution.run(last.plan, kind=last.kind, throttle=rate), output)
+
+        if _here_or_asked(
+            session,
+            carry_on,
+            Asked(Wish.RESUME, throttle),
+            lambda run: run.status is not RunStatus.PAUSED and not session.files.has_wish(),
+            timeout,
+        ):
+            session.say("resumed")
 
 
 @app.command()
@@ -245,17 +248,14 @@ def pause(
 ) -> None:
     """Let moves under way end, and begin no other one until `resume`."""
     with open_session(bootstrap, timeout, journal, timeout, Form.TABLE) as session:
-        with session.files.locked() as free:
-            if free:
-                session.tidy()
-                last = _last_run(session)
-                if not last.status.unfinished:
-                    raise Refused(["the last run on this cluster has ended: there is nothing to pause"])
-                session.say("no process carries the run out: nothing is begun until `tidelog reassign resume`")
-                return
-        session.files.ask(Asked(Wish.PAUSE))
-        _await(session, lambda run: run.status is not RunStatus.RUNNING, timeout)
-        session.say("paused: moves under way go on to their ends, no other one is begun")
+
+        def stay() -> None:
+            session.tidy()
+            _unfinished_run(session, "pause")
+            session.say("no process carries the run out: nothing is begun until `tidelog reassign resume`")
+
+        if _here_or_asked(session, stay, Asked(Wish.PAUSE), lambda run: run.status is not RunStatus.RUNNING, timeout):
+            session.say("paused: moves under way go on to their ends, no other one is begun")
 
 
 @app.command()
@@ -268,17 +268,15 @@ def cancel(
 ) -> None:
     """Take back the moves that are under way, and begin no other one. What is done stays; `rollback` undoes it."""
     with open_session(bootstrap, timeout, journal, patience, output) as session:
-        with session.files.locked() as free:
-            if free:
-                last = _last_run(session)
-                if not last.status.unfinished:
-                    session.tidy()
-                    raise Refused(["the last run on this cluster has ended: there is nothing to cancel"])
-                print_ended(session.do(session.execution.cancel(last)), output, session.display)
-                return
-        session.files.ask(Asked(Wish.CANCEL))
-        _await(session, lambda run: not run.status.unfinished, patience)
-        session.say("cancelled")
+
+        def take_back() -> None:
+            if not _last_run(session).status.unfinished:
+                session.tidy()
+            last = _unfinished_run(session, "cancel")
+            print_ended(session.do(session.execution.cancel(last)), output, session.display)
+
+        if _here_or_asked(session, take_back, Asked(Wish.CANCEL), lambda run: not run.status.unfinished, patience):
+            session.say("cancelled")
 
 
 @app.command()
@@ -369,6 +367,26 @@ def _last_run(session: Session) -> Run:
     if run is None:
         raise Refused([f"nothing was run on this cluster from here: {session.files.path} does not exist"])
     return run
+
+
+def _unfinished_run(session: Session, what_for: str) -> Run:
+    last = _last_run(session)
+    if not last.status.unfinished:
+        raise Refused([f"the last run on this cluster has ended: there is nothing to {what_for}"])
+    return last
+
+
+def _here_or_asked(
+    session: Session, here: Callable[[], None], wish: Asked, obeyed: Callable[[Run], bool], timeout_s: float
+) -> bool:
+    """Does it by `here` where no process carries a run out; else asks that process, waits for it, and returns true."""
+    with session.files.locked() as free:
+        if free:
+            here()
+            return False
+    session.files.ask(wish)
+    _await(session, obeyed, timeout_s)
+    return True
 
 
 def _await(session: Session, obeyed: Callable[[Run], bool], timeout_s: float) -> None:

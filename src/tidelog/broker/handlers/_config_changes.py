@@ -1,16 +1,17 @@
-"""What AlterConfigs and IncrementalAlterConfigs have in common: who may, what is malformed, asking the controller."""
+"""What AlterConfigs and IncrementalAlterConfigs share: authorization, refusals, the change by the controller."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.controller.events import AlterConfigs, ChangeConfigs, ConfigOutcome, ReplaceConfigs
-from tidelog.metadata.image import ConfigResourceType
-from tidelog.model.errors import ErrorCode
+from tidelog.metadata.image import ConfigResource, ConfigResourceType
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.protocol import messages
 from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ Key: TypeAlias = tuple[int, str]
 Altered: TypeAlias = tuple[ErrorCode, str | None]
 """What became of a resource's change."""
 Outcomes: TypeAlias = dict[Key, Altered]
+R = TypeVar("R", messages.AlterConfigsResponse, messages.IncrementalAlterConfigsResponse)
 
 
 class Resource(Protocol):
@@ -69,15 +71,52 @@ def refusal(context: RequestContext, key: Key, times: int) -> Altered | None:
     return ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}"
 
 
-def duplicates(names: Iterable[str]) -> list[str]:
-    """Names that come more than once."""
-    return sorted(name for name, times in Counter(names).items() if times > 1)
+def alter_each(
+    node: Node,
+    context: RequestContext,
+    request: Any,
+    kind: type[R],
+    change: Callable[[ConfigResource, Sequence[Any]], ReplaceConfigs | ChangeConfigs],
+    malformed: Callable[[Sequence[Any]], str | None],
+) -> R | Deferred[R]:
+    """Carries out an AlterConfigs or IncrementalAlterConfigs request, each resource by itself.
+
+    `change` makes the controller's event of a resource's configs; `malformed` says why they cannot be changed. The
+    changes have taken effect on this broker when the answer comes.
+    """
+    counts = Counter(map(key_of, request.resources))
+    outcomes: Outcomes = {}
+    wanted: list[ReplaceConfigs | ChangeConfigs] = []
+    for resource in request.resources:
+        key = key_of(resource)
+        refused = refusal(context, key, counts[key])
+        reason = None if refused else _duplicates(resource.configs) or malformed(resource.configs)
+        if refused is not None:
+            outcomes[key] = refused
+        elif reason is not None:
+            outcomes[key] = ErrorCode.INVALID_REQUEST, reason
+        else:
+            wanted.append(change(ConfigResource(ConfigResourceType(key[0]), key[1]), resource.configs))
+    settled = _alter(node, wanted, validate_only=request.validate_only)
+    answer = settled.then(lambda altered: _response(kind, list(counts), outcomes | altered))
+    return answer.result() if answer.done else answer
 
 
-def alter(
+def refuse_all(request: Any, kind: type[R], error: KafkaError) -> R:
+    """The same error for each resource."""
+    keys = list(dict.fromkeys(map(key_of, request.resources)))
+    return _response(kind, keys, dict.fromkeys(keys, (error.code, error.message)))
+
+
+def _duplicates(configs: Sequence[Any]) -> str | None:
+    twice = sorted(name for name, times in Counter(config.name for config in configs).items() if times > 1)
+    return f"Error due to duplicate config keys: {', '.join(twice)}" if twice else None
+
+
+def _alter(
     node: Node, resources: Sequence[ReplaceConfigs | ChangeConfigs], *, validate_only: bool
 ) -> Deferred[Outcomes]:
-    """What the controller made of the changes; they have taken effect on this broker when the answer comes."""
+    """What the controller made of the changes."""
     if not resources:
         return Deferred.of({})
 
@@ -88,3 +127,17 @@ def alter(
         }
 
     return node.controller.submit(AlterConfigs(resources, validate_only)).then(by_key)
+
+
+def _response(kind: type[R], order: Sequence[Key], outcomes: Outcomes) -> R:
+    return kind(
+        responses=[
+            kind.AlterConfigsResourceResponse(
+                error_code=outcomes[key][0],
+                error_message=outcomes[key][1],
+                resource_type=key[0],
+                resource_name=key[1],
+            )
+            for key in order
+        ]
+    )

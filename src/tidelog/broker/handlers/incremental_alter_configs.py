@@ -5,15 +5,14 @@ Versions 0-1. v1: flexible. Takes effect without a restart (KIP-339).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.handlers import Versions
-from tidelog.broker.handlers._config_changes import Altered, Outcomes, alter, duplicates, key_of, refusal
+from tidelog.broker.handlers._config_changes import alter_each, refuse_all
 from tidelog.controller.events import AlterOperation, ChangeConfigs, ConfigChange
-from tidelog.metadata.image import ConfigResource, ConfigResourceType
-from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.metadata.image import ConfigResource
+from tidelog.model.errors import KafkaError
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
@@ -31,58 +30,27 @@ _OPERATIONS: Final = frozenset(map(int, AlterOperation))
 def handle(
     node: Node, context: RequestContext, request: messages.IncrementalAlterConfigsRequest
 ) -> messages.IncrementalAlterConfigsResponse | Deferred[messages.IncrementalAlterConfigsResponse]:
-    counts = Counter(map(key_of, request.resources))
-    outcomes: Outcomes = {}
-    wanted: list[ChangeConfigs] = []
-    for resource in request.resources:
-        key = key_of(resource)
-        refused = refusal(context, key, counts[key]) or _malformed(resource.configs)
-        if refused is not None:
-            outcomes[key] = refused
-            continue
-        changes = [
-            ConfigChange(config.name, AlterOperation(config.config_operation), config.value)
-            for config in resource.configs
-        ]
-        wanted.append(ChangeConfigs(ConfigResource(ConfigResourceType(key[0]), key[1]), changes))
-    settled = alter(node, wanted, validate_only=request.validate_only)
-    answer = settled.then(lambda altered: _response(list(counts), outcomes | altered))
-    return answer.result() if answer.done else answer
+    return alter_each(node, context, request, messages.IncrementalAlterConfigsResponse, _change, _malformed)
 
 
-def _malformed(
-    configs: Sequence[messages.IncrementalAlterConfigsRequest.AlterableConfig],
-) -> Altered | None:
-    twice = duplicates(config.name for config in configs)
-    if twice:
-        return ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {', '.join(twice)}"
+def _change(
+    resource: ConfigResource, configs: Sequence[messages.IncrementalAlterConfigsRequest.AlterableConfig]
+) -> ChangeConfigs:
+    changes = [ConfigChange(each.name, AlterOperation(each.config_operation), each.value) for each in configs]
+    return ChangeConfigs(resource, changes)
+
+
+def _malformed(configs: Sequence[messages.IncrementalAlterConfigsRequest.AlterableConfig]) -> str | None:
     unknown = sorted({config.config_operation for config in configs} - _OPERATIONS)
     if unknown:
-        return ErrorCode.INVALID_REQUEST, f"Unknown config operation: {unknown[0]}"
+        return f"Unknown config operation: {unknown[0]}"
     nulls = [
         config.name for config in configs if config.value is None and config.config_operation != AlterOperation.DELETE
     ]
-    if nulls:
-        return ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}"
-    return None
-
-
-def _response(order: Sequence[tuple[int, str]], outcomes: Outcomes) -> messages.IncrementalAlterConfigsResponse:
-    return messages.IncrementalAlterConfigsResponse(
-        responses=[
-            messages.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
-                error_code=outcomes[key][0],
-                error_message=outcomes[key][1],
-                resource_type=key[0],
-                resource_name=key[1],
-            )
-            for key in order
-        ]
-    )
+    return f"Null value not supported for : {', '.join(nulls)}" if nulls else None
 
 
 def error_response(
     request: messages.IncrementalAlterConfigsRequest, version: int, error: KafkaError
 ) -> messages.IncrementalAlterConfigsResponse:
-    keys = list(dict.fromkeys(map(key_of, request.resources)))
-    return _response(keys, dict.fromkeys(keys, (error.code, error.message)))
+    return refuse_all(request, messages.IncrementalAlterConfigsResponse, error)

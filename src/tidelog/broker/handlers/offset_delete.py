@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
+from tidelog.broker.handlers._partition_errors import check_readable, topics_with_errors
 from tidelog.coordinator.groups.offset_events import DeletedOffsets, DeleteOffsets
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
@@ -38,7 +39,7 @@ def handle(
     for topic in request.topics:
         for partition in topic.partitions:
             place = TopicPartition(topic.name, partition.partition_index)
-            error = _error(node, context, place)
+            error = check_readable(node, context, place)
             if error is ErrorCode.NONE:
                 wanted.append(place)
             else:
@@ -54,33 +55,14 @@ def handle(
     return answer.result() if answer.done else answer
 
 
-def _error(node: Node, context: RequestContext, place: TopicPartition) -> ErrorCode:
-    if not authorize(context, Operation.READ, ResourceType.TOPIC, place.topic):
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    topic = node.metadata.image.topics.get(place.topic)
-    if topic is None or place.partition not in topic.partitions:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return ErrorCode.NONE
-
-
 def _response(
     request: messages.OffsetDeleteRequest, errors: dict[TopicPartition, ErrorCode]
 ) -> messages.OffsetDeleteResponse:
-    response = messages.OffsetDeleteResponse
-    return response(
-        topics=[
-            response.OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=[
-                    response.OffsetDeleteResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=errors[TopicPartition(topic.name, partition.partition_index)],
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+    kind = messages.OffsetDeleteResponse
+    return kind(
+        topics=topics_with_errors(
+            request.topics, errors, kind.OffsetDeleteResponseTopic, kind.OffsetDeleteResponsePartition
+        )
     )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
+from tidelog.broker.handlers._partition_errors import check_readable, topics_with_errors
 from tidelog.coordinator.groups.offset_events import CommitOffsets, CommitOutcome, OffsetToCommit
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import LeaderEpoch, Offset, TopicPartition
@@ -52,10 +53,9 @@ def handle(
         known = node.metadata.image.topics.get(topic.name)
         for partition in topic.partitions:
             place = TopicPartition(topic.name, partition.partition_index)
-            if not authorize(context, Operation.READ, ResourceType.TOPIC, topic.name):
-                errors[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif known is None or partition.partition_index not in known.partitions:
-                errors[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            error = check_readable(node, context, place)
+            if error is not ErrorCode.NONE or known is None:
+                errors[place] = error
             else:
                 wanted[place] = OffsetToCommit(
                     place,
@@ -108,21 +108,11 @@ def _told(error: ErrorCode, version: int) -> ErrorCode:
 def _response(
     request: messages.TxnOffsetCommitRequest, errors: dict[TopicPartition, ErrorCode]
 ) -> messages.TxnOffsetCommitResponse:
-    response = messages.TxnOffsetCommitResponse
-    return response(
-        topics=[
-            response.TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    response.TxnOffsetCommitResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=errors[TopicPartition(topic.name, partition.partition_index)],
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+    kind = messages.TxnOffsetCommitResponse
+    return kind(
+        topics=topics_with_errors(
+            request.topics, errors, kind.TxnOffsetCommitResponseTopic, kind.TxnOffsetCommitResponsePartition
+        )
     )
 
 
