@@ -14,7 +14,9 @@ SAY_ABSENT = $(BIN)/python -c 'from tidelog.records import implementation as i; 
 they need a C compiler and the headers of Python (Debian, Ubuntu: apt install gcc python3-dev; then make clean venv). \
 It works without them: {i.PURE_COST}.")'
 
-.PHONY: help venv demo test lint unit vectors thorough fuzz soak soak-clients nightly mutants chaos conformance bench endure reference dist dist-check clean
+PYTEST := PYTHONHASHSEED=0 python -m pytest -n 2 --dist loadfile -q
+
+.PHONY: help venv demo test lint tests unit interop spark vectors thorough fuzz soak soak-clients nightly mutants chaos conformance bench endure reference dist dist-check clean
 
 help: ## List the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -45,7 +47,7 @@ venv: $(VENV)/.dev ## Install everything that development needs into .venv.
 demo: $(VENV)/.demo ## Run the main job on real data: clients -> tidelog -> Spark -> Delta -> a picture.
 	@exec $(BIN)/python -m tidelog.pipeline.demo
 
-test: venv lint unit vectors ## Lint, types, import contracts, the tests, the golden vectors.
+test: venv lint tests vectors ## Lint, types, import contracts, the tests, the golden vectors.
 
 lint: venv ## ruff, mypy --strict and the import contracts.
 	@ruff check src sim tests bench setup.py
@@ -53,8 +55,17 @@ lint: venv ## ruff, mypy --strict and the import contracts.
 	@mypy
 	@lint-imports --no-logo
 
-unit: venv ## The tests of `make test`, in parallel; T='-k name' selects.
-	@PYTHONHASHSEED=0 python -m pytest -n 2 --dist loadfile -q -m 'not thorough' $(T)
+tests: venv ## The tests of `make test`, in parallel; T='-k name' selects, also in the three parts below.
+	@$(PYTEST) -m 'not thorough' $(T)
+
+unit: venv ## A part of them: units and properties, without Spark; judges most changes in a minute.
+	@$(PYTEST) -m 'not thorough and not spark' tests/unit tests/property $(T)
+
+interop: venv ## A part of them: real clients, and the mission's rows from outside.
+	@$(PYTEST) -m 'not thorough and not spark' tests/interop tests/scenarios $(T)
+
+spark: venv ## A part of them: what starts a Spark session.
+	@$(PYTEST) -m 'not thorough and spark' $(T)
 
 thorough: venv ## The tests that `make test` leaves out, and ten times the examples of each property.
 	@PYTHONHASHSEED=0 python -m pytest -n 2 --dist loadfile -q -m 'thorough or hypothesis' --hypothesis-profile=thorough $(T)

@@ -178,7 +178,24 @@ def test_the_configuration_reference_is_current() -> None:
     assert (ROOT / "docs/configuration.md").read_text() == generated
 
 
-@pytest.mark.parametrize("target", ["help", "venv", "demo", "test", "lint", "vectors", "fuzz", "conformance", "bench"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "help",
+        "venv",
+        "demo",
+        "test",
+        "lint",
+        "tests",
+        "unit",
+        "interop",
+        "spark",
+        "vectors",
+        "fuzz",
+        "conformance",
+        "bench",
+    ],
+)
 def test_make_has_the_target(target: str) -> None:
     """`make help` lists each task that the documents promise."""
     assert re.search(rf"^{target}:.*## \w", (ROOT / "Makefile").read_text(), re.MULTILINE)
