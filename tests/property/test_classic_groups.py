@@ -19,7 +19,7 @@ from tests.unit.coordinator.groups.classic.cluster import REBALANCE_MS, SESSION_
 
 from tidelog.coordinator.groups.classic.deadlines import JOIN, SESSION, SYNC, ClassicDeadline
 from tidelog.coordinator.groups.classic.events import JoinReply
-from tidelog.coordinator.groups.classic.group import ClassicGroup, State
+from tidelog.coordinator.groups.classic.group import ClassicGroup, ClassicGroupState
 from tidelog.coordinator.groups.classic.join import NEW_MEMBER_TIMEOUT_MS
 from tidelog.coordinator.groups.classic.members import Protocol, names
 from tidelog.coordinator.groups.settings import GroupSettings
@@ -278,7 +278,7 @@ class Groups(RuleBasedStateMachine):
         assert live.keys() == loaded.keys()
         for name, group in live.items():
             assert group == loaded[name]
-            if group.state in (State.STABLE, State.EMPTY):
+            if group.state in (ClassicGroupState.STABLE, ClassicGroupState.EMPTY):
                 assert group.as_record() == group.recorded
 
     @invariant()
@@ -307,17 +307,17 @@ class Groups(RuleBasedStateMachine):
             assert (group.leader in members) if members else group.leader is None
             assert not group.pending.keys() & members.keys()
             assert group.pending_sync.keys() <= members.keys()
-            assert len(members) <= SIZE_MAX or group.state is State.PREPARING_REBALANCE
-            assert (group.state is State.EMPTY) <= (not members)
+            assert len(members) <= SIZE_MAX or group.state is ClassicGroupState.PREPARING_REBALANCE
+            assert (group.state is ClassicGroupState.EMPTY) <= (not members)
             for member_id, member in members.items():
                 watched = ClassicDeadline(SESSION, name, member_id) in deadlines
                 assert watched or member.needs_no_heartbeat
             assert all(ClassicDeadline(SESSION, name, member_id) in deadlines for member_id in group.pending)
-            if group.state is State.PREPARING_REBALANCE:
+            if group.state is ClassicGroupState.PREPARING_REBALANCE:
                 assert ClassicDeadline(JOIN, name) in deadlines
-            if group.state is State.COMPLETING_REBALANCE:
+            if group.state is ClassicGroupState.COMPLETING_REBALANCE:
                 assert ClassicDeadline(SYNC, name) in deadlines
-            if group.state in (State.COMPLETING_REBALANCE, State.STABLE):
+            if group.state in (ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE):
                 assert all(member.vote({group.protocol or ""}) is not None for member in members.values())
 
     def teardown(self) -> None:
@@ -326,7 +326,7 @@ class Groups(RuleBasedStateMachine):
         self.coordinator.pass_time(3 * (NEW_MEMBER_TIMEOUT_MS + REBALANCE_MS + SESSION_MS))
         for client in self.clients:
             assert client.request is None or self.coordinator.reply(client.request) is not None
-        assert self.coordinator.state in (State.EMPTY, State.DEAD)
+        assert self.coordinator.state in (ClassicGroupState.EMPTY, ClassicGroupState.DEAD)
         assert self.coordinator.machine.next_due_ms is None
 
 

@@ -10,7 +10,7 @@
     following, fetches        copying from leaders; answering followers
     replicas                  appending, ISR, what waits for the high watermark, transactions' first batches
     cluster, disk_scheduler   the controller, the store, metadata; flushes and checkpoints
-    environment, channels     what every part may take: identity, settings, clock, chance, shell; the ways beyond the broker
+    environment, channels     what every part may take: identity, settings, clock, chance, shell; ways to other brokers
 
 A part takes the environment and the collaborators that its constructor names. Imports point down in this list; the
 contracts in pyproject.toml and tests/unit/test_tidy_imports.py hold it, types included.
