@@ -727,6 +727,15 @@ def _store_server() -> Family:
     return StoreServer()
 
 
+def _security(name: str) -> Callable[[], Family]:
+    def make() -> Family:
+        from tests.property import fuzz_security
+
+        return getattr(fuzz_security, name)()  # type: ignore[no-any-return]
+
+    return make
+
+
 FAMILIES: dict[str, Callable[[], Family]] = {
     "messages": Messages,
     "batches": Batches,
@@ -741,5 +750,8 @@ FAMILIES: dict[str, Callable[[], Family]] = {
     "json-values": JsonValues,
     "broker": Broker,
     "store-server": _store_server,
+    "sasl": _security("Sasl"),
+    "bearer-tokens": _security("BearerTokens"),
+    "security-nodes": _security("SecurityNodes"),
 }
 """Name -> what makes the family, in the process that runs it."""
