@@ -1,4 +1,4 @@
-"""What `make fuzz` does to authentication: frames before there is a principal, bearer tokens, nodes with users' things."""
+"""What `make fuzz` does to authentication: frames before there is a principal, bearer tokens, nodes of users."""
 
 from __future__ import annotations
 
@@ -44,6 +44,16 @@ _CREDENTIALS = {
     name: ScramCredential.of_password(mechanism, "secret", b"salt", ITERATIONS_MIN)
     for name, mechanism in MECHANISMS.items()
 }
+_TOKEN: dict[str, Any] = {
+    "issueTimestamp": 1,
+    "renewers": ["User%3Abob"],
+    "tokenRequester": "User%3Aalice",
+    "tokenId": "UF9a_jorRyiSCYtKig-MGQ",
+    "owner": "User%3Aalice",
+    "expiryTimestamp": 2,
+    "maxTimestamp": 3,
+    "version": 3,
+}
 _NAMES = ("PLAIN", *MECHANISMS, "OAUTHBEARER")
 
 
@@ -53,35 +63,34 @@ class Sasl(Stateless):
     def attempt(self, draw: Random) -> bool:
         machine = SaslServer(_NAMES, self._mechanism, lambda mechanism: 0)
         name = draw.choice(_NAMES)
-        first = {
-            "PLAIN": lambda: PlainClient("alice", "guess").first(),
-            "OAUTHBEARER": lambda: OauthClient(self._token(draw)).first(),
-        }.get(
-            name, lambda: ScramClient(MECHANISMS[name], "alice", "guess", "nonce", by_token=draw.random() < 0.2).first()
-        )
+        hello = messages.ApiVersionsRequest(client_software_name="c", client_software_version="1")
+        token = messages.SaslAuthenticateRequest(auth_bytes=self._bytes(self._first(name, draw), draw))
         sent: list[tuple[ApiKey, int, Any]] = [
-            (
-                ApiKey.API_VERSIONS,
-                3,
-                messages.ApiVersionsRequest(client_software_name="c", client_software_version="1"),
-            ),
+            (ApiKey.API_VERSIONS, 3, hello),
             (ApiKey.SASL_HANDSHAKE, draw.choice((0, 1)), messages.SaslHandshakeRequest(mechanism=name)),
+            (ApiKey.SASL_AUTHENTICATE, 2, token),
+            (ApiKey.SASL_AUTHENTICATE, 2, token),
         ]
-        sent += [
-            (ApiKey.SASL_AUTHENTICATE, 2, messages.SaslAuthenticateRequest(auth_bytes=self._bytes(first(), draw)))
-        ] * 2
         for key, version, request in sent[draw.randrange(2) :]:
             frame = framing.encode_request(key, version, 1, "c", request)[4:]
             if draw.random() < 0.3:
                 frame = mutate(frame, draw)
             if draw.random() < 0.1:
-                frame = self._bytes(first(), draw)
+                frame = self._bytes(self._first(name, draw), draw)
             step = machine.receive(memoryview(frame), 0)
             if step.ending is not Ending.NOT:
                 return True
         if machine.user is not None:
             raise AssertionError(f"{machine.user} has shown nothing")
         return False
+
+    def _first(self, name: str, draw: Random) -> bytes:
+        """What a client of the mechanism begins with."""
+        if name == "PLAIN":
+            return PlainClient("alice", "guess").first()
+        if name == "OAUTHBEARER":
+            return OauthClient(self._token(draw)).first()
+        return ScramClient(MECHANISMS[name], "alice", "guess", "nonce", by_token=draw.random() < 0.2).first()
 
     def _mechanism(self, name: str) -> ServerMechanism:
         if name == "PLAIN":
@@ -116,22 +125,11 @@ class BearerTokens(Stateless):
 class SecurityNodes(Stateless):
     """Nodes of delegation tokens and quotas, and what requests say of quotas."""
 
-    TOKEN: dict[str, Any] = {
-        "issueTimestamp": 1,
-        "renewers": ["User%3Abob"],
-        "tokenRequester": "User%3Aalice",
-        "tokenId": "UF9a_jorRyiSCYtKig-MGQ",
-        "owner": "User%3Aalice",
-        "expiryTimestamp": 2,
-        "maxTimestamp": 3,
-        "version": 3,
-    }
-
     def attempt(self, draw: Random) -> bool:
         return draw.choice((self._token, self._quota, self._path, self._filter))(draw)
 
     def _token(self, draw: Random) -> bool:
-        data = json.dumps(damaged_json(self.TOKEN, draw)).encode()
+        data = json.dumps(damaged_json(_TOKEN, draw)).encode()
         if draw.random() < 0.4:
             data = mutate(data, draw)
         path = token_path("UF9a_jorRyiSCYtKig-MGQ")
@@ -165,8 +163,7 @@ class SecurityNodes(Stateless):
             parts = [(draw.choice(kinds), draw.choice(names)) for _ in range(draw.randrange(4))]
             Filter.parse([Match(kind, draw.randrange(-1, 4), name) for kind, name in parts], draw.random() < 0.5)
             entity = parse_entity(parts)
-            parse_value(
-                entity, draw.choice([*QuotaKey, "x"]), draw.choice((1.0, 0.0, float("nan"), float("inf"), 1e40, 2.5))
-            )
+            value = draw.choice((1.0, 0.0, float("nan"), float("inf"), 1e40, 2.5))
+            parse_value(entity, draw.choice([*QuotaKey, "x"]), value)
 
         return refuses(parse, KafkaError)
