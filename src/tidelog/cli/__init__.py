@@ -56,6 +56,7 @@ COMMANDS: Final = {
     "consume": Command("tidelog.cli.consume", "Records out of topics: values, keys, JSON lines."),
     "groups": Command("tidelog.cli.groups", "Consumer groups: list, describe with lag, reset offsets, delete."),
     "brokers": Command("tidelog.cli.brokers", "Brokers: racks, disks, leaders; cordon those that get nothing new."),
+    "top": Command("tidelog.cli.top", "A live screen: brokers, rates, partitions that lack replicas, lag, moves."),
     "log-dirs": Command("tidelog.cli.log_dirs", "Log directories of brokers: their replicas, moves, cordons."),
     "plan": Command("tidelog.cli.plan", "What to move so that a cluster is even, whole, or without a broker."),
     "reassign": Command("tidelog.cli.reassign", "Carry out a plan of moves: watch, pause, cancel, undo."),

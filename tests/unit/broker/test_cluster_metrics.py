@@ -14,9 +14,9 @@ from tests.unit.broker.harness import Broker
 from tests.unit.broker.test_runtime import create, read
 from tests.waiting import until, until_equal
 
-from tidelog.broker.metrics.lag import first_timestamp
 from tidelog.broker.metrics.scraping import FRESH_MS
 from tidelog.records.batch import Codec, Record, build_batch
+from tidelog.records.first_record import first_timestamp
 from tidelog.testing import Cluster
 
 Samples = dict[str, dict[frozenset[tuple[str, str]], float]]

@@ -21,13 +21,12 @@ from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import LATEST_TIMESTAMP, BrokerId, TopicPartition
 from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC
 from tidelog.protocol import messages
-from tidelog.records.batch import TimestampType, iterate_headers, read_records
 from tidelog.records.errors import InvalidBatch
+from tidelog.records.first_record import first_timestamp
 
 if TYPE_CHECKING:
     from tidelog.broker.metrics.selection import Selection
     from tidelog.broker.node import Node
-    from tidelog.ports.disk import Bytes
     from tidelog.storage.log import Log
 
 COMMITS_PER_STEP: Final = 100
@@ -280,23 +279,3 @@ def _read_time(log: Log, offset: int) -> int | None:
             return since
         offset = following
     return None
-
-
-def first_timestamp(data: Bytes, offset: int) -> tuple[int | None, int]:
-    """The timestamp of the first record of a user at `offset` or behind it, and the offset behind what was looked at.
-
-    `data` begins with the batch that holds `offset`; its last one may be cut short. InvalidBatch.
-    """
-    following = offset
-    for position, header in iterate_headers(data):
-        following = header.next_offset
-        if following <= offset or header.is_control or not header.records_count:
-            continue
-        if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
-            return header.max_timestamp, following
-        if header.base_offset >= offset and header.records_count == following - header.base_offset:
-            return header.base_timestamp, following
-        for record in read_records(data, position):
-            if record.offset >= offset:
-                return record.timestamp, following
-    return None, following

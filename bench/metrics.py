@@ -1,0 +1,73 @@
+"""What metrics cost: CPU a produce request with `metrics.listener` and without, in turns.
+
+    python bench/metrics.py [--seconds S] [--rounds N]
+
+Two brokers take the same requests (`bench/load`, 100 B, 16 connections with 16 in flight) one after the other; CPU time
+of the process by requests answered, the median of the rounds' ratios counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+from produce import SHAPES, build, create_topic, load
+from tidelog.testing import ProcessBroker
+
+SHAPE = SHAPES[-1]
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def cost_us(work: Path, broker: ProcessBroker, seconds: float) -> float:
+    """Microseconds of CPU a request."""
+    before = cpu_s(broker.pid)
+    figures = load(work, int(broker.bootstrap.rpartition(":")[2]), SHAPE, seconds)
+    return (cpu_s(broker.pid) - before) * 1e6 / (figures["req_s"] * seconds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=1, help="of each run (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=10, help="pairs of runs (%(default)s)")
+    arguments = parser.parse_args()
+    work = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
+    try:
+        build(work)
+        port = 40_404
+        with (
+            ProcessBroker(data=str(work / "off")) as off,
+            ProcessBroker({"metrics.listener": port}, data=str(work / "on")) as on,
+        ):
+            for broker in (off, on):
+                create_topic(broker.bootstrap)
+                cost_us(work, broker, arguments.seconds)
+            ratios = []
+            costs: dict[str, list[float]] = {"off": [], "on": []}
+            for number in range(arguments.rounds):
+                pair = [("off", off), ("on", on)]
+                for name, broker in pair if number % 2 else reversed(pair):
+                    costs[name].append(cost_us(work, broker, arguments.seconds))
+                ratios.append(costs["on"][-1] / costs["off"][-1])
+            for name, found in costs.items():
+                print(f"metrics {name:3}  {statistics.median(found):6.2f} us of CPU a request")
+            print(f"ratio        {statistics.median(ratios):6.3f} (median of {len(ratios)} pairs)")
+            began = time.monotonic()
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+                size = len(answer.read())
+            print(f"a page       {size} bytes in {(time.monotonic() - began) * 1000:.0f} ms")
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""`tidelog top`: what is read of a cluster, for programs and for eyes, and that trouble does not end it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from tests.unit.broker.test_runtime import create
+from tests.unit.cli.conftest import Outcome, Tidelog
+
+from tidelog import cli
+from tidelog.cli.top import ROWS_MAX, screen
+from tidelog.client.blocking import BlockingCluster
+from tidelog.operator.overview import Overview, Reader
+from tidelog.testing import Cluster
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(brokers=2) as started:
+        create(started.bootstrap, "t", 4)
+        producer = Producer({"bootstrap.servers": started.bootstrap})
+        now_ms = int(time.time() * 1000)
+        for number in range(40):
+            producer.produce("t", b"v", partition=number % 4, timestamp=now_ms - 60_000 + number)
+        assert producer.flush(30) == 0
+        consumer = Consumer({"bootstrap.servers": started.bootstrap, "group.id": "slow", "enable.auto.commit": False})
+        consumer.commit(offsets=[TopicPartition("t", 0, 4), TopicPartition("t", 1, 10)], asynchronous=False)
+        consumer.close()
+        yield started
+
+
+@pytest.fixture
+def tidelog(cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tidelog:
+    """Runs a command in this process."""
+    monkeypatch.setenv("TIDELOG_BOOTSTRAP", cluster.bootstrap)
+
+    def run(*arguments: str) -> Outcome:
+        capsys.readouterr()
+        code = cli.run(arguments)
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return run
+
+
+def test_one_reading_as_json(tidelog: Tidelog) -> None:
+    """Brokers, topics, partitions in trouble, groups with their lag in records and seconds."""
+    found = tidelog("top", "-i", "0.5", "-o", "json").json
+    assert [each["broker"] for each in found["brokers"]] == [0, 1]
+    assert sum(each["leaders"] for each in found["brokers"]) == sum(each["partitions"] for each in found["topics"])
+    assert {"topic": "t", "partitions": 4, "recordsPerSecond": 0} in found["topics"]
+    assert (found["offlinePartitions"], found["underReplicatedPartitions"], found["missing"]) == ([], [], [])
+    [group] = found["groups"]
+    assert (group["group"], group["lag"]) == ("slow", 6)
+    assert 59 < group["lagSeconds"] < 600
+
+
+def test_into_a_pipe_it_is_shown_once(tidelog: Tidelog) -> None:
+    """As a screen would show it; Kafka has no text of its own for it."""
+    shown = tidelog("top", "-i", "0.5")
+    assert shown.code == 0
+    assert "under-replicated 0" in shown.out
+    assert "slow" in shown.out
+    assert tidelog("top", "-o", "kafka").code == 2
+
+
+def test_rates_are_of_two_readings(cluster: Cluster) -> None:
+    """Records a second by topic; a partition that was not known before counts from its first reading on."""
+    with BlockingCluster(cluster.bootstrap) as client:
+        reader = Reader(client.routing)
+        before = client.run(reader.read(0))
+        producer = Producer({"bootstrap.servers": cluster.bootstrap})
+        for number in range(1_000):
+            producer.produce("t", b"v", partition=number % 4)
+        assert producer.flush(30) == 0
+        now = client.run(reader.read(0))
+    rate = now.rates(before)["t"]
+    assert abs(rate * (now.at_s - before.at_s) - 1_000) <= now.at_s - before.at_s
+    assert now.rates(None)["t"] == 0
+
+
+def test_the_screen_tells_of_trouble_and_stays_short(cluster: Cluster) -> None:
+    """A reading that failed keeps the last one; of many partitions the first are named."""
+    from rich.console import Console
+
+    with BlockingCluster(cluster.bootstrap) as client:
+        now: Overview = client.run(Reader(client.routing).read(0))
+    console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115  # For as long as the test.
+    console.print(screen(now, None, trouble="no broker answers"))
+    text = console.export_text()
+    assert "not read: no broker answers" in text
+    assert len(text.splitlines()) < 12 + 3 * ROWS_MAX
+    console.file.close()
