@@ -5,6 +5,7 @@
     connections               sockets to requests and back; connections to other brokers
     handlers, requests        a file an API; from a request's bytes to its handler
     node                      puts the parts together, and nothing else
+    sharing                   share groups at the leaders of their partitions
     orders, coordinators      what the controller orders and settings say; groups and transactions
     logs                      compaction, scrubbing, repairs, moves between directories
     following, fetches        copying from leaders; answering followers

@@ -39,7 +39,7 @@ from tidelog.broker.replicas.alter_partition_manager import AlterPartitionManage
 from tidelog.broker.replicas.purgatory import Purgatory
 from tidelog.broker.replicas.replica_manager import ReplicaManager
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
     from tidelog.broker.channels import ControllerChannel, Settings
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from tidelog.broker.environment import BrokerEnvironment
     from tidelog.broker.handler import Handler
     from tidelog.broker.replicas.transactional_appends import TransactionalAppends
+    from tidelog.broker.sharing.sharing import Sharing
     from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicPartition
     from tidelog.protocol.apis import ApiKey
     from tidelog.quotas.client_quotas import ClientQuotas
@@ -109,6 +110,7 @@ class Node:
         self._transactional_appends: TransactionalAppends | None = None
         self._groups: GroupCoordinatorService | None = None
         self._transactions: TransactionCoordinatorService | None = None
+        self._sharing: Sharing | None = None
         self._producer_ids: ProducerIds | None = None
 
     def _make_replicas(self) -> None:
@@ -206,7 +208,7 @@ class Node:
             throttles=self.throttles,
             cleaning=self.cleaning,
             disk_scheduler=self.disk_scheduler,
-            on_broker_changed=lambda: self.groups.settings_changed(),
+            on_broker_changed=self._broker_settings_changed,
             on_group_changed=self._group_settings_changed,
         )
         """Altered settings, put in force."""
@@ -279,6 +281,21 @@ class Node:
         return self._transactions
 
     @property
+    def sharing(self) -> Sharing:
+        """Share groups: their partitions that this broker leads, and the state that it keeps; loaded on first use."""
+        if self._sharing is None:
+            from tidelog.broker.sharing.sharing import Sharing
+
+            self._sharing = Sharing(self, self.environment, self.controller)
+            self._sharing.start()
+        return self._sharing
+
+    def connection_closed(self, connection_id: int) -> None:
+        """A client is gone: what it held is given back."""
+        if self._sharing is not None:
+            self._sharing.connection_closed(connection_id)
+
+    @property
     def producer_ids(self) -> ProducerIds:
         """Ids for idempotent producers; loaded on first use."""
         if self._producer_ids is None:
@@ -310,6 +327,10 @@ class Node:
             self.groups.leadership_changed(topic_partition.partition)
         elif topic_partition.topic == TRANSACTION_STATE_TOPIC:
             self.transactions.leadership_changed(topic_partition.partition)
+        elif topic_partition.topic == SHARE_GROUP_STATE_TOPIC:
+            self.sharing.leadership_changed(topic_partition)
+        elif self._sharing is not None:
+            self._sharing.leadership_changed(topic_partition)
 
     def partitions_deleted(self, partitions: list[TopicPartition]) -> None:
         """Topics are gone from the cluster."""
@@ -319,6 +340,13 @@ class Node:
     def _group_settings_changed(self, group: str, values: Mapping[str, str]) -> None:
         if self._groups is not None:
             self._groups.group_settings_changed(group, values)
+        if self._sharing is not None:
+            self._sharing.partitions.settings_changed()
+
+    def _broker_settings_changed(self) -> None:
+        self.groups.settings_changed()
+        if self._sharing is not None:
+            self._sharing.partitions.settings_changed()
 
     # Who may do what.
 

@@ -34,6 +34,8 @@ class Purpose(Enum):
     """What is missing in a damaged log: a consumer's Fetch."""
     METRICS = "metrics"
     """Where partitions end, and since when records are there, for the lag of groups."""
+    SHARE_STATE = "share state"
+    """What leaders of share partitions, and group coordinators, ask share coordinators."""
     SETTINGS = "settings"
     """Which versions of altered settings other brokers have."""
 

@@ -36,12 +36,14 @@ from tidelog.config.setting import (
     Validator,
     Value,
 )
+from tidelog.config.share_offset_reset import OffsetReset
 
 _MAXIMA: Final = {"INT_MAX": 2**31 - 1, "LONG_MAX": 2**63 - 1, "DOUBLE_MAX": sys.float_info.max}
 _VALIDATORS: Final[dict[str, Validator]] = {
     "gzip-level": GzipLevel(),
     "throttled-replicas": ThrottledReplicas(),
     "not-empty": NotEmpty(),
+    "offset-reset": OffsetReset(),
     "members-not-empty": MembersNotEmpty(),
     "regular-expression": RegularExpression(),
 }

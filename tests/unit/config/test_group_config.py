@@ -14,6 +14,7 @@ from tidelog.config.group_config import (
     InvalidGroupConfig,
     Limits,
 )
+from tidelog.config.share_offset_reset import parse_reset
 
 KAFKAS = GroupLimits()
 NARROW = GroupLimits(Limits(20, 10, 30), Limits(10, 1, 25), Limits(0, 0, 9))
@@ -84,7 +85,8 @@ def test_refusals(overrides: dict[str, str], limits: GroupLimits, message: str) 
 def test_what_was_set_under_other_bounds_holds_within_these() -> None:
     """What is no value is left out; a session no longer than a heartbeat interval is the broker's."""
     stored = {SESSION_TIMEOUT: "45000", HEARTBEAT_INTERVAL: "nonsense", ASSIGNMENT_INTERVAL: "5", "other": "1"}
-    assert group_config.resolve(stored, NARROW) == {
+    found = group_config.resolve(stored, NARROW)
+    assert {name: value for name, value in found.items() if name.startswith("consumer.")} == {
         SESSION_TIMEOUT: 30,
         HEARTBEAT_INTERVAL: 10,
         ASSIGNMENT_INTERVAL: 5,
@@ -96,3 +98,44 @@ def test_what_was_set_under_other_bounds_holds_within_these() -> None:
     ]
     both = group_config.resolve({SESSION_TIMEOUT: "12", HEARTBEAT_INTERVAL: "14"}, NARROW)
     assert (both[SESSION_TIMEOUT], both[HEARTBEAT_INTERVAL]) == (20, 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("share.record.lock.duration.ms", "70000", "less than or equal to group.share.max.record.lock.duration.ms"),
+        ("share.delivery.count.limit", "1", "Value must be at least 2"),
+        (
+            "share.partition.max.record.locks",
+            "5000",
+            "less than or equal to group.share.max.partition.max.record.locks",
+        ),
+        (
+            "share.auto.offset.reset",
+            "none",
+            "either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'.",
+        ),
+        ("share.auto.offset.reset", "by_duration:-P1D", "The value must be either"),
+        ("share.isolation.level", "READ_COMMITTED", "String must be one of: read_committed, read_uncommitted"),
+        ("share.renew.acknowledge.enable", "maybe", "Expected value to be either true or false"),
+        ("share.session.timeout.ms", "1000", "greater than or equal to group.share.min.session.timeout.ms"),
+    ],
+)
+def test_refusals_of_share_groups_settings(name: str, value: str, message: str) -> None:
+    """In the words of Kafka 4.3."""
+    with pytest.raises(group_config.InvalidGroupConfig) as refused:
+        group_config.validate({name: value}, KAFKAS)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("latest", ("latest", 0)),
+        ("by_duration:P1D", ("by_duration", 86_400_000)),
+        ("by_duration:PT1H30M", ("by_duration", 5_400_000)),
+        ("by_duration:PT0.25S", ("by_duration", 250)),
+    ],
+)
+def test_where_a_share_group_begins(text: str, expected: tuple[str, int]) -> None:
+    assert parse_reset(text) == expected

@@ -51,6 +51,9 @@ NEEDS_STATE = {
     "CONSUMER_GROUP_DESCRIBE",
     "DESCRIBE_TRANSACTIONS",
     "LIST_GROUPS",
+    "SHARE_GROUP_DESCRIBE",
+    "ALTER_SHARE_GROUP_OFFSETS",
+    "DELETE_SHARE_GROUP_OFFSETS",
 }
 """APIs whose answers to those who have some right depend on a group or transaction: those without any are judged."""
 UNLIKE_KAFKA = {

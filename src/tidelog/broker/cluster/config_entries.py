@@ -35,7 +35,10 @@ def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
     entries = []
     for name, setting in registry.GROUP.items():
         synonyms = [Synonym(name, overrides[name], Source.GROUP)] if name in overrides else []
-        synonyms += config.synonyms(setting.synonyms[0])
+        if setting.synonyms:
+            synonyms += config.synonyms(setting.synonyms[0])
+        else:
+            synonyms.append(Synonym(name, render(setting.default) or "", Source.DEFAULT))
         entries.append(ConfigEntry(setting, render(values[name]), synonyms[0].source, False, synonyms))
     return entries
 

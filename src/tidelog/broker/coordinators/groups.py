@@ -27,6 +27,7 @@ from tidelog.coordinator.groups.events import (
 )
 from tidelog.coordinator.groups.offset_events import CommitOffsets, ExpireOffsets, ForgetPartitions
 from tidelog.coordinator.groups.settings import GroupSettings
+from tidelog.coordinator.groups.share.settings import ShareGroupSettings
 from tidelog.coordinator.groups.topics_view import TopicsView, topics_view
 from tidelog.metadata.image import ConfigResourceType
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -71,6 +72,8 @@ class GroupCoordinatorService:
         self._transactional_appends = transactional_appends
         self._of_groups: dict[str, ConsumerSettings] = {}
         """Of the groups that have settings of their own; `_settings` has the same dict."""
+        self._of_share_groups: dict[str, ShareGroupSettings] = {}
+        """The same as what share groups go by."""
         self._settings = self._read_settings()
         self._topics = TopicsView()
         self._layout_changes = -1
@@ -98,8 +101,10 @@ class GroupCoordinatorService:
         if values:
             limits = GroupLimits.of(self._config)
             self._of_groups[group] = _settings_of_group(self._settings.consumer, values, limits)
+            self._of_share_groups[group] = _settings_of_share_group(self._settings.share, values, limits)
         else:
             self._of_groups.pop(group, None)
+            self._of_share_groups.pop(group, None)
 
     def _read_settings(self) -> GroupSettings:
         config, configs = self._config, self._metadata.image.configs
@@ -110,7 +115,12 @@ class GroupCoordinatorService:
             for resource, values in configs.items()
             if resource.type is ConfigResourceType.GROUP
         }
-        return replace(settings, of_groups=self._of_groups)
+        self._of_share_groups = {
+            resource.name: _settings_of_share_group(settings.share, values, limits)
+            for resource, values in configs.items()
+            if resource.type is ConfigResourceType.GROUP
+        }
+        return replace(settings, of_groups=self._of_groups, of_share_groups=self._of_share_groups)
 
     def _prepare(self, machine: GroupCoordinator) -> None:
         """What a coordinator is to know before each event: settings and topics as they are now."""
@@ -258,6 +268,7 @@ def _settings(config: BrokerConfig) -> GroupSettings:
         group_max_size=config.group_max_size,
         group_record_max_bytes=max(config.message_max_bytes - RECORD_ROOM, config.message_max_bytes // 2),
         consumer=_consumer_settings(config),
+        share=_share_settings(config),
     )
 
 
@@ -271,6 +282,28 @@ def _settings_of_group(
         session_timeout_ms=values[group_config.SESSION_TIMEOUT],
         heartbeat_interval_ms=values[group_config.HEARTBEAT_INTERVAL],
         assignment_interval_ms=values[group_config.ASSIGNMENT_INTERVAL],
+    )
+
+
+def _share_settings(config: BrokerConfig) -> ShareGroupSettings:
+    return ShareGroupSettings(
+        session_timeout_ms=config.group_share_session_timeout_ms,
+        heartbeat_interval_ms=config.group_share_heartbeat_interval_ms,
+        group_size_max=config.group_share_max_size,
+        assignment_interval_ms=config.group_share_assignment_interval_ms,
+        initialize_retry_ms=config.group_share_initialize_retry_interval_ms,
+    )
+
+
+def _settings_of_share_group(
+    settings: ShareGroupSettings, overrides: Mapping[str, str], limits: GroupLimits
+) -> ShareGroupSettings:
+    values = group_config.resolve(overrides, limits)
+    return replace(
+        settings,
+        session_timeout_ms=values[group_config.SHARE_SESSION_TIMEOUT],
+        heartbeat_interval_ms=values[group_config.SHARE_HEARTBEAT_INTERVAL],
+        assignment_interval_ms=values[group_config.SHARE_ASSIGNMENT_INTERVAL],
     )
 
 

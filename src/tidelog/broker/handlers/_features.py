@@ -12,6 +12,8 @@ from tidelog.protocol import messages
 FEATURES: Final = {
     # Consumer groups of KIP-848.
     "group.version": (0, 1, 1),
+    # Share groups (KIP-932).
+    "share.version": (0, 1, 1),
     # 2: a transactional producer gets another epoch for each transaction (KIP-890).
     "transaction.version": (0, 2, 2),
 }

@@ -32,7 +32,14 @@ def handle(
     groups = list(dict.fromkeys(request.groups_names))
     allowed = [group for group in groups if authorize(context, Operation.DELETE, ResourceType.GROUP, group)]
     denied = dict.fromkeys(groups, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    answer = node.groups.delete_groups(allowed).then(lambda errors: _response(groups, denied | errors))
+
+    def delete(kept: dict[str, KafkaError]) -> Deferred[messages.DeleteGroupsResponse]:
+        errors = denied | {group: error.code for group, error in kept.items()}
+        gone = [group for group in allowed if group not in kept]
+        return node.groups.delete_groups(gone).then(lambda deleted: _response(groups, errors | deleted))
+
+    # What share groups have stored elsewhere goes before they do.
+    answer = node.sharing.offsets.forget_groups(allowed).and_then(delete)
     return answer.result() if answer.done else answer
 
 

@@ -1,7 +1,7 @@
 """FindCoordinator: who keeps a group, or a transactional id.
 
-Versions 0-6. v0-3: one key; v1: key types. v4: several keys, an answer each (KIP-699). v6: share groups, which are not
-served.
+Versions 0-6. v0-3: one key; v1: key types. v4: several keys, an answer each (KIP-699). v6: share groups, by
+group, topic id and partition.
 
 The first question creates `__consumer_offsets`, or `__transaction_state`, and waits for it: the answer names the
 leader, and the client need not ask again. So is the controller's word awaited on a coordinator whose connection has
@@ -17,7 +17,7 @@ from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
 from tidelog.broker.handlers._creation import soon
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import NO_LEADER
+from tidelog.model.identifiers import NO_LEADER, parse_topic_id
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
@@ -25,8 +25,11 @@ from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.coordinators.groups import GroupCoordinatorService
+    from tidelog.broker.coordinators.share_states import ShareStates
     from tidelog.broker.coordinators.transactions import TransactionCoordinatorService
     from tidelog.broker.node import Node
+
+    _Coordinators = GroupCoordinatorService | TransactionCoordinatorService | ShareStates
 
 KEY: Final = ApiKey.FIND_COORDINATOR
 VERSIONS: Final = Versions(0, 6)
@@ -63,18 +66,30 @@ def handle(
     return answer.result() if answer.done else answer
 
 
-def _names_doubted(
-    node: Node, coordinators: GroupCoordinatorService | TransactionCoordinatorService, keys: list[str]
-) -> bool:
+def _names_doubted(node: Node, coordinators: _Coordinators, keys: list[str]) -> bool:
     """Whether the answer would name a coordinator that may just have died."""
     partitions = map(coordinators.partition_image, keys)
     return any(node.departures.is_doubted(partition.leader) for partition in partitions if partition is not None)
 
 
-def _coordinators(node: Node, key_type: int) -> GroupCoordinatorService | TransactionCoordinatorService | None:
+def _coordinators(node: Node, key_type: int) -> _Coordinators | None:
     if key_type == TRANSACTION:
         return node.transactions
+    if key_type == SHARE:
+        return node.sharing.states
     return node.groups if key_type == GROUP else None
+
+
+def _is_share_key(key: str) -> bool:
+    """Whether it is a group, a topic id and a partition, between colons; a group's name may have colons."""
+    group, *rest = key.rsplit(":", 2)
+    if not group or len(rest) != 2 or not rest[1].isdecimal():
+        return False
+    try:
+        parse_topic_id(rest[0])
+    except ValueError:
+        return False
+    return True
 
 
 def _allowed(context: RequestContext, key_type: int, key: str) -> bool:
@@ -108,6 +123,8 @@ def _coordinator(
         return _failed(key, _FORBIDDEN.get(key_type, ErrorCode.CLUSTER_AUTHORIZATION_FAILED), None)
     if coordinators is None:
         return _failed(key, ErrorCode.INVALID_REQUEST, f"There is no coordinator for key type {key_type}.")
+    if key_type == SHARE and not _is_share_key(key):
+        return _failed(key, ErrorCode.INVALID_REQUEST, "It is not a group, a topic id and a partition, between colons.")
     if failure is not None:
         return _failed(key, failure.code, failure.message)
     partition = coordinators.partition_image(key)

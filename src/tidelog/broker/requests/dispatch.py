@@ -50,6 +50,10 @@ class Dispatcher:
         }
         """What brokers ask, which no quota limits."""
 
+    def connection_closed(self, peer: Peer) -> None:
+        """The client is gone."""
+        self._node.connection_closed(peer.connection_id)
+
     def request(
         self, peer: Peer, view: memoryview, position: int, end: int, received_ms: int
     ) -> Answer | Deferred[Answer]:

@@ -1,6 +1,6 @@
 """The coordinator of the groups that hash to one partition of `__consumer_offsets`.
 
-    event    --by its class-->          Offsets | classic groups | consumer groups  -->  writes, replies, deadlines
+    event    --by its class-->          Offsets | classic | consumer | share groups  -->  writes, replies, deadlines
     record   --by its key's class-->    the same, each its own
     deadline --by its kind-->           the same
 
@@ -24,6 +24,8 @@ from tidelog.coordinator.groups.events import (
 )
 from tidelog.coordinator.groups.offset_events import CommitOffsets, ExpireOffsets, FetchOffsets, ForgetPartitions
 from tidelog.coordinator.groups.offsets import Offsets
+from tidelog.coordinator.groups.share.events import DescribeShareGroup, ShareGroupPartitions
+from tidelog.coordinator.groups.share.groups import ShareGroups
 from tidelog.coordinator.groups.state import CoordinatorState
 from tidelog.coordinator.records import OffsetRecord, decode_offset_key, decode_record
 from tidelog.coordinator.result import Result
@@ -45,7 +47,15 @@ class GroupCoordinator(CoordinatorState, StateMachine):
     TOPIC: ClassVar[str] = CONSUMER_OFFSETS
     DIVISIBLE: ClassVar[frozenset[type]] = frozenset({DeleteGroups, ExpireOffsets, ForgetPartitions})
     READS: ClassVar[frozenset[type]] = frozenset(
-        {DescribeConsumerGroup, DescribeGroup, FetchOffsets, Heartbeat, ListGroups}
+        {
+            DescribeConsumerGroup,
+            DescribeGroup,
+            DescribeShareGroup,
+            FetchOffsets,
+            Heartbeat,
+            ListGroups,
+            ShareGroupPartitions,
+        }
     )
 
     def __init__(self, settings: GroupSettings | None = None) -> None:
@@ -54,6 +64,7 @@ class GroupCoordinator(CoordinatorState, StateMachine):
         self.classic = ClassicGroups(self)
         self.consumers = ConsumerGroups(self)
         self.classic.compatibility = self.consumers
+        self.shares = ShareGroups(self)
         self._handlers: dict[type, EventHandler] = {
             TimePassed: self._time_passed,
             ListGroups: self._list,
@@ -61,7 +72,7 @@ class GroupCoordinator(CoordinatorState, StateMachine):
         }
         self._replayers: dict[type, Replayer] = {}
         self._deadline_handlers: dict[str, DeadlineHandler] = {}
-        self._parts: list[Part] = [self.offsets, self.classic, self.consumers]
+        self._parts: list[Part] = [self.offsets, self.classic, self.consumers, self.shares]
         for part in self._parts:
             self._handlers |= part.handlers()
             self._replayers |= part.replayers()

@@ -15,6 +15,7 @@ NOBODY: Final = 0
 """The request id of an event that nobody asked for."""
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
+SHARE: Final = "share"
 """Kinds of groups, as ListGroups names them."""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidelog.coordinator.groups.consumer.settings import ConsumerSettings
+from tidelog.coordinator.groups.share.settings import ShareGroupSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +25,18 @@ class GroupSettings:
     """Those of consumer groups (KIP-848)."""
     of_groups: Mapping[str, ConsumerSettings] = field(default_factory=dict)
     """[group id] -> those of a consumer group that has settings of its own."""
+    share: ShareGroupSettings = field(default_factory=ShareGroupSettings)
+    """Those of share groups (KIP-932)."""
+    of_share_groups: Mapping[str, ShareGroupSettings] = field(default_factory=dict)
+    """[group id] -> those of a share group that has settings of its own."""
 
     def of_group(self, group_id: str) -> ConsumerSettings:
         """By which a consumer group is coordinated."""
         return self.of_groups.get(group_id, self.consumer)
+
+    def of_share_group(self, group_id: str) -> ShareGroupSettings:
+        """By which a share group is coordinated."""
+        return self.of_share_groups.get(group_id, self.share)
 
     @property
     def subscription_length_max(self) -> int:

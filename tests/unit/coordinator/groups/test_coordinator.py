@@ -9,7 +9,7 @@ from tidelog.coordinator.records import CoordinatorRecord
 from tidelog.protocol import messages
 
 OTHERS = CoordinatorRecord(
-    messages.ShareGroupMetadataKey(group_id="g"), messages.ShareGroupMetadataValue(epoch=1), version=0
+    messages.StreamsGroupMetadataKey(group_id="g"), messages.StreamsGroupMetadataValue(epoch=1), version=0
 )
 
 

@@ -28,7 +28,7 @@ from tidelog.coordinator.groups.classic.leave import leave, not_members
 from tidelog.coordinator.groups.classic.rebalance import joins_due, member_due, prepare, syncs_due
 from tidelog.coordinator.groups.classic.sync import heartbeat, sync
 from tidelog.coordinator.groups.classic.turn import ClassicTurn
-from tidelog.coordinator.groups.events import CONSUMER
+from tidelog.coordinator.groups.events import CLASSIC, CONSUMER
 from tidelog.coordinator.groups.group import OFFSETS_ONLY
 from tidelog.coordinator.groups.part import Part
 from tidelog.model.errors import ErrorCode
@@ -96,6 +96,9 @@ class ClassicGroups(Part):
         """Whoever has no id yet may make a group."""
         compatibility = self._compatibility_of(event.group)
         if compatibility is not None and compatibility.join(now_ms, event, result):
+            return
+        if compatibility is None and self._is_of_other_kind(event.group):
+            result.replies.append((event.request_id, JoinReply(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, event.member_id)))
             return
         group = self._find(event.group)
         if group is None:
@@ -179,6 +182,11 @@ class ClassicGroups(Part):
             self._groups[key.group] = ClassicGroup.restored(key.group, self._state.deadlines, value)
 
     # What requests and deadlines need.
+
+    def _is_of_other_kind(self, group_id: str) -> bool:
+        """Whether the name is that of a group whose members never speak the classic protocol."""
+        group = self._groups.get(group_id)
+        return group is not None and group.kind not in (CLASSIC, CONSUMER)
 
     def _compatibility_of(self, group_id: str) -> ClassicCompatibility | None:
         """Who decides instead, for a group of the other kind."""

@@ -167,7 +167,7 @@ def _group(turn: ConsumerTurn, group_id: str, *, joins: bool) -> ConsumerGroup:
         if not joins:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
         return ConsumerGroup(group_id)
-    if not joins:
+    if not joins or not isinstance(group, ClassicGroup):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     if group.state is ClassicGroupState.EMPTY:
         if group.recorded is not None:

@@ -1,0 +1,126 @@
+"""The share coordinator of this broker: a `ShareCoordinator` for each partition of `__share_group_state` that it leads.
+
+The topic is not compacted: a state is a snapshot and the updates since. From time to time all states are written anew,
+and what lies before is deleted, so that a new coordinator has little to read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.coordinators.internal_topic import InternalTopic
+from tidelog.broker.coordinators.shards import Shards
+from tidelog.broker.deferred import Deferred
+from tidelog.coordinator.share_state.coordinator import ShareCoordinator
+from tidelog.coordinator.share_state.events import SnapshotAll
+from tidelog.coordinator.state_machine import Remaining
+from tidelog.model.errors import KafkaError
+from tidelog.model.identifiers import TopicPartition
+from tidelog.model.topics import SHARE_GROUP_STATE_TOPIC
+from tidelog.records.batch import Codec
+
+if TYPE_CHECKING:
+    from tidelog.broker.channels import ControllerChannel
+    from tidelog.broker.cluster.metadata_cache import MetadataCache
+    from tidelog.broker.disk_scheduler import DiskScheduler
+    from tidelog.broker.environment import BrokerEnvironment
+    from tidelog.broker.replicas.replica import Replica
+    from tidelog.broker.replicas.replica_manager import ReplicaManager
+    from tidelog.config.broker_config import BrokerConfig
+    from tidelog.metadata.image import PartitionImage
+
+PRUNE_RECORDS_MIN: Final = 10_000
+"""Records of a partition of the topic that are not worth being pruned."""
+
+
+class ShareStates:
+    """All share partitions whose state this broker keeps."""
+
+    def __init__(
+        self,
+        environment: BrokerEnvironment,
+        *,
+        metadata: MetadataCache,
+        replicas: ReplicaManager,
+        controller: ControllerChannel,
+        disk_scheduler: DiskScheduler,
+    ) -> None:
+        self._config = environment.config
+        self._clock = environment.clock
+        self._shell = environment.shell
+        self._replicas = replicas
+        self._disk_scheduler = disk_scheduler
+        updates = environment.config.share_coordinator_snapshot_update_records_per_snapshot
+        self.shards: Shards[ShareCoordinator] = Shards(
+            environment,
+            metadata=metadata,
+            replicas=replicas,
+            controller=controller,
+            topic=_topic(environment.config),
+            make=lambda: ShareCoordinator(updates),
+        )
+
+    def start(self) -> None:
+        """Begins to prune, every share.coordinator.state.topic.prune.interval.ms."""
+        self._shell.after(self._config.share_coordinator_state_topic_prune_interval_ms, self._prune_all)
+
+    def ensure_topic(self) -> Deferred[None]:
+        """Creates `__share_group_state` when it does not exist yet; fails with COORDINATOR_NOT_AVAILABLE."""
+        return self.shards.ensure_topic()
+
+    def partition_image(self, key: str) -> PartitionImage | None:
+        """Who keeps a share partition's state, as far as this broker was told; None while the topic does not exist."""
+        return self.shards.partition_image(key)
+
+    def leadership_changed(self, partition: int) -> None:
+        """This broker began or ceased to lead a partition of `__share_group_state`."""
+        self.shards.leadership_changed(partition)
+
+    def _prune_all(self) -> None:
+        self._shell.after(self._config.share_coordinator_state_topic_prune_interval_ms, self._prune_all)
+        for partition in self.shards.led_partitions():
+            replica = self._replicas.get(TopicPartition(SHARE_GROUP_STATE_TOPIC, partition))
+            if replica is not None and replica.high_watermark - replica.log.log_start_offset >= PRUNE_RECORDS_MIN:
+                self._prune(partition, replica, replica.log.log_end_offset, None)
+
+    def _prune(self, partition: int, replica: Replica, end_offset: int, rest: object) -> None:
+        """Has states written anew, a part at a time, then deletes what is below `end_offset`."""
+        wall_ms = self._clock.wall_ms()
+
+        def look(outcome: Deferred[Remaining]) -> None:
+            try:
+                remaining = outcome.result()
+            except KafkaError:
+                # The coordinator has moved: the next one prunes.
+                return
+            if remaining.rest:
+                self._shell.soon(self._prune, partition, replica, end_offset, remaining.rest)
+            elif replica.leader is not None and not replica.log.is_offline and end_offset <= replica.high_watermark:
+                replica.log.announce_start(end_offset)
+                self._disk_scheduler.starts_durable().on_complete(lambda _: self._drop(replica, end_offset))
+
+        asked = self.shards.ask_partition(partition, lambda request_id: SnapshotAll(request_id, wall_ms, rest))
+        asked.on_complete(look)
+
+    def _drop(self, replica: Replica, offset: int) -> None:
+        if replica.leader is not None and not replica.log.is_offline and replica.log.advance_start(offset):
+            self._replicas.start_advanced(replica)
+
+
+def _topic(config: BrokerConfig) -> InternalTopic:
+    factor_is_set = config.is_set("share.coordinator.state.topic.replication.factor")
+    return InternalTopic(
+        SHARE_GROUP_STATE_TOPIC,
+        partitions=config.share_coordinator_state_topic_num_partitions,
+        replication_factor=config.share_coordinator_state_topic_replication_factor if factor_is_set else None,
+        configs=[
+            ("cleanup.policy", "delete"),
+            ("retention.ms", "-1"),
+            ("compression.type", "producer"),
+            ("min.insync.replicas", str(config.share_coordinator_state_topic_min_isr)),
+            ("segment.bytes", str(config.share_coordinator_state_topic_segment_bytes)),
+        ],
+        codec=Codec(config.share_coordinator_state_topic_compression_codec),
+        commit_timeout_ms=config.share_coordinator_write_timeout_ms,
+        load_buffer_size=config.share_coordinator_load_buffer_size,
+    )

@@ -1,0 +1,156 @@
+"""What the coordinator of a share group is asked, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidelog.coordinator.groups.consumer.events import NamedPartitions
+from tidelog.coordinator.groups.consumer.member import NO_PARTITIONS, Partitions
+from tidelog.model.errors import ErrorCode
+from tidelog.model.identifiers import TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class ShareHeartbeat:
+    """ShareGroupHeartbeat. Answered by ShareHeartbeatReply. None: as it was the last time."""
+
+    request_id: int
+    group: str
+    member_id: str
+    epoch: int
+    """0 joins, -1 leaves."""
+    wall_ms: int
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShareHeartbeatReply:
+    """Where the member stands."""
+
+    error: ErrorCode
+    message: str | None = None
+    member_id: str | None = None
+    epoch: int = 0
+    interval_ms: int = 0
+    """When to send the next heartbeat."""
+    assignment: Partitions | None = None
+    """What it may fetch; None: as it was told before."""
+    to_initialize: Partitions = field(default_factory=lambda: NO_PARTITIONS)
+    """Whose state is to be made with the share coordinator; then StateInitialized says so."""
+    state_epoch: int = 0
+    """With which it is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateInitialized:
+    """The share coordinator has made the state of these partitions. Answered by Done."""
+
+    request_id: int
+    group: str
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeShareGroup:
+    """ShareGroupDescribe of one group. Answered by DescribedShareGroup. Changes nothing."""
+
+    request_id: int
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedShareMember:
+    """A member."""
+
+    member_id: str
+    rack_id: str | None
+    epoch: int
+    client_id: str
+    client_host: str
+    topics: Sequence[str]
+    assigned: Sequence[NamedPartitions]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedShareGroup:
+    """GROUP_ID_NOT_FOUND for what is no share group."""
+
+    error: ErrorCode
+    group: str
+    message: str | None = None
+    state: str = "Dead"
+    epoch: int = 0
+    assignment_epoch: int = 0
+    members: Sequence[DescribedShareMember] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupPartitions:
+    """Which partitions a group has stored state of, for tools. Answered by StoredPartitions. Changes nothing."""
+
+    request_id: int
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPartitions:
+    """GROUP_ID_NOT_FOUND for what is no share group."""
+
+    error: ErrorCode
+    message: str | None = None
+    is_empty: bool = True
+    """Whether the group has no members."""
+    partitions: Partitions = field(default_factory=lambda: NO_PARTITIONS)
+    names: Mapping[TopicId, str] = field(default_factory=dict)
+    """Of topics that have gone, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareOffsets:
+    """AlterShareGroupOffsets: the group begins anew in these partitions. Answered by PreparedOffsets.
+
+    A group that is not there is made. NON_EMPTY_GROUP while it has members.
+    """
+
+    request_id: int
+    group: str
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedOffsets:
+    """`state_epoch`: with which the state is to be made; then StateInitialized says so."""
+
+    error: ErrorCode
+    message: str | None = None
+    state_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareDeletion:
+    """DeleteShareGroupOffsets: the state of topics is about to be deleted. Answered by StoredPartitions, of those that
+    have any. NON_EMPTY_GROUP while the group has members."""
+
+    request_id: int
+    group: str
+    topics: Sequence[TopicId]
+
+
+@dataclass(frozen=True, slots=True)
+class StateDeleted:
+    """The share coordinator has forgotten these topics. Answered by Done."""
+
+    request_id: int
+    group: str
+    topics: Sequence[TopicId]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was told is written."""
+
+    error: ErrorCode = ErrorCode.NONE

@@ -1,0 +1,252 @@
+"""The share groups of one coordinator: requests, deadlines and records find their group here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.coordinator.groups.consumer.events import NamedPartitions
+from tidelog.coordinator.groups.consumer.member import Partitions
+from tidelog.coordinator.groups.part import Part
+from tidelog.coordinator.groups.share import records
+from tidelog.coordinator.groups.share.events import (
+    DescribedShareGroup,
+    DescribedShareMember,
+    DescribeShareGroup,
+    Done,
+    PrepareDeletion,
+    PreparedOffsets,
+    PrepareOffsets,
+    ShareGroupPartitions,
+    ShareHeartbeat,
+    ShareHeartbeatReply,
+    StateDeleted,
+    StateInitialized,
+    StoredPartitions,
+)
+from tidelog.coordinator.groups.share.group import ShareGroup
+from tidelog.coordinator.groups.share.heartbeat import heartbeat, remove
+from tidelog.coordinator.groups.share.records import united
+from tidelog.coordinator.groups.share.turn import SESSION, ShareDeadline, ShareTurn
+from tidelog.coordinator.groups.topics_view import TopicsView
+from tidelog.coordinator.result import Result
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.protocol import messages
+
+if TYPE_CHECKING:
+    from tidelog.coordinator.groups.part import DeadlineHandler, EventHandler, GroupResult, Replayer
+    from tidelog.coordinator.groups.state import CoordinatorState
+    from tidelog.protocol.messages import Message
+
+logger = logging.getLogger(__name__)
+
+KEYS: Final = (
+    messages.ShareGroupMetadataKey,
+    messages.ShareGroupMemberMetadataKey,
+    messages.ShareGroupTargetAssignmentMetadataKey,
+    messages.ShareGroupTargetAssignmentMemberKey,
+    messages.ShareGroupCurrentMemberAssignmentKey,
+    messages.ShareGroupStatePartitionMetadataKey,
+)
+"""Of the records about share groups."""
+NO_TOPICS: Final = TopicsView()
+_NOT_EMPTY: Final = "The group is not empty."
+
+
+class ShareGroups(Part):
+    """Decides for those of the coordinator's groups that are share groups, and makes them."""
+
+    def __init__(self, coordinator: CoordinatorState) -> None:
+        self._coordinator = coordinator
+        self._groups = coordinator.groups
+
+    def handlers(self) -> Mapping[type, EventHandler]:
+        return {
+            ShareHeartbeat: self._heartbeat,
+            StateInitialized: self._initialized,
+            DescribeShareGroup: self._describe,
+            ShareGroupPartitions: self._partitions,
+            PrepareOffsets: self._prepare_offsets,
+            PrepareDeletion: self._prepare_deletion,
+            StateDeleted: self._deleted,
+        }
+
+    def replayers(self) -> Mapping[type, Replayer]:
+        return dict.fromkeys(KEYS, self._replay)
+
+    def deadlines(self) -> Mapping[str, DeadlineHandler]:
+        return {SESSION: self._expired}
+
+    def loaded(self, now_ms: int, wall_ms: int, result: GroupResult) -> None:
+        """Sessions begin anew."""
+        turn = self._turn(now_ms, wall_ms, result)
+        for group in self._groups.values():
+            if isinstance(group, ShareGroup):
+                for member_id in group.members:
+                    turn.await_heartbeat(group.group_id, member_id)
+
+    # Members.
+
+    def _heartbeat(self, now_ms: int, event: ShareHeartbeat, result: GroupResult) -> None:
+        def refused(error: KafkaError) -> ShareHeartbeatReply:
+            return ShareHeartbeatReply(error.code, error.message)
+
+        self._decide(now_ms, event.wall_ms, event.request_id, result, lambda turn: heartbeat(turn, event), refused)
+
+    def _expired(self, now_ms: int, wall_ms: int, key: ShareDeadline, result: GroupResult) -> None:
+        """A member was not heard of."""
+        group = self._groups.get(key.group_id)
+        member = group.members.get(key.member_id) if isinstance(group, ShareGroup) else None
+        if isinstance(group, ShareGroup) and member is not None:
+            logger.info("member put out: group=%s member=%s deadline=%s", key.group_id, key.member_id, key.kind)
+            remove(self._turn(now_ms, wall_ms, result), group, member)
+
+    def _describe(self, now_ms: int, event: DescribeShareGroup, result: GroupResult) -> None:
+        group = self._coordinator.group(event.group)
+        if isinstance(group, ShareGroup):
+            reply = DescribedShareGroup(
+                ErrorCode.NONE,
+                event.group,
+                state=group.state,
+                epoch=group.epoch,
+                assignment_epoch=group.assignment_epoch,
+                members=[
+                    DescribedShareMember(
+                        member.member_id,
+                        member.rack_id,
+                        member.epoch,
+                        member.client_id,
+                        member.client_host,
+                        sorted(member.topics),
+                        _named(member.assigned, self._topics),
+                    )
+                    for member in group.members.values()
+                ],
+            )
+        else:
+            what = "not found" if group is None else "is not a share group"
+            reply = DescribedShareGroup(ErrorCode.GROUP_ID_NOT_FOUND, event.group, f"Group {event.group} {what}.")
+        result.replies.append((event.request_id, reply))
+
+    # Which partitions have stored state.
+
+    def _initialized(self, now_ms: int, event: StateInitialized, result: GroupResult) -> None:
+        group = self._find(event.group)
+        if group is not None:
+            after = group.stored.done(event.partitions)
+            if after != group.stored:
+                result.writes.append(records.stored_state(event.group, after))
+        result.replies.append((event.request_id, Done()))
+
+    def _partitions(self, now_ms: int, event: ShareGroupPartitions, result: GroupResult) -> None:
+        result.replies.append((event.request_id, self._stored(event.group)))
+
+    def _stored(self, group_id: str) -> StoredPartitions:
+        group = self._find(group_id)
+        if group is None:
+            what = "not found" if self._coordinator.group(group_id) is None else "is not a share group"
+            return StoredPartitions(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+        stored = group.stored
+        partitions = united(stored.initializing, stored.initialized)
+        return StoredPartitions(
+            ErrorCode.NONE, is_empty=group.is_empty, partitions=partitions, names=dict(stored.names)
+        )
+
+    def _prepare_offsets(self, now_ms: int, event: PrepareOffsets, result: GroupResult) -> None:
+        def decide(turn: ShareTurn) -> PreparedOffsets:
+            group = turn.group(event.group, joins=True)
+            if not group.is_empty:
+                return PreparedOffsets(ErrorCode.NON_EMPTY_GROUP, _NOT_EMPTY)
+            epoch = group.epoch + 1
+            turn.write(records.group_epoch(event.group, epoch, group.metadata_hash))
+            after = group.stored.begun(event.partitions, turn.topics.names)
+            turn.write(records.stored_state(event.group, after))
+            return PreparedOffsets(ErrorCode.NONE, state_epoch=epoch)
+
+        def refused(error: KafkaError) -> PreparedOffsets:
+            return PreparedOffsets(error.code, error.message)
+
+        self._decide(now_ms, 0, event.request_id, result, decide, refused)
+
+    def _prepare_deletion(self, now_ms: int, event: PrepareDeletion, result: GroupResult) -> None:
+        reply = self._stored(event.group)
+        group = self._find(event.group)
+        if group is not None and not group.is_empty:
+            reply = StoredPartitions(ErrorCode.NON_EMPTY_GROUP, _NOT_EMPTY)
+        elif group is not None:
+            partitions = {each: some for each, some in reply.partitions.items() if each in event.topics}
+            reply = StoredPartitions(ErrorCode.NONE, partitions=partitions, names=reply.names)
+            if partitions:
+                result.writes.append(records.stored_state(event.group, group.stored.deletion_begun(partitions)))
+        result.replies.append((event.request_id, reply))
+
+    def _deleted(self, now_ms: int, event: StateDeleted, result: GroupResult) -> None:
+        group = self._find(event.group)
+        if group is not None:
+            after = group.stored.deletion_begun(event.topics).deleted(event.topics)
+            if after != group.stored:
+                result.writes.append(records.stored_state(event.group, after))
+        result.replies.append((event.request_id, Done()))
+
+    # The log.
+
+    def _replay(self, key: Any, value: Message | None) -> None:
+        group = self._groups.get(key.group_id)
+        if not isinstance(group, ShareGroup):
+            if value is None:
+                return
+            group = self._groups[key.group_id] = ShareGroup(key.group_id)
+        if value is None and isinstance(key, messages.ShareGroupMetadataKey):
+            del self._groups[key.group_id]
+        else:
+            group.replay(key, value)
+
+    @property
+    def _topics(self) -> TopicsView:
+        topics: TopicsView | None = self._coordinator.metadata
+        return NO_TOPICS if topics is None else topics
+
+    def _find(self, group_id: str) -> ShareGroup | None:
+        group = self._groups.get(group_id)
+        return group if isinstance(group, ShareGroup) else None
+
+    def _turn(self, now_ms: int, wall_ms: int, result: GroupResult) -> ShareTurn:
+        coordinator = self._coordinator
+        return ShareTurn(
+            now_ms,
+            wall_ms,
+            coordinator.settings,
+            self._topics,
+            coordinator.deadlines,
+            self._groups,
+            coordinator.offset_store.knows,
+            result,
+        )
+
+    def _decide(
+        self,
+        now_ms: int,
+        wall_ms: int,
+        request_id: int,
+        result: GroupResult,
+        decide: Callable[[ShareTurn], Any],
+        refused: Callable[[KafkaError], Any],
+    ) -> None:
+        """Takes a decision over; of one that was refused nothing holds but the refusal."""
+        decided: GroupResult = Result()
+        try:
+            reply = decide(self._turn(now_ms, wall_ms, decided))
+        except KafkaError as error:
+            result.replies.append((request_id, refused(error)))
+            return
+        result.writes.extend(decided.writes)
+        result.replies.append((request_id, reply))
+
+
+def _named(partitions: Partitions, topics: TopicsView) -> list[NamedPartitions]:
+    return [
+        NamedPartitions(topic_id, topics.names[topic_id], sorted(each))
+        for topic_id, each in sorted(partitions.items())
+        if topic_id in topics.names
+    ]

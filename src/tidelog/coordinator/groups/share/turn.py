@@ -1,0 +1,68 @@
+"""What the decisions about share groups have in common: the time, the settings, the topics, and the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from tidelog.coordinator.deadlines import Deadlines
+from tidelog.coordinator.groups.settings import GroupSettings
+from tidelog.coordinator.groups.share.group import ShareGroup
+from tidelog.coordinator.groups.share.settings import ShareGroupSettings
+from tidelog.coordinator.groups.topics_view import TopicsView
+from tidelog.coordinator.records import CoordinatorRecord
+from tidelog.coordinator.result import Result
+from tidelog.model.errors import ErrorCode, KafkaError
+
+SESSION: Final = "share-session"
+"""The member has not been heard of."""
+
+
+class ShareDeadline(NamedTuple):
+    """A key among the coordinator's deadlines."""
+
+    kind: str
+    group_id: str
+    member_id: str
+
+
+@dataclass(slots=True)
+class ShareTurn:
+    """One event's work."""
+
+    now_ms: int
+    wall_ms: int
+    all_settings: GroupSettings
+    topics: TopicsView
+    deadlines: Deadlines
+    groups: MutableMapping[str, Any]
+    """[group id] -> groups of all kinds."""
+    has_offsets: Callable[[str], bool]
+    """Whether a group of that name has committed offsets: it is a classic one."""
+    result: Result[Any, Any]
+
+    def settings_of(self, group_id: str) -> ShareGroupSettings:
+        return self.all_settings.of_share_group(group_id)
+
+    def write(self, record: CoordinatorRecord) -> None:
+        self.result.writes.append(record)
+
+    def group(self, group_id: str, *, joins: bool) -> ShareGroup:
+        """The share group, a new one where that may be; KafkaError GROUP_ID_NOT_FOUND."""
+        found = self.groups.get(group_id)
+        if isinstance(found, ShareGroup):
+            return found
+        if found is not None or self.has_offsets(group_id):
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+        if not joins:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
+        return ShareGroup(group_id)
+
+    def await_heartbeat(self, group_id: str, member_id: str) -> None:
+        """The member was heard of."""
+        timeout_ms = self.settings_of(group_id).session_timeout_ms
+        self.deadlines.set(ShareDeadline(SESSION, group_id, member_id), self.now_ms + timeout_ms)
+
+    def expect_no_more(self, group_id: str, member_id: str) -> None:
+        self.deadlines.cancel(ShareDeadline(SESSION, group_id, member_id))

@@ -1,0 +1,179 @@
+"""A share partition, step by step. Where Kafka 4.3 was asked the same, its answers are what is expected."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.sharing.partition import Acknowledgement, Acquired, ReadBatch, SharePartition
+from tidelog.sharing.records import RecordState, StateBatch
+from tidelog.sharing.settings import ShareSettings
+
+TWO_BATCHES = [ReadBatch(0, 9), ReadBatch(10, 19)]
+
+
+def deliver(partition: SharePartition, member: str = "a", records_max: int = 500) -> list[Acquired]:
+    """What `member` gets of two batches of ten."""
+    offset = partition.next_fetch_offset
+    batches = [batch for batch in TWO_BATCHES if batch.last_offset >= offset]
+    return partition.acquire(0, member, batches, records_max)
+
+
+def release(partition: SharePartition, member: str = "a") -> None:
+    """Gives all that `member` holds back."""
+    partition.written(partition.release(member))
+
+
+def told(partition: SharePartition, *acknowledgements: tuple[int, int, int], member: str = "a") -> list[StateBatch]:
+    """Acknowledges, and has it written."""
+    change = partition.acknowledge(0, member, [Acknowledgement(a, b, [kind]) for a, b, kind in acknowledgements])
+    batches = change.batches()
+    partition.written(change)
+    return batches
+
+
+def test_whole_batches_are_acquired() -> None:
+    partition = SharePartition(0)
+    assert partition.acquire(0, "a", TWO_BATCHES, 5) == [(0, 9, 1)]
+    assert partition.acquire(0, "b", TWO_BATCHES[1:], 5) == [(10, 19, 1)]
+    assert deliver(partition) == []
+
+
+def test_strictly_as_many_records_as_asked_for_are_acquired() -> None:
+    partition = SharePartition(0)
+    assert partition.acquire(0, "a", TWO_BATCHES, 12, is_strict=True) == [(0, 9, 1), (10, 11, 1)]
+    assert partition.next_fetch_offset == 12
+
+
+def test_acquired_records_are_told_in_batches_of_the_size_that_was_asked_for() -> None:
+    small = [ReadBatch(n, n) for n in range(6)]
+    partition = SharePartition(0)
+    assert partition.acquire(0, "a", small, 6, batch_size=4) == [(0, 3, 1), (4, 5, 1)]
+
+
+def test_the_start_moves_over_what_is_acknowledged_once_it_is_written() -> None:
+    partition = SharePartition(0)
+    deliver(partition)
+    change = partition.acknowledge(0, "a", [Acknowledgement(0, 4, [1]), Acknowledgement(6, 6, [3])])
+    assert (partition.start_offset, partition.delivery_complete_count) == (0, 6)
+    assert change.batches() == [(0, 4, RecordState.ACKNOWLEDGED, 1), (6, 6, RecordState.ARCHIVED, 1)]
+    partition.written(change)
+    assert (partition.start_offset, partition.delivery_complete_count) == (5, 1)
+
+
+def test_what_is_said_of_records_below_the_start_is_passed_over() -> None:
+    partition = SharePartition(0)
+    deliver(partition)
+    told(partition, (0, 4, 1))
+    assert told(partition, (0, 4, 1)) == []
+    assert told(partition, (3, 6, 1)) == [(5, 6, RecordState.ACKNOWLEDGED, 1)]
+
+
+@pytest.mark.parametrize(
+    ("acknowledgement", "member", "code"),
+    [
+        (Acknowledgement(5, 5, [1]), "b", ErrorCode.INVALID_RECORD_STATE),
+        (Acknowledgement(2, 2, [1]), "a", ErrorCode.INVALID_RECORD_STATE),
+        (Acknowledgement(15, 25, [1]), "a", ErrorCode.INVALID_REQUEST),
+        (Acknowledgement(25, 30, [1]), "a", ErrorCode.INVALID_REQUEST),
+        (Acknowledgement(5, 5, [9]), "a", ErrorCode.INVALID_REQUEST),
+        (Acknowledgement(5, 7, [1, 1]), "a", ErrorCode.INVALID_REQUEST),
+        (Acknowledgement(7, 5, [1]), "a", ErrorCode.INVALID_REQUEST),
+        (Acknowledgement(-3, -1, [1]), "a", ErrorCode.INVALID_REQUEST),
+        (Acknowledgement(5, 5, []), "a", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_is_refused_changes_nothing(acknowledgement: Acknowledgement, member: str, code: ErrorCode) -> None:
+    partition = SharePartition(0)
+    deliver(partition)
+    told(partition, (2, 2, 1))
+    before = [repr(run) for run in partition.runs]
+    with pytest.raises(KafkaError) as refused:
+        partition.acknowledge(0, member, [Acknowledgement(10, 11, [1]), acknowledgement])
+    assert refused.value.code is code
+    assert [repr(run) for run in partition.runs] == before
+
+
+def test_a_record_is_archived_when_it_was_delivered_as_often_as_it_may_be() -> None:
+    partition = SharePartition(0, settings=ShareSettings(delivery_count_limit=2))
+    for count in (1, 2):
+        assert deliver(partition, records_max=1)[-1].delivery_count == count
+        release(partition)
+    assert partition.start_offset == 10
+    assert deliver(partition) == [(10, 19, 1)]
+
+
+def test_what_was_delivered_often_comes_by_itself_and_ever_less_of_it() -> None:
+    partition = SharePartition(0)
+    got = []
+    for _ in range(5):
+        got.append(deliver(partition))
+        release(partition)
+    assert got == [
+        [(0, 9, 1), (10, 19, 1)],
+        [(0, 9, 2), (10, 19, 2)],
+        [(0, 9, 3), (10, 19, 3)],
+        [(0, 4, 4)],
+        [(0, 0, 5)],
+    ]
+    assert partition.start_offset == 1
+    assert deliver(partition) == [(1, 1, 5)]
+
+
+def test_a_lock_ends_when_its_time_is_over_unless_it_was_renewed() -> None:
+    partition = SharePartition(0, settings=ShareSettings(record_lock_duration_ms=100))
+    partition.acquire(0, "a", TWO_BATCHES, 500)
+    assert partition.next_due_ms == 100
+    assert not partition.acknowledge(50, "a", [Acknowledgement(0, 4, [4])]).runs
+    assert partition.time_passed(99).runs == []
+    change = partition.time_passed(100)
+    assert change.batches() == [(5, 19, RecordState.AVAILABLE, 1)]
+    assert partition.next_due_ms == 150
+    assert not partition.can_acquire(20)
+    partition.written(change)
+    assert partition.next_fetch_offset == 5
+
+
+def test_a_change_that_is_not_written_leaves_the_lock() -> None:
+    partition = SharePartition(0)
+    deliver(partition)
+    change = partition.acknowledge(0, "a", [Acknowledgement(0, 9, [1])])
+    partition.failed(10, change)
+    assert told(partition, (0, 9, 1)) == [(0, 9, RecordState.ACKNOWLEDGED, 1)]
+
+
+def test_no_more_records_are_in_flight_than_may_be() -> None:
+    partition = SharePartition(0, settings=ShareSettings(partition_max_record_locks=10))
+    assert deliver(partition) == [(0, 9, 1)]
+    assert not partition.can_acquire(20)
+    told(partition, (5, 5, 1))
+    assert deliver(partition) == [(10, 19, 1)]
+    release(partition)
+    assert deliver(partition, "b")[0] == (0, 4, 2), "what came back may be delivered whatever the limit"
+
+
+def test_what_cannot_be_delivered_is_archived_at_once() -> None:
+    partition = SharePartition(5)
+    batches = [ReadBatch(8, 9), ReadBatch(10, 10, is_deliverable=False), ReadBatch(13, 14)]
+    assert partition.acquire(0, "a", batches, 500) == [(8, 9, 1), (13, 14, 1)]
+    assert partition.start_offset == 8
+    told(partition, (8, 9, 1))
+    assert partition.start_offset == 13
+
+
+def test_what_was_stored_is_taken_up_where_it_was_left() -> None:
+    stored = [StateBatch(5, 6, 2, 1), StateBatch(8, 9, 0, 2), StateBatch(10, 12, 4, 5)]
+    partition = SharePartition(5, stored)
+    assert (partition.start_offset, partition.next_fetch_offset, partition.end_offset) == (7, 7, 13)
+    assert partition.acquire(0, "a", [ReadBatch(0, 20)], 500) == [(7, 7, 1), (8, 9, 3), (13, 20, 1)]
+
+
+def test_the_log_s_start_takes_what_is_below_along() -> None:
+    partition = SharePartition(0)
+    deliver(partition)
+    change = partition.acknowledge(0, "a", [Acknowledgement(0, 4, [2])])
+    assert partition.start_moved(12)
+    partition.written(change)
+    assert told(partition, (0, 19, 1)) == [(12, 19, RecordState.ACKNOWLEDGED, 1)]
+    assert partition.start_moved(40)
+    assert (partition.start_offset, partition.next_fetch_offset, partition.records_in_flight) == (40, 40, 0)
