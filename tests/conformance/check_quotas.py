@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
 
 from tests.conformance.check_kafka_tools import TOOLS, run
 from tidelog.testing import Cluster
+
+OLD_JARS = Path(__file__).parents[2] / "build/kafka-2.8.2"
+"""The last release whose tools take --zookeeper for everything."""
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +67,29 @@ def test_kafka_configs_prints_what_it_prints_on_kafka(broker: Cluster) -> None:
     configs(broker, *delete, "producer_byte_rate", "--user-defaults")
     configs(broker, *delete, "connection_creation_rate", "--ip", "127.0.0.2")
     assert configs(broker, "--describe", "--entity-type", "users") == []
+
+
+def test_the_old_tool_writes_into_the_store() -> None:
+    """kafka-configs --zookeeper of Kafka 2.8: every broker follows what it writes, and it reads what we write."""
+    if not OLD_JARS.is_dir():
+        pytest.skip(f"no Kafka 2.8.2 in {OLD_JARS}: KAFKA_VERSION=2.8.2 tests/conformance/kafka_jars.sh fetches it")
+    with Cluster(brokers=2) as cluster:
+
+        def old(*arguments: str) -> str:
+            command = ["java", "-cp", f"{OLD_JARS}/*", "kafka.admin.ConfigCommand", "--zookeeper", cluster.store]
+            done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=120, check=False)
+            return done.stdout
+
+        both = ("--entity-type", "users", "--entity-name", "u", "--entity-type", "clients", "--entity-name", "c")
+        assert "Completed updating config" in old("--alter", "--add-config", "producer_byte_rate=1024", *both)
+        expected = ["Quota configs for user-principal 'u', client-id 'c' are producer_byte_rate=1024.0"]
+        for bootstrap in cluster.bootstrap.split(","):
+            at = ("--bootstrap-server", bootstrap, "--describe", "--user", "u", "--client", "c")
+            assert [line for line in run("kafka.admin.ConfigCommand", *at).splitlines() if line] == expected
+        alter(cluster, "request_percentage=200", "--user", "a b/c")
+        assert "Configs for user-principal 'a b/c' are request_percentage=200.0" in old(
+            "--describe", "--entity-type", "users"
+        )
 
 
 def test_librdkafka_is_slowed_down_and_loses_nothing(broker: Cluster) -> None:
