@@ -14,8 +14,8 @@ from typing import Final
 from tidelog.pipeline.session import spark_session
 
 OFFSETS_OF_A_BATCH: Final = 4000
-ERROR_SHOWN_MAX: Final = 3000
-"""Characters, from the end, where Python's own words are."""
+ERROR_SHOWN_MAX: Final = 600
+"""Characters."""
 SETTINGS: Final = {
     "spark.master": "local-cluster[2,1,600]",
     "spark.executor.memory": "512m",
@@ -62,7 +62,7 @@ def main() -> int:
             query.stop()
             return 0
         except StreamingQueryException as error:
-            print("the batch failed, and is written again:", str(error)[-ERROR_SHOWN_MAX:], flush=True)
+            print("the batch failed, and is written again:", str(error)[:ERROR_SHOWN_MAX], flush=True)
 
 
 if __name__ == "__main__":

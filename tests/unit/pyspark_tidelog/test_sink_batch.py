@@ -76,33 +76,6 @@ def test_a_write_of_which_a_task_fails_is_absent(spark: SparkSession, broker: Br
     assert private_topics(broker) == []
 
 
-def test_what_cannot_be_written_is_refused_before_a_task_starts(spark: SparkSession, broker: Broker) -> None:
-    """Columns and modes."""
-    topic = broker.topic()
-    with pytest.raises(Exception, match=r"no column value"):
-        write(spark.range(1), broker, topic=topic)
-    with pytest.raises(Exception, match=r"column value is bigint; it must be binary or string"):
-        write(spark.range(1).selectExpr("id as value"), broker, topic=topic)
-    with pytest.raises(Exception, match=r"option topic is missing"):
-        write(spark.range(1).selectExpr("'v' as value"), broker)
-    with pytest.raises(Exception, match=r"cannot be overwritten"):
-        spark.range(1).selectExpr("'v' as value").write.format("tidelog").mode("overwrite").options(
-            **{"kafka.bootstrap.servers": broker.bootstrap, "topic": topic}
-        ).save()
-
-
-def test_at_least_once_appends_without_a_private_topic(spark: SparkSession, broker: Broker) -> None:
-    """delivery=at-least-once: the topic's rows, no transaction."""
-    topic = broker.topic(2)
-    write(
-        spark.range(0, 500, numPartitions=2).selectExpr("cast(id as string) as value"),
-        broker,
-        topic=topic,
-        delivery="at-least-once",
-    )
-    assert sorted(int(row.value) for row in committed(spark, broker, topic)) == list(range(500))
-
-
 def _bytes(value: bytearray | None) -> bytes | None:
     return None if value is None else bytes(value)
 

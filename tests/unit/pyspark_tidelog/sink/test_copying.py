@@ -14,9 +14,10 @@ from tests.unit.pyspark_tidelog.spark_fixtures import Broker
 from pyspark_tidelog.sink import copying
 from pyspark_tidelog.sink.copying import commit_batch_job, commit_micro_batch
 from pyspark_tidelog.sink.errors import RowRefused, WriteStopped
-from pyspark_tidelog.sink.options import SinkOptions, parse_sink_options
+from pyspark_tidelog.sink.options import Delivery, SinkOptions, parse_sink_options
 from pyspark_tidelog.sink.staged import Decision, StagedWrite, pack
-from pyspark_tidelog.sink.task import append, stage
+from pyspark_tidelog.sink.task import stage
+from pyspark_tidelog.sink.writers import TidelogBatchWriter
 from tidelog.client import admin
 from tidelog.client.blocking import BlockingCluster
 from tidelog.client.fetching import READ_COMMITTED, FetchSettings
@@ -264,9 +265,14 @@ def test_a_partition_that_is_not_there_is_named(site: Site) -> None:
 
 
 def test_at_least_once_appends(site: Site) -> None:
-    """Without a private topic."""
+    """Without a private topic, and without a commit."""
+    options = dataclasses.replace(site.options, delivery=Delivery.AT_LEAST_ONCE)
     rows = pa.RecordBatch.from_arrays([pa.array([each.encode() for each in values("a", 90)])], ["value"])
-    assert append(site.options, ("value",), [rows]) == 90
+    writer = TidelogBatchWriter(options, ("value",))
+    written = writer.write(iter([rows]))
+    assert (written.rows, written.staged) == (90, None)
+    assert site.committed() == values("a", 90)
+    writer.commit([written])
     assert site.committed() == values("a", 90)
 
 

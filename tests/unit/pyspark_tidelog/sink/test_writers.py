@@ -6,16 +6,21 @@ import pickle
 
 import pytest
 from pyspark.sql import Row
+from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    DataType,
     IntegerType,
+    LongType,
     StringType,
     StructField,
     StructType,
 )
 
-from pyspark_tidelog.sink.errors import WriteStopped
+from pyspark_tidelog import DefaultSource
+from pyspark_tidelog.errors import OptionError, SourceError
+from pyspark_tidelog.sink.errors import SinkError, WriteStopped
 from pyspark_tidelog.sink.options import parse_sink_options
 from pyspark_tidelog.sink.staged import StagedWrite
 from pyspark_tidelog.sink.writers import TidelogBatchWriter, Written, _arrow_batches, _staged
@@ -59,3 +64,26 @@ def test_a_batch_writer_keeps_its_job_when_it_travels() -> None:
     writer = TidelogBatchWriter(options, ("value",))
     assert pickle.loads(pickle.dumps(writer))._job == writer._job
     assert TidelogBatchWriter(options, ("value",))._job != writer._job
+
+
+def source(**options: str) -> DefaultSource:
+    return DefaultSource(CaseInsensitiveDict({"kafka.bootstrap.servers": "h:1"} | options))
+
+
+def schema(**columns: DataType) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+def test_what_cannot_be_written_is_refused_before_a_task_starts() -> None:
+    """Columns, options and modes, of both kinds of writes."""
+    for make in (source(topic="t").writer, source(topic="t").streamWriter):
+        with pytest.raises(SinkError, match="no column value"):
+            make(schema(id=LongType()), False)
+        with pytest.raises(SinkError, match="column value is bigint; it must be binary or string"):
+            make(schema(value=LongType()), False)
+    for make in (source().writer, source().streamWriter):
+        with pytest.raises(OptionError, match="option topic is missing"):
+            make(schema(value=StringType()), False)
+    with pytest.raises(SourceError, match="cannot be overwritten"):
+        source(topic="t").writer(schema(value=StringType()), True)
+    assert source(topic="t").streamWriter(schema(value=StringType()), True) is not None, "complete mode appends"
