@@ -48,7 +48,7 @@ from tidelog.client.offsets import CommittedOffset, OffsetFound
 from tidelog.client.operations import Call, Deadline, Operation, Outcomes, Pause, Step
 from tidelog.client.producing import ProducedBatch, produce_batches
 from tidelog.client.routing import Routing
-from tidelog.client.security import ClientSecurity, tls_error
+from tidelog.client.security import ClientSecurity, refused_by_alert, tls_error
 from tidelog.client.throttles import Throttles
 from tidelog.client.views import TopicView, partition_error
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -165,6 +165,8 @@ class BlockingConnection:
             raise RequestTimedOut(f"{self.address} did not answer in time").about(broker=str(self.address)) from error
         except OSError as error:
             self.close()
+            if refused := refused_by_alert(self.address, error):
+                raise refused from error
             raise ConnectionFailed(f"the connection to {self.address} broke: {error.strerror or error}").about(
                 broker=str(self.address)
             ) from error

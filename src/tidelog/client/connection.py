@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from tidelog.client.addresses import Address
 from tidelog.client.errors import AuthenticationError, ClientError, ConnectionFailed, InvalidResponse, RequestTimedOut
 from tidelog.client.exchange import SESSION_SHARE, SIZE_PREFIX, Exchange
-from tidelog.client.security import ClientSecurity, tls_error
+from tidelog.client.security import ClientSecurity, refused_by_alert, tls_error
 from tidelog.client.throttles import Throttles
 
 IN_FLIGHT_MAX: Final = 128
@@ -167,7 +167,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         reason = str(exc) if exc is not None else "closed by the broker"
-        self._fail(ConnectionFailed(f"the connection to {self.address} broke: {reason}"))
+        broken = ConnectionFailed(f"the connection to {self.address} broke: {reason}")
+        self._fail(refused_by_alert(self.address, exc) or broken)
 
     def pause_writing(self) -> None:
         self._writable.clear()

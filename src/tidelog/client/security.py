@@ -196,3 +196,13 @@ def tls_error(address: object, error: ssl.SSLError) -> AuthenticationError:
     """What a handshake that failed comes to: asking again is of no use."""
     reason = getattr(error, "verify_message", None) or error.reason or str(error)
     return AuthenticationError(f"the TLS handshake with {address} failed: {reason}")
+
+
+def refused_by_alert(address: object, error: BaseException | None) -> AuthenticationError | None:
+    """What an alert of the broker's comes to, which in TLS 1.3 follows a handshake that seemed to be done; None: none.
+
+    The broker wants a certificate, or does not trust the one that it was shown.
+    """
+    if isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or ""):
+        return tls_error(address, error)
+    return None

@@ -17,6 +17,10 @@ VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.
 CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
+NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
+"""Reasons of OpenSSL's for a handshake whose first bytes are none of TLS."""
+
+
 class InvalidTls(ValueError):
     """Material that cannot be used; the text says which and why, and shows none of it."""
 
@@ -48,7 +52,10 @@ class RenewableContext(ssl.SSLContext):
         server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
-        return self.current.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        made = self.current.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        if isinstance(made, _Handshaking):
+            made.incoming = incoming
+        return made
 
 
 def renewable(current: ssl.SSLContext) -> RenewableContext:
@@ -124,20 +131,41 @@ def _restrict(context: ssl.SSLContext, versions: tuple[str, ...], ciphers: tuple
             raise InvalidTls(f"the cipher suites cannot be used: {_reason(error)}; use OpenSSL's names") from None
 
 
-def _reporting(on_failure: Callable[[str], None]) -> type[ssl.SSLObject]:
-    class Reporting(ssl.SSLObject):
-        """Tells why a handshake fails: neither event loop does."""
+class _Handshaking(ssl.SSLObject):
+    """One connection's TLS, by a listener, that tells why a handshake fails: to the log, and to the client.
 
-        def do_handshake(self) -> None:
+    The event loops drop what is still to be sent where a handshake fails. In TLS 1.3 a client believes itself in when
+    its own part is done, so without the alert it would see a broken connection, and try again. So the handshake goes
+    on here, though it cannot succeed: the alert is sent, what the client says is not looked at, and the client ends
+    the connection, or the loop does when handshakes have to be over.
+    """
+
+    on_failure: Callable[[str], None]
+    incoming: ssl.MemoryBIO
+    """What the client has sent."""
+    _has_failed = False
+
+    def do_handshake(self) -> None:
+        if not self._has_failed:
             try:
                 super().do_handshake()
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 raise
             except ssl.SSLError as error:
-                on_failure(_reason(error))
-                raise
+                reason = _reason(error)
+                type(self).on_failure(reason)
+                if reason in NOT_TLS:
+                    # An alert would be read as an answer of another protocol.
+                    raise
+                self._has_failed = True
+            else:
+                return
+        self.incoming.read()
+        raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "the handshake has failed")
 
-    return Reporting
+
+def _reporting(on_failure: Callable[[str], None]) -> type[ssl.SSLObject]:
+    return type("Handshaking", (_Handshaking,), {"on_failure": staticmethod(on_failure)})
 
 
 def _reason(error: Exception) -> str:

@@ -53,6 +53,8 @@ def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
         waiting = unfinished
         if not waiting:
             return
+    # The server goes on with a handshake that it has refused, so that its alert is sent.
+    sides[0].read(1)
     raise AssertionError("the handshake does not end")
 
 
@@ -77,7 +79,7 @@ def test_a_ca_that_was_taken_out_of_the_trust_store_is_trusted_no_more(
     trust_store.write_text(new.certificate.read_text())
     tls.look()
     shake_hands(tls.server, client_of(new, new))
-    with pytest.raises(ssl.SSLError, match=r"self.signed|unable to get local issuer"):
+    with pytest.raises(ssl.SSLError, match="ALERT_UNKNOWN_CA"):
         shake_hands(tls.server, client_of(former, new))
     with pytest.raises(ssl.SSLError, match=r"self.signed|unable to get local issuer"):
         shake_hands(of_former.server, tls.client)
@@ -94,7 +96,7 @@ def test_certificates_that_are_asked_for_from_now_on_are_asked_for(
     shake_hands(tls.server, without)
     config.set_dynamic({}, {"ssl.client.auth": "required"})
     tls.look()
-    with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
+    with pytest.raises(ssl.SSLError, match="ALERT_HANDSHAKE_FAILURE"):
         shake_hands(tls.server, without)
 
 

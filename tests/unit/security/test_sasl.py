@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import random
 
 import pytest
@@ -13,7 +16,7 @@ from tidelog.security.mechanisms import AuthenticationFailed, InvalidCredentials
 from tidelog.security.plain import PlainServer, StaticUsers
 from tidelog.security.sasl_client import Credentials
 from tidelog.security.sasl_server import Ending, SaslServer
-from tidelog.security.scram import MECHANISMS, ScramClient, ScramCredential, ScramServer
+from tidelog.security.scram import MECHANISMS, ScramClient, ScramCredential, ScramServer, salted_password
 
 SHA_256 = MECHANISMS["SCRAM-SHA-256"]
 CREDENTIAL = ScramCredential.of_password(SHA_256, "secret", b"salt", 4096)
@@ -194,3 +197,24 @@ def test_mutated_frames_raise_nothing() -> None:
             if machine.receive(memoryview(bytes(frame)), 0).ending is not Ending.NOT:
                 break
         assert machine.user is None
+
+
+def test_old_librdkafka_says_its_nonce_twice() -> None:
+    """Before 2.6.1, as in Debian's kcat: its final message has its own nonce before the whole one."""
+    mechanism = MECHANISMS["SCRAM-SHA-256"]
+    credential = ScramCredential.of_password(mechanism, "secret", b"salt", 4096)
+    for before in ("", "mine"):
+        machine = ScramServer(mechanism, lambda user: credential, lambda: "theirs")
+        first = machine.evaluate(b"n,,n=alice,r=mine").decode()
+        unsigned = f"c=biws,r={before}minetheirs"
+        signed = f"n=alice,r=mine,{first},{unsigned}".encode()
+        salted = salted_password(mechanism, "secret", b"salt", 4096)
+        client_key = hmac.digest(salted, b"Client Key", "sha256")
+        signature = hmac.digest(hashlib.sha256(client_key).digest(), signed, "sha256")
+        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+        machine.evaluate(f"{unsigned},p={base64.b64encode(proof).decode()}".encode())
+        assert machine.user == "alice"
+    machine = ScramServer(mechanism, lambda user: credential, lambda: "theirs")
+    machine.evaluate(b"n,,n=alice,r=mine")
+    with pytest.raises(InvalidCredentials, match="another nonce"):
+        machine.evaluate(b"c=biws,r=theirs,p=AAAA")

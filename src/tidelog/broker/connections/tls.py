@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from tidelog.broker.failure import BrokerFailed
 from tidelog.config.listener_security import TLS_PROTOCOLS, setting_names
-from tidelog.ports.tls import InvalidTls, TlsMaterial, client_context, peer_certificate, renewable, server_context
+from tidelog.ports.tls import (
+    NOT_TLS,
+    InvalidTls,
+    TlsMaterial,
+    client_context,
+    peer_certificate,
+    renewable,
+    server_context,
+)
 from tidelog.security.access import ANONYMOUS, Principal
 from tidelog.security.distinguished_names import MalformedCertificate, subject
 from tidelog.security.principals import InvalidRule, NoMatchingRule, PrincipalMapper
@@ -139,7 +147,7 @@ def _content(location: str) -> str:
 
 
 def _guess(reason: str) -> str:
-    if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"):
+    if reason in NOT_TLS:
         return " (it does not speak TLS: a client of a plaintext protocol?)"
     return ""
 
