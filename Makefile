@@ -101,9 +101,10 @@ bench: venv ## Speed and memory beside the C sink, Apache Kafka and the official
 endure: venv ## Three brokers under plain load; memory, descriptors, latency must stay flat; MINUTES=n (60), ARGS='--plot FILE'.
 	@python -m bench.endure --minutes $(or $(MINUTES),60) $(ARGS)
 
-reference: venv ## Regenerate docs/configuration.md and the message stubs.
+reference: venv ## Regenerate docs/configuration.md, the message stubs and the board for Grafana.
 	@python -m tidelog.config.reference > docs/configuration.md
 	@python -m tidelog.protocol.stubs
+	@python -m tidelog.metrics.board > docs/monitoring/grafana.json
 
 dist: venv ## Build a wheel and an sdist into dist/.
 	@rm -rf build dist

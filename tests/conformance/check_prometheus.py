@@ -26,6 +26,7 @@ from tests.conformance.unanswered import UNANSWERED
 from tests.waiting import until
 from tidelog.launcher.plan import HOST
 from tidelog.launcher.ports import ReservedPort
+from tidelog.metrics.board import ROWS
 from tidelog.testing import Cluster
 
 BROKERS: Final = 3
@@ -248,6 +249,20 @@ def test_rates_and_lags_are_what_clients_did(prometheus: Prometheus, cluster: Cl
     assert prometheus.value(f'sum(kafka_consumergroup_lag{{consumergroup="{GROUP}"}})') == lag == RECORDS // 2
     seconds = prometheus.value(f'max(kafka_consumergroup_group_lag_seconds{{group="{GROUP}"}})')
     assert 0 < seconds < 600
+
+
+def test_our_own_board_and_alerts(prometheus: Prometheus) -> None:
+    """Every panel has data (of errors: there may be none), and promtool has nothing to say against the rules."""
+    empty = [
+        f"{panel.title}: {opened(panel.expression)}"
+        for row in ROWS.values()
+        for panel in row
+        if panel.title != "Errors" and not prometheus.query(opened(panel.expression))
+    ]
+    assert not empty, "\n".join(empty)
+    monitoring = Path(__file__).parents[2] / "docs/monitoring"
+    for command, name in (("rules", "alerts.yml"), ("config", "prometheus.yml")):
+        subprocess.run(["promtool", "check", command, monitoring / name], check=True, stdout=subprocess.DEVNULL)
 
 
 _KNOWN_LINT: Final = re.compile(

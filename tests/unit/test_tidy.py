@@ -16,6 +16,7 @@ STATES = {"works", "partly", "later"}
 
 ENTRY_POINTS = {
     "tidelog.config.reference",
+    "tidelog.metrics.board",
     "tidelog.protocol.stubs",
     "tidelog.pipeline.demo",
     "tidelog.testing.plugin",
