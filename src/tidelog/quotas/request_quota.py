@@ -75,11 +75,19 @@ class RequestQuota:
 
     def spent(self, now_ms: int) -> None:
         """Counts the time so far; throttled for it is one sample's time at most."""
+        throttle_ms = self._count_time(now_ms)
+        self._throttle(min(throttle_ms, self._client.window.sample_ms))
+
+    def answered(self, now_ms: int) -> None:
+        """Counts the time since then, for which the client's next request is throttled: its answer is made."""
+        self._count_time(now_ms)
+
+    def _count_time(self, now_ms: int) -> int:
         request = self._client.request
-        if request is not None and self._spent_ns:
-            throttle_ms = request.record(self._spent_ns * PERCENT_A_NANOSECOND, now_ms)
-            self._spent_ns = 0
-            self._throttle(min(throttle_ms, self._client.window.sample_ms))
+        if request is None or not self._spent_ns:
+            return 0
+        spent_ns, self._spent_ns = self._spent_ns, 0
+        return request.record(spent_ns * PERCENT_A_NANOSECOND, now_ms)
 
     def mutations(self, *, strict: bool) -> MutationQuota | None:
         """What counts the changes that the request asks for; None: they are not limited."""

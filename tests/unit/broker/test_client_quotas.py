@@ -11,6 +11,7 @@ from tests.unit.broker.harness import Broker, make_batch, produce_request
 from tests.unit.broker.test_server import METADATA, FakeTransport, World, feed, frame
 
 from tidelog.broker.cluster.forwarding import FORWARDED, throttle_ms_of
+from tidelog.broker.connections.server import HELD_MAX
 from tidelog.broker.handlers import load_handlers
 from tidelog.broker.peer import Peer
 from tidelog.controller.events import CreatedTopic
@@ -18,6 +19,7 @@ from tidelog.model.errors import KafkaError
 from tidelog.protocol import framing, messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.quotas.entities import CLIENT_ID, IP, USER, Entity, Name, QuotaKey
+from tidelog.quotas.request_quota import RequestQuota
 
 USER_ENTITY: dict[str, Name] = {USER: "ANONYMOUS"}
 
@@ -282,3 +284,29 @@ def test_a_listener_has_a_rate_of_its_own() -> None:
     for _ in range(30):
         assert not world.connect(listener="PLAINTEXT")[1].paused
     assert [world.connect(listener="OTHER")[1].paused for _ in range(11)] == [False] * 10 + [True]
+
+
+def test_many_connections_over_a_rate_are_not_all_held() -> None:
+    """Else they would use up descriptors that max.connections does not count."""
+    world = World()
+    world.server.quotas.set(Entity.of({IP: None}), {QuotaKey.CONNECTION_CREATION_RATE: 1})
+    transports = [world.connect("10.0.0.1")[1] for _ in range(10 + HELD_MAX + 1)]
+    assert [transport.aborted for transport in transports[-2:]] == [False, True]
+    world.shell.advance(1_000)
+    assert all(transport.aborted for transport in transports[10:])
+
+
+def test_the_time_that_an_answer_takes_counts_for_the_next_request(broker: Broker) -> None:
+    limit(broker, QuotaKey.REQUEST_PERCENTAGE, 1e-9)
+    client = broker.node.quotas.of("ANONYMOUS", "test", 0)
+    assert client is not None
+    quota = RequestQuota(client)
+    quota.begin(1)
+    quota.pause(1_001)
+    quota.answered(0)
+    assert quota.throttle_ms == 0
+    following = RequestQuota(client)
+    following.begin(1)
+    following.pause(2)
+    following.spent(0)
+    assert following.throttle_ms == 1_000

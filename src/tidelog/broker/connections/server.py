@@ -20,11 +20,11 @@ who stalls while others wait is closed.
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import mmap
 import struct
 from collections import deque
+from socket import SO_LINGER, SOL_SOCKET
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidelog.broker.client_quotas import client_quotas
@@ -81,6 +81,11 @@ FRAME_MS_MAX: Final = 60_000
 FRAME_SIZE_MIN: Final = 10
 """Bytes of the smallest request that is served: key, version, correlation id, length of the client id."""
 
+HELD_MAX: Final = 1_000
+"""Connections over their address's rate that wait to be reset; further ones are reset at once."""
+
+_OVER_ITS_RATE: Final = "its address is over its connection_creation_rate"
+_NO_LINGER: Final = struct.pack("ii", 1, 0)
 _INT: Final = struct.Struct(">i")
 _PRODUCE: Final = 0
 
@@ -103,6 +108,8 @@ class Server:
         self.quotas = client_quotas(config)
         """Client quotas of the cluster: of requests, and of new connections."""
         self.rates = ConnectionRates(config, self.quotas)
+        self._held: set[Connection] = set()
+        """Connections that are about to be reset."""
         self.connections = self.admission.connections
         self.configure()
         self.budget = ByteBudget(self.request_bytes_max, cast(int, config.get("queued.max.request.bytes")), shell.soon)
@@ -193,6 +200,19 @@ class Server:
         if self._stopping:
             return "the broker stops"
         return self.admission.admit(connection, address)
+
+    def hold(self, connection: Connection, milliseconds: int) -> None:
+        """Resets a connection that is too many for its address, after its throttle; at once where many are held."""
+        if len(self._held) >= HELD_MAX:
+            connection.reset(_OVER_ITS_RATE)
+            return
+
+        def release() -> None:
+            self._held.discard(connection)
+            connection.reset(_OVER_ITS_RATE)
+
+        self._held.add(connection)
+        self.shell.after(milliseconds, release)
 
     def dismiss(self, connection: Connection, address: str) -> None:
         """A connection that was admitted is gone."""
@@ -361,8 +381,7 @@ class Connection(asyncio.BufferedProtocol):
         if held.milliseconds:
             self._mute(held.milliseconds)
         if held.is_refused:
-            reason = "its address is over its connection_creation_rate"
-            self._server.shell.after(held.milliseconds, functools.partial(self.close, reason, abort=True, quiet=True))
+            self._server.hold(self, held.milliseconds)
             return
         refusal = self._server.admit(self, self.peer.address)
         if refusal is not None:
@@ -750,6 +769,13 @@ class Connection(asyncio.BufferedProtocol):
         self.close("idle, and its place is needed", abort=True, quiet=True)
         self._admitted = False
         self._server.dismiss(self, self.peer.address)
+
+    def reset(self, reason: str) -> None:
+        """Ends the connection so that its client sees it reset, as one that was never read."""
+        socket = self._transport.get_extra_info("socket")
+        if socket is not None and not self._closed:
+            socket.setsockopt(SOL_SOCKET, SO_LINGER, _NO_LINGER)
+        self.close(reason, abort=True, quiet=True)
 
     def close(self, reason: str, *, abort: bool = False, quiet: bool = False) -> None:
         """Closes the connection, after its buffered answers unless `abort`, and says why in the log."""

@@ -202,21 +202,27 @@ class Dispatcher:
             if context.peer is not None:
                 context.peer.throttle(throttle_ms_of(apis.ApiKey(context.api_key), context.api_version, response))
             return response
-        if context.quota is not None:
-            self._throttle(context.quota, context, response)
+        quota = context.quota
+        if quota is not None:
+            self._throttle(quota, context, response)
         try:
-            return framing.encode_response(
+            encoded = framing.encode_response(
                 apis.ApiKey(context.api_key), context.api_version, context.correlation_id, response
             )
         except InvalidMessage:
             logger.exception("answer not encoded: api=%s version=%d", handler.name, context.api_version)
             raise CloseConnection(f"the answer to its {handler.name} could not be encoded") from None
+        if quota is not None and quota.limits_time:
+            quota.pause(perf_counter_ns())
+            quota.answered(self._node.clock.monotonic_ms())
+        return encoded
 
     def _throttle(self, quota: RequestQuota, context: RequestContext, response: Any) -> None:
         """Tells a client that is over a quota for how long it is not heard."""
         if quota.limits_time:
             quota.pause(perf_counter_ns())
             quota.spent(self._node.clock.monotonic_ms())
+            quota.begin(perf_counter_ns())
         quota.mutated()
         if quota.throttle_ms:
             if hasattr(response, "throttle_time_ms"):
