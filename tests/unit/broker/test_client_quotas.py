@@ -189,6 +189,9 @@ class Throttling:
         self.milliseconds = milliseconds
         self.requests = 0
 
+    def connection_closed(self, peer: Peer) -> None:
+        """Nothing here belongs to a connection."""
+
     def request(self, peer: Peer, view: memoryview, position: int, end: int, received_ms: int) -> bytes:
         self.requests += 1
         peer.throttle(self.milliseconds)

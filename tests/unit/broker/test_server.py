@@ -69,6 +69,9 @@ class EchoDispatcher:
         self.waiting: set[int] = set()
         self.deferred: list[tuple[bytes, Deferred[bytes]]] = []
 
+    def connection_closed(self, peer: Any) -> None:
+        """Nothing here belongs to a connection."""
+
     def request(self, peer: Any, view: memoryview, position: int, end: int, received_ms: int) -> Any:
         body = bytes(view[position:end])
         self.requests.append(body)
