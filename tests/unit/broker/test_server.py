@@ -620,3 +620,14 @@ class TestWithTheRealDispatcher:
         content = header + b"\0\1\0\0\0"
         feed(connection, struct.pack(">i", len(content)) + content)
         assert struct.unpack_from(">ib", transport.written[0], 4) == (5, 0)
+
+
+def test_a_connection_that_leaves_while_the_broker_starts_is_counted_no_more() -> None:
+    """There is nothing yet that handles requests, and nothing that belongs to the connection."""
+    clock = ManualClock()
+    server = Server(BrokerConfig.from_mapping({}), clock, ManualShell(clock))
+    connection = server.connection("PLAINTEXT")
+    connection.connection_made(FakeTransport())  # type: ignore[arg-type]
+    assert len(server.connections) == 1
+    connection.connection_lost(None)
+    assert len(server.connections) == 0

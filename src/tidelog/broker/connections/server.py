@@ -414,7 +414,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = True
-        self._server.dispatcher.connection_closed(self.peer)
+        if self._server.serving:
+            self._server.dispatcher.connection_closed(self.peer)
         self.peer.on_throttled = None
         if self._muted is not None:
             self._muted.cancel()
