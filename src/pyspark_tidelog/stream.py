@@ -14,16 +14,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from pyspark_tidelog.batch import RangePartition, read_partition
-from pyspark_tidelog.errors import DataLoss
+from pyspark_tidelog.errors import DataLoss, OptionError
 from pyspark_tidelog.losses import (
     losses_between,
     nearer_target,
@@ -41,6 +34,15 @@ from pyspark_tidelog.offsets import (
     split_ranges,
 )
 from pyspark_tidelog.options import SourceOptions
+from pyspark_tidelog.spark_versions import (
+    HAS_LIMITS,
+    PYSPARK_VERSION,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 from tidelog.model.identifiers import TopicPartition
 
 if TYPE_CHECKING:
@@ -65,6 +67,9 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
+        if not HAS_LIMITS:
+            _refuse_limits(options)
+        self._last: dict[str, Any] | None = None
         self._cluster: BlockingCluster | None = None
         self._initial: Position | None = None
         self._known: tuple[float, Partitions] | None = None
@@ -89,7 +94,8 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         if self._initial is None:
             self._initial = initial_position(self._open(), self._options)
-        return self._initial.to_json()
+        self._last = self._initial.to_json()
+        return self._last
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """The limit that the options set; with both, `latestOffset` minds the lower one too."""
@@ -104,15 +110,25 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._known = self._latest = None
         self._target = self._latest_position()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the batch from `start` ends; `start` itself while there is nothing to read, or not enough yet."""
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """Where the batch from `start` ends; `start` itself while there is nothing to read, or not enough yet.
+
+        Spark before 4.2 gives no start: it is where the last batch ended that this process knows of. After a restart
+        it knows of none, and the answer is the latest offset, which `partitions` compares with the start it is given.
+        """
+        start = self._last if start is None else start
+        if start is None:
+            return self._latest_position().to_json()
         position = Position.from_json(start)
         self._publish(position)
-        end = self._next_end(position, limit)
+        end = self._next_end(position, limit or ReadAllAvailable())
         if end is None:
             return start
         self._last_batch_s = time.monotonic()
-        return replace(end, since=position if position.initial else None).to_json()
+        self._last = replace(end, since=position if position.initial else None).to_json()
+        return self._last
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """The ends of the partitions as last seen, for the query's progress."""
@@ -123,6 +139,9 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         time."""
         until = Position.from_json(end)
         since = batch_start(Position.from_json(start), until)
+        if not HAS_LIMITS:
+            self._checked(since, until)
+            self._last = end
         gaps, ranges = self._without_gaps(ranges_between(since, until))
         pieces = split_ranges(
             ranges,
@@ -263,3 +282,15 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._progress = Progress(self._options.group)
         self._progress.reached(position.offsets)
         self._progress.publish(self._open())
+
+
+def _refuse_limits(options: SourceOptions) -> None:
+    given = {
+        "maxOffsetsPerTrigger": options.offsets_max_per_trigger,
+        "minOffsetsPerTrigger": options.offsets_min_per_trigger,
+    }
+    for name, value in given.items():
+        if value is not None:
+            raise OptionError(
+                name, f"needs PySpark 4.2 or later: PySpark {PYSPARK_VERSION} does not ask Python sources within limits"
+            )

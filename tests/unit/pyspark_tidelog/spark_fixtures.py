@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyspark_tidelog.connections import close_idle
+from pyspark_tidelog.spark_versions import PYSPARK_VERSION
 from tidelog.client import admin
 from tidelog.client.blocking import BlockingCluster
 from tidelog.model.identifiers import TopicPartition
@@ -99,6 +100,11 @@ class Broker:
         return {each.partition: commit.offset for each, commit in found.items() if each.topic == topic}
 
 
+def _has_checkpointing() -> bool:
+    """Spark 4.1 moved what keeps checkpoints into a package of its own."""
+    return not PYSPARK_VERSION.startswith("4.0.")
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one session of this process; its JVM ends with the tests."""
@@ -112,7 +118,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
             "spark.sql.streaming.checkpointFileManagerClass": (
                 # Renames of local files are atomic: no need for the slower Hadoop shell.
-                "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+                f"org.apache.spark.sql.execution.streaming.{'checkpointing.' if _has_checkpointing() else ''}"
+                "FileSystemBasedCheckpointFileManager"
             ),
         },
     )

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from tests.unit.pyspark_tidelog.spark_fixtures import Broker
 
 import pyspark_tidelog.planning
@@ -14,6 +13,7 @@ import pyspark_tidelog.stream
 from pyspark_tidelog.errors import DataLoss
 from pyspark_tidelog.offsets import Position
 from pyspark_tidelog.options import parse_options
+from pyspark_tidelog.spark_versions import ReadAllAvailable, ReadMaxRows
 from pyspark_tidelog.stream import TidelogStreamReader
 from tidelog.model.identifiers import TopicPartition
 

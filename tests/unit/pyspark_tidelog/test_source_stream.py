@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from tests.unit.pyspark_tidelog.spark_fixtures import Broker
 
 import pyspark_tidelog.planning
 from pyspark_tidelog import DefaultSource
-from pyspark_tidelog.errors import DataLoss
+from pyspark_tidelog.errors import DataLoss, OptionError
 from pyspark_tidelog.offsets import Position
 from pyspark_tidelog.options import parse_options
+from pyspark_tidelog.spark_versions import HAS_LIMITS, ReadAllAvailable, ReadMaxRows, ReadMinRows
 from pyspark_tidelog.stream import TidelogStreamReader
 
 if TYPE_CHECKING:
@@ -70,6 +70,10 @@ def ranges(stream: TidelogStreamReader, start: dict[str, Any], end: dict[str, An
     return [(each.value.partition, each.value.start, each.value.end) for each in stream.partitions(start, end)]
 
 
+needs_limits = pytest.mark.skipif(not HAS_LIMITS, reason="this PySpark does not ask Python sources within limits")
+
+
+@needs_limits
 def test_restarts_skip_and_repeat_nothing(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """Batches within maxOffsetsPerTrigger, a new partition in between: each offset once; progress is in the group."""
     topic = broker.topic(2)
@@ -109,6 +113,8 @@ def test_latest_does_not_move_when_the_first_batch_fails(spark: SparkSession, br
     broker.produce(topic, [b"after"] * 2)
     sink = Sink()
     run(spark, options, tmp_path, sink)
+    if not HAS_LIMITS:
+        run(spark, options, tmp_path, sink)  # The run before repeated the batch that had failed, and no more.
     assert sink.offsets == [(0, offset) for offset in range(3, 9)]
 
 
@@ -148,6 +154,7 @@ def test_idle_streams_ask_seldom(broker: Broker, reader: MakeReader, monkeypatch
     assert len(asked) == 1
 
 
+@needs_limits
 def test_limits(broker: Broker, reader: MakeReader) -> None:
     """maxOffsetsPerTrigger bounds a batch, minOffsetsPerTrigger holds it back until the delay is over."""
     topic = broker.topic()
@@ -216,6 +223,7 @@ def test_a_deleted_topic_is_noticed(broker: Broker, reader: MakeReader) -> None:
     assert later.offsets == {(topic, 0): 5, (other, 0): 1}
 
 
+@needs_limits
 def test_offsets_gone_under_a_stream(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """Retention overtook the query: it stops and says what to do; told to go on, it continues with what is left."""
     topic = broker.topic()
@@ -243,3 +251,65 @@ def test_constructors_are_light_and_copies_are_new() -> None:
     assert copy._target is None
     batch = source.reader(source.schema())
     assert pickle.loads(pickle.dumps(batch))._options == batch._options
+
+
+def test_a_stream_without_limits(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """What every PySpark can: batches over restarts, a new partition, and progress for people."""
+    topic = broker.topic()
+    options = broker.options(topic, startingOffsets="earliest", progressGroup=f"g-{topic}")
+    broker.produce(topic, [b"x"] * 5)
+    first, second, third = Sink(), Sink(), Sink()
+    run(spark, options, tmp_path, first)
+    broker.grow(topic, 2)
+    broker.produce(topic, [b"y"] * 2)
+    broker.produce(topic, [b"z"] * 3, partition=1)
+    run(spark, options, tmp_path, second)
+    run(spark, options, tmp_path, third)
+    assert first.offsets == [(0, offset) for offset in range(5)]
+    assert second.offsets == [(0, 5), (0, 6), (1, 0), (1, 1), (1, 2)]
+    assert third.offsets == []
+    assert broker.committed(f"g-{topic}", topic) == {0: 7, 1: 3}
+
+
+@pytest.fixture
+def old_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As before 4.2: no start, no limits."""
+    monkeypatch.setattr("pyspark_tidelog.stream.HAS_LIMITS", False)
+    monkeypatch.setattr("pyspark_tidelog.stream.LATEST_REUSED_S", 0.0)
+    monkeypatch.setattr("pyspark_tidelog.stream.SETTLING_S", 0.0)
+
+
+def test_older_spark_asks_for_the_latest_offset_only(old_spark: None, broker: Broker, reader: MakeReader) -> None:
+    """The source remembers where the query is: an idle one gets the same answer, the first batch keeps its start."""
+    topic = broker.topic()
+    broker.produce(topic, [b"x"] * 3)
+    stream = reader(topic, startingOffsets="earliest")
+    start = stream.initialOffset()
+    end = stream.latestOffset()
+    assert stream.latestOffset() is end
+    assert ranges(stream, start, end) == [(0, 0, 3)]
+    broker.produce(topic, [b"x"])
+    later = stream.latestOffset()
+    assert ranges(stream, end, later) == [(0, 3, 4)]
+    restarted = reader(topic)
+    broker.produce(topic, [b"x"])
+    assert ranges(restarted, later, restarted.latestOffset()) == [(0, 4, 5)]
+    with pytest.raises(OptionError, match=r"maxOffsetsPerTrigger needs PySpark 4\.2"):
+        reader(topic, maxOffsetsPerTrigger="5")
+
+
+def test_older_spark_is_told_of_losses_when_it_plans(old_spark: None, broker: Broker, reader: MakeReader) -> None:
+    """After a restart only the plan of a batch says from where: a topic made anew, or cut, is noticed there."""
+    topic = broker.topic()
+    broker.produce(topic, [b"old"] * 3)
+    stream = reader(topic, startingOffsets="earliest")
+    stream.initialOffset()
+    end = stream.latestOffset()
+    restarted = reader(topic)
+    with pytest.raises(DataLoss, match="its end was lost"):
+        restarted.partitions(end | {topic: {"0": 9}}, restarted.latestOffset())
+    broker.delete(topic)
+    broker.topic(name=topic)
+    restarted = reader(topic)
+    with pytest.raises(DataLoss, match="deleted and created again"):
+        restarted.partitions(end, restarted.latestOffset())

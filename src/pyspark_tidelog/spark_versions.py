@@ -1,0 +1,59 @@
+"""What PySpark's versions differ in, as far as this package uses it; everything else takes names from here.
+
+Since 4.2 Spark asks a Python source for the end of a batch *from* a position and within a limit, and tells it of
+availableNow. Before, it asks for the latest offset and no more: limits can't be kept there, and the source remembers by
+itself where the query is.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyspark
+
+PYSPARK_VERSION: Final = pyspark.__version__
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        ReadMinRows,
+        SupportsTriggerAvailableNow,
+    )
+
+    HAS_LIMITS = True
+except ImportError:
+    HAS_LIMITS = False
+
+    class ReadLimit:  # type: ignore[no-redef]  # One of the two is there.
+        """How much a batch is to have."""
+
+    @dataclass
+    class ReadAllAvailable(ReadLimit):  # type: ignore[no-redef]
+        """All that there is."""
+
+    @dataclass
+    class ReadMaxRows(ReadLimit):  # type: ignore[no-redef]
+        """No more rows than this."""
+
+        max_rows: int
+
+    @dataclass
+    class ReadMinRows(ReadLimit):  # type: ignore[no-redef]
+        """No fewer rows than this."""
+
+        min_rows: int
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Spark plans an availableNow run of older sources by itself: one batch, up to the latest offset."""
+
+
+__all__ = [
+    "HAS_LIMITS",
+    "PYSPARK_VERSION",
+    "ReadAllAvailable",
+    "ReadLimit",
+    "ReadMaxRows",
+    "ReadMinRows",
+    "SupportsTriggerAvailableNow",
+]
