@@ -6,6 +6,7 @@ the two is slower, not for both.
 
 import logging
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Final
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicId, parse_topic_id
 from tidelog.records.columns import AbortedTransactions, Column, Columns, decode_columns
 from tidelog.records.errors import InvalidBatch
+from tidelog.records.implementation import ABSENT, PURE_COST
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -46,6 +48,7 @@ def read_columns(
     Raises `DataLoss` where offsets of the range, or the topic, are gone; with failOnDataLoss off it logs a warning and
     continues with the first record there is.
     """
+    _log_absent_kernel()
     settings = FetchSettings(
         max_wait_ms=_MAX_WAIT_MS,
         max_bytes=options.fetch_bytes,
@@ -78,6 +81,13 @@ def read_columns(
                 "it is left out",
             )
             return
+
+
+@cache
+def _log_absent_kernel() -> None:
+    """Says once a worker process that plain Python decodes there, and what that costs."""
+    if ABSENT:
+        _LOGGER.warning("kernel_absent: reason=%r effect=%r", ABSENT, PURE_COST)
 
 
 def _decode(data: FetchedData, start: int, end: int, wanted: Column, options: SourceOptions) -> Iterator[Columns]:

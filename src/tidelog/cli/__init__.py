@@ -30,7 +30,7 @@ INTERRUPTED: Final = 130
 """128 and SIGINT, as shells count: for commands that Ctrl-C keeps from finishing."""
 
 
-WITHOUT_COMMAND_CONFIG: Final = ("start", "broker", "secure", "store", "dump")
+WITHOUT_COMMAND_CONFIG: Final = ("start", "broker", "secure", "store", "dump", "spark-package")
 """Commands that reach no brokers by themselves: they refuse --command-config as any option that they don't know."""
 BOOTSTRAP_OPTIONS: Final = ("-b", "--bootstrap-server")
 
@@ -64,6 +64,7 @@ COMMANDS: Final = {
     "store": Command("tidelog.cli.store", "The metadata store: export, import, move to an ensemble while brokers run."),
     "dump": Command("tidelog.cli.dump", "What is in a segment, index, checkpoint or snapshot file."),
     "table": Command("tidelog.cli.table", "A topic into a Delta table on Spark, once or for ever."),
+    "spark-package": Command("tidelog.cli.spark_package", "What Spark's executors need of tidelog, as an archive."),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import sys
 import threading
@@ -112,6 +113,27 @@ def table(
         typer.Option("--option", metavar="KEY=VALUE", help="An option of format('tidelog'); may be repeated."),
     ] = None,
     cores: Annotated[int | None, typer.Option("--cores", min=1, help="Of this machine.", show_default="all")] = None,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master",
+            metavar="URL",
+            help="Spark's master, spark://HOST:7077 for example.",
+            show_default="spark-submit's, else this machine",
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's; may be repeated.")
+    ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoint",
+            metavar="PATH",
+            help="Spark's checkpoint, on a file system that Spark has.",
+            show_default="inside a local table",
+        ),
+    ] = None,
     output: Output = Form.TABLE,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -122,6 +144,8 @@ def table(
     """
     if output is Form.KAFKA:
         raise WrongUsage("no tool of Kafka's makes tables: -o can be table or json")
+    if master is not None and cores is not None:
+        raise WrongUsage("--cores is for this machine; with --master give --conf spark.cores.max=N")
     if schema is not None and value != "json":
         raise WrongUsage("--schema is for --value json")
     # What fails in here is told once, by us; Py4J would log it first, with a trace.
@@ -139,12 +163,13 @@ def table(
                 "trigger_interval_s": every,
                 "offsets_max_per_trigger": batch_offsets,
                 "group": group,
+                "checkpoint": checkpoint,
                 "source_options": _secured() | key_values(options or [], "--option"),
             },
             value,
             bad_records,
             schema,
-            cores,
+            {"master": master, "cores": cores, "settings": key_values(settings or [], "--conf")},
         )
         try:
             _run(spark, job, reporter, stopped)
@@ -177,11 +202,11 @@ def stop_on_signals() -> Iterator[threading.Event]:
 
 
 def _prepared(
-    fields: dict[str, Any], value: str, bad_records: str, schema: str | None, cores: int | None
+    fields: dict[str, Any], value: str, bad_records: str, schema: str | None, session: dict[str, Any]
 ) -> tuple[SparkSession, TableJob]:
     """Spark, started, and the job; whatever is wrong with the arguments is told before Spark starts."""
     try:
-        from tidelog.pipeline.session import check_java, spark_session
+        from tidelog.pipeline.session import Place, check_java, place_of, spark_session
         from tidelog.pipeline.shape import BadRecords, ValueFormat
         from tidelog.pipeline.table import TableJob
     except ImportError as error:
@@ -197,11 +222,12 @@ def _prepared(
     except ValueError:
         raise WrongUsage(f"--bad-records is {bad_records!r}; it can be fail or keep") from None
     with _refusing(PipelineError):
-        check_java()
+        if place_of(session["master"], os.environ) is not Place.CONNECT:
+            check_java()
         # Spark takes seconds to start: what a look at the cluster can tell comes first.
         with BlockingCluster(fields["bootstrap"], fail_fast=True, security=command_security()) as cluster:
             cluster.topics([fields["topic"]])
-        spark = spark_session(f"tidelog table {fields['topic']}", cores=cores)
+        spark = spark_session(f"tidelog table {fields['topic']}", **session)
     try:
         arrow_schema = None if schema is None else _schema_of(schema)
     except BaseException:
@@ -277,7 +303,8 @@ class Reporter:
             self._line({"event": "batch", "batch": done.batch, "rows": done.rows, "version": done.version,
                         "replayed": done.replayed, "files": done.files, "bytes": done.file_bytes,
                         "seconds": round(done.seconds, 3), "offsets": offsets,
-                        "new_fields": list(done.new_fields)})  # fmt: skip
+                        "new_fields": list(done.new_fields), "behind": done.behind,
+                        "freshness_seconds": done.freshness_s})  # fmt: skip
         elif done.replayed:
             self._say(f"batch {done.batch}: in the table already, nothing to do")
         elif done.files:

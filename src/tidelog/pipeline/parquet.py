@@ -5,6 +5,7 @@ only once the driver has committed it, so its name is new for every attempt and 
 """
 
 import datetime
+import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -210,6 +211,13 @@ def remove_files(table_path: str, names: Sequence[str]) -> None:
 
 
 def _filesystem(path: str) -> tuple[pyarrow.fs.FileSystem, str]:
+    endpoint = os.environ.get("AWS_ENDPOINT_URL")
+    if endpoint and path.startswith("s3://"):
+        # delta-rs goes by this variable, pyarrow does not: both have to write to the same server.
+        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        return pyarrow.fs.S3FileSystem(endpoint_override=endpoint, region=region), path.removeprefix("s3://").rstrip(
+            "/"
+        )
     if "://" in path:
         filesystem, root = pyarrow.fs.FileSystem.from_uri(path)
         return filesystem, root.rstrip("/")

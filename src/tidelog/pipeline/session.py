@@ -6,6 +6,7 @@ here before Spark is started. Nothing is fetched: no Ivy, no Maven, the source i
 enter the JVM. For jobs that compute much in the JVM, pass `quick_start=False`.
 """
 
+import importlib.util
 import os
 import re
 import shutil
@@ -14,8 +15,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -64,9 +66,34 @@ def java_version(text: str) -> int | None:
     return int(found[2]) if major == 1 and found[2] else major
 
 
+class Place(Enum):
+    """Where a session's work is done."""
+
+    HERE = "here"
+    """On this machine, in a JVM of this process."""
+    CLUSTER = "cluster"
+    """On the cluster whose master was named."""
+    SUBMITTED = "submitted"
+    """Where spark-submit was told, which started this process: it has set the master and all else."""
+    CONNECT = "connect"
+    """On a server that Spark Connect reaches."""
+
+
+def place_of(master: str | None, environment: Mapping[str, str]) -> Place:
+    """Where work is done, by the master that a user named and by what started this process."""
+    if master is not None:
+        if master.startswith("sc://"):
+            return Place.CONNECT
+        return Place.HERE if master.split("[", 1)[0] == "local" else Place.CLUSTER
+    if "SPARK_REMOTE" in environment:
+        return Place.CONNECT
+    return Place.SUBMITTED if "PYSPARK_GATEWAY_PORT" in environment else Place.HERE
+
+
 def spark_session(
     name: str,
     *,
+    master: str | None = None,
     cores: int | None = None,
     memory: str = "1g",
     scratch: Path | None = None,
@@ -76,8 +103,10 @@ def spark_session(
 ) -> "SparkSession":
     """The process's Spark session, started if there is none yet; raises `JavaMissing` or `PipelineError`.
 
-    `cores` None uses all of them; `scratch` is for Spark's temporary files (None: the system's place for such); `log`
-    takes what the JVM and its workers write to stderr (None: this process's); `settings` come last and win. An
+    `master` is a cluster's address, or sc://HOST of Spark Connect; None: this machine, with `cores` of it, None for
+    all. Inside spark-submit the session is the one that it configured: nothing is changed but by `settings`, which come
+    last and win. `scratch` is for Spark's temporary files (None: the system's place for such); `log` takes what the JVM
+    and its workers write to stderr (None: this process's); both, and `memory`, are of sessions on this machine. An
     existing session is returned as it is: a user's Spark keeps the user's settings.
     """
     try:
@@ -87,11 +116,24 @@ def spark_session(
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    if "SPARK_REMOTE" not in os.environ:
+    place = place_of(master, os.environ)
+    if place is not Place.CONNECT:
         check_java()
-    builder = SparkSession.builder.master(f"local[{cores or '*'}]").appName(name)
-    for key, value in (_defaults(memory, scratch, quick_start) | dict(settings or {})).items():
+    builder = SparkSession.builder.appName(name)
+    if place is Place.CONNECT and master is not None:
+        builder = builder.remote(master)
+    elif place is Place.CLUSTER:
+        builder = builder.master(str(master))
+    elif place is Place.HERE:
+        builder = builder.master(master or f"local[{cores or '*'}]")
+    defaults = _defaults(memory, scratch, quick_start) if place is Place.HERE else {}
+    for key, value in (defaults | dict(settings or {})).items():
         builder = builder.config(key, value)
+    if place is not Place.HERE:
+        if place is Place.CLUSTER:
+            _lend_packages(os.environ)
+        with _own_interrupts():
+            return builder.getOrCreate()
     # Workers must be this interpreter: whatever "python3" is on the PATH may lack the project or be another version.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -102,6 +144,16 @@ def spark_session(
         _own_interrupts(),
     ):
         return builder.getOrCreate()
+
+
+def _lend_packages(environment: MutableMapping[str, str]) -> None:
+    """The driver's JVM plans in Python workers of its own, which run the executors' Python: they find here what that
+    lacks."""
+    names = ("tidelog", "pyspark_tidelog", "fastcrc", "cramjam", "deltalake", "arro3", "typing_extensions")
+    found = [spec.origin for name in names if (spec := importlib.util.find_spec(name)) and spec.origin]
+    known = environment.get("PYTHONPATH", "").split(os.pathsep)
+    folders = [str(Path(each).parents[0 if each.endswith("typing_extensions.py") else 1]) for each in found]
+    environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(each for each in (*known, *folders) if each))
 
 
 @contextmanager

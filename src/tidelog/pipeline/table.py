@@ -13,8 +13,14 @@ they wrote, and its sink is `foreachBatch`. That needs one Python worker a task,
 sink would need two.
 """
 
+import atexit
+import datetime
+import json
+import logging
 import os
 import re
+import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +38,7 @@ from pyspark_tidelog.offsets import OffsetRange
 from pyspark_tidelog.options import EARLIEST, SourceOptions, parse_options
 from pyspark_tidelog.planning import (
     Partitions,
+    high_watermarks,
     latest_offsets,
     open_cluster,
     required_partitions,
@@ -41,6 +48,8 @@ from pyspark_tidelog.progress import PUBLISHED_AGAIN_S, Progress
 from pyspark_tidelog.reading import read_columns
 from pyspark_tidelog.stream import TidelogStreamReader
 from tidelog.client.blocking import BlockingCluster
+from tidelog.client.errors import ClientError
+from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.pipeline import delta
 from tidelog.pipeline.errors import PipelineError, TableMismatch
@@ -63,6 +72,8 @@ from tidelog.records.columns import Column
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 SAMPLE_RECORDS: Final = 1_000
 """Records a partition that columns are inferred from."""
@@ -100,6 +111,9 @@ class TableJob:
     offsets_max_per_trigger: int | None = None
     group: str | None = None
     """Consumer group that progress is published to; None for `tidelog-table-<topic>`."""
+    checkpoint: str | None = None
+    """A folder on a file system that Spark has. None: inside a local table; for a table elsewhere a temporary one of
+    this machine, since the table itself knows where the next run goes on."""
     source_options: Mapping[str, str] = field(default_factory=dict)
     """Further options of format("tidelog"), failOnDataLoss and minPartitions for example."""
 
@@ -113,9 +127,17 @@ class TableJob:
         return self.path if "://" in self.path else os.path.abspath(self.path)
 
     def checkpoint_after(self, rewinds: int) -> str:
-        """Where Spark keeps its place; another one after each rewind, since a checkpoint can't be set back."""
-        place = f"{self.table_path}/{CHECKPOINTS}/{self.topic}"
-        return place if not rewinds else f"{place}-rewound-{rewinds}"
+        """Where Spark keeps its place; another one after each rewind, since a checkpoint can't be set back.
+
+        One of a table that is not local is made here, and removed with this process.
+        """
+        place = self.checkpoint
+        if place is None and "://" in self.path:
+            place = tempfile.mkdtemp(prefix="tidelog-checkpoint-")
+            atexit.register(shutil.rmtree, place, ignore_errors=True)
+            return f"file://{place}"
+        place = place or f"{self.table_path}/{CHECKPOINTS}/{self.topic}"
+        return place if not rewinds else f"{place.rstrip('/')}-rewound-{rewinds}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +160,11 @@ class BatchDone:
     seconds: float
     new_fields: tuple[str, ...] = ()
     """Fields of JSON values that the table has no column for: what they hold is not in the table."""
+    behind: int | None = None
+    """Offsets between the table and the ends of the partitions after the batch, counted as `kafka-consumer-groups`
+    counts lag; None where no broker said."""
+    freshness_s: float | None = None
+    """Seconds since the timestamp of the newest record of the batch; None where the table has no timestamps."""
 
 
 class TableFiles(DataSource):
@@ -188,9 +215,11 @@ class TableCommitter:
         table: DeltaTable,
         shape: TableShape,
         cluster: BlockingCluster,
+        starts: Mapping[TopicPartition, int],
         on_batch: Callable[[BatchDone], None] | None,
     ) -> None:
-        """`table` is one whose history was checked up to its version."""
+        """`table` is one whose history was checked up to its version; it goes on at `starts`."""
+        self._places = dict(starts)
         self._job = job
         self._table = table
         self._checked = table.version()
@@ -221,6 +250,16 @@ class TableCommitter:
             self._progress.reached(ends or {})
             self._progress.publish(self._cluster, at_once=at_once)
 
+    def _behind(self, ends: Mapping[TopicPartition, int]) -> int | None:
+        self._places |= ends
+        with self._one_at_a_time:
+            try:
+                last = high_watermarks(self._cluster, list(self._places))
+            except (KafkaError, ClientError) as error:
+                _LOGGER.warning("the lag of %s is not known: %s", self._job.topic, error)
+                return None
+        return sum(max(0, last[each] - place) for each, place in self._places.items())
+
     def _check_history(self, written: Sequence[delta.WrittenRange]) -> None:
         """Stops before the batch where another writer's RESTORE took away what the progress counts."""
         topic = self._job.topic
@@ -235,10 +274,7 @@ class TableCommitter:
 
     def _commit(self, frame: "DataFrame", batch: int) -> None:
         started = time.monotonic()
-        # Spark keeps this id in the checkpoint: it outlives restarts, and a new checkpoint has another.
-        query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        if query is None:
-            raise PipelineError("Spark did not say which streaming query a batch belongs to")
+        query = _query_id(frame)
         table = self._table
         table.update_incremental()
         # Reading writes the files. Whether it was a replay, Spark's last batch again, shows in the offsets.
@@ -265,9 +301,28 @@ class TableCommitter:
                     replayed=replayed,
                     offsets=ends,
                     seconds=time.monotonic() - started,
+                    behind=self._behind(ends),
+                    freshness_s=_freshness_s(written),
                     new_fields=tuple(sorted({name for each in written for name in each.new_fields})),
                 )
             )
+
+
+def _freshness_s(written: Sequence[delta.WrittenRange]) -> float | None:
+    newest = [
+        datetime.datetime.fromisoformat(found)
+        for each in written
+        for name in ("timestamp", "_timestamp")
+        if (found := json.loads(each.statistics).get("maxValues", {}).get(name))
+    ]
+    return None if not newest else time.time() - max(newest).timestamp()
+
+
+def _query_id(frame: "DataFrame") -> str:
+    """The id that Spark keeps in the checkpoint, for people who read the table's history; Connect does not say it."""
+    context = getattr(frame.sparkSession, "_sc", None)
+    found = None if context is None else context.getLocalProperty("sql.streaming.queryId")
+    return found or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +427,7 @@ def _begin(
         options["startingOffsets"] = _offsets_json(found.partitions, stands)
     ends = latest_offsets(cluster, parsed, found.partitions)
     starts = stands or starting_offsets(cluster, parsed, found)
-    committer = TableCommitter(job, table, shape, cluster, on_batch)
+    committer = TableCommitter(job, table, shape, cluster, starts, on_batch)
     committer.show_progress(stands)
     checkpoint = job.checkpoint_after(rewinds(table, job.topic))
     query = _start_query(spark, job, options, shape, committer, checkpoint)

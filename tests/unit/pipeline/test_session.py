@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.amount import examples
 
 from tidelog.pipeline.errors import JavaMissing
-from tidelog.pipeline.session import check_java, java_version
+from tidelog.pipeline.session import Place, check_java, java_version, place_of
 
 
 def fake_java(folder: Path, script: str) -> dict[str, str]:
@@ -62,3 +62,21 @@ def test_any_answer_is_a_version_or_none(text: str) -> None:
     """Whatever prints it."""
     version = java_version(text)
     assert version is None or version >= 0
+
+
+@pytest.mark.parametrize(
+    ("master", "environment", "place"),
+    [
+        (None, {}, Place.HERE),
+        ("local[4]", {}, Place.HERE),
+        ("local", {"PYSPARK_GATEWAY_PORT": "1"}, Place.HERE),
+        ("spark://a:7077", {}, Place.CLUSTER),
+        ("k8s://https://a", {"SPARK_REMOTE": "sc://b"}, Place.CLUSTER),
+        ("sc://a", {}, Place.CONNECT),
+        (None, {"SPARK_REMOTE": "sc://a"}, Place.CONNECT),
+        (None, {"PYSPARK_GATEWAY_PORT": "25333"}, Place.SUBMITTED),
+    ],
+)
+def test_where_work_is_done(master: str | None, environment: dict[str, str], place: Place) -> None:
+    """A master that is named wins, then what started the process; nothing of this machine is forced on a cluster."""
+    assert place_of(master, environment) is place

@@ -76,6 +76,24 @@ def test_a_topic_becomes_a_table(spark: SparkSession, broker: Broker, tmp_path: 
     assert run(spark, job(broker, topic, table)) == []
 
 
+def test_lag_is_told_with_each_batch(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """Offsets behind, as Kafka's tool counts them from the group at that moment, and how old the newest record is."""
+    topic = broker.topic(2)
+    broker.produce(topic, [b"x"] * 6)
+    broker.produce(topic, [b"y"] * 3, partition=1)
+    lags: list[int] = []
+
+    def count(batch: BatchDone) -> None:
+        committed = broker.committed(f"tidelog-table-{topic}", topic)
+        lags.append(9 - sum(committed.values()))
+
+    done = run(spark, job(broker, topic, tmp_path / "table", offsets_max_per_trigger=6), count)
+    assert [each.behind for each in done] == lags == [3, 0]
+    for each in done:
+        assert each.freshness_s is not None
+        assert 3_000 < each.freshness_s < 3_600 + 600
+
+
 def test_a_batch_that_was_committed_is_not_taken_again(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """The driver fails between Delta's commit and Spark's: Spark replays the batch, the table knows it."""
     topic = broker.topic()
@@ -335,3 +353,14 @@ def test_a_table_that_is_restored_under_a_running_job(spark: SparkSession, broke
         run(spark, job(broker, topic, table, offsets_max_per_trigger=2), restore)
     assert len(offsets(table)) == 2
     assert len(list(table.glob("*.parquet"))) == 2
+
+
+def test_where_the_checkpoint_lies(tmp_path: Path) -> None:
+    """In a local table; where Spark has no file system for the table's, on this machine; or where the user says. After
+    a rewind it is another one."""
+    local = TableJob("b:1", "t", str(tmp_path))
+    assert local.checkpoint_after(0) == f"{tmp_path}/_checkpoints/t"
+    assert local.checkpoint_after(2) == f"{tmp_path}/_checkpoints/t-rewound-2"
+    assert TableJob("b:1", "t", "s3://x/t").checkpoint_after(0).startswith("file:///")
+    chosen = TableJob("b:1", "t", "s3://x/t", checkpoint="hdfs://n/c/")
+    assert (chosen.checkpoint_after(0), chosen.checkpoint_after(1)) == ("hdfs://n/c/", "hdfs://n/c-rewound-1")
