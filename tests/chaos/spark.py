@@ -46,6 +46,7 @@ DELAY_S_MAX: Final = 1.0
 """After a batch was written: a batch takes about so long here, and the moment of a kill is drawn from it."""
 PROGRESS_S_MAX: Final = 600.0
 """Spark starts half a dozen processes before its first batch; on a busy machine that takes minutes."""
+READ_S_MAX: Final = 120.0
 APPLICATION: Final = "application: "
 _MARKS: Final = "tidelog-sink-"
 
@@ -186,7 +187,7 @@ def run(arguments: argparse.Namespace, seed: int, target: Target, folder: Path) 
                 struck[victim] += bool(count)
                 print(f"  cycle {cycle + 1}: batches={batches} victim={victim} processes={count}", flush=True)
         code = job.finish()
-        found = judge(read_committed(target.bootstrap, arguments.partitions), feed.sent)
+        found = judge(read_committed(target.bootstrap, arguments.partitions, feed.sent), feed.sent)
     finally:
         job.destroy()
     kinds = ", ".join(f"{count} of {victim}" for victim, count in sorted(struck.items()))
@@ -216,8 +217,11 @@ def _marks(cluster: BlockingCluster) -> int:
     return 0
 
 
-def read_committed(bootstrap: str, partitions: int) -> Counter[bytes]:
-    """How often a consumer of committed records sees each value of the target."""
+def read_committed(bootstrap: str, partitions: int, expected: int) -> Counter[bytes]:
+    """How often a consumer of committed records sees each value of the target.
+
+    Where fewer than `expected` are seen, it waits: a transaction is decided before its markers are in all partitions.
+    """
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -230,10 +234,12 @@ def read_committed(bootstrap: str, partitions: int) -> Counter[bytes]:
     consumer.assign([AssignedPartition(TARGET, number, OFFSET_BEGINNING) for number in range(partitions)])
     seen: Counter[bytes] = Counter()
     ended: set[int] = set()
-    deadline = time.monotonic() + PROGRESS_S_MAX
+    deadline = time.monotonic() + READ_S_MAX
     try:
-        while len(ended) < partitions:
+        while len(ended) < partitions or seen.total() < expected:
             if time.monotonic() > deadline:
+                if len(ended) == partitions:
+                    break
                 raise TimeoutError("the target could not be read to its end")
             message = consumer.poll(1)
             if message is None:

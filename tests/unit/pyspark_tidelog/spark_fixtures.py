@@ -19,6 +19,7 @@ from pyspark_tidelog.connections import close_idle
 from pyspark_tidelog.spark_versions import PYSPARK_VERSION
 from tidelog.client import admin
 from tidelog.client.blocking import BlockingCluster
+from tidelog.client.fetching import READ_COMMITTED
 from tidelog.model.identifiers import TopicPartition
 from tidelog.pipeline.session import spark_session
 from tidelog.records.batch import build_batch
@@ -90,6 +91,14 @@ class Broker:
             for index, (key, value, headers) in enumerate(rows)
         ]
         self.client.produce(TopicPartition(topic, partition), build_batch(records, codec=codec))
+
+    def settle(self, topic: str) -> None:
+        """Waits until no transaction is open in the topic: markers come moments after a commit is decided."""
+        partitions = [TopicPartition(topic, number) for number in self.client.partitions([topic])[topic]]
+        question = dict.fromkeys(partitions, -1)
+        deadline = time.monotonic() + 20
+        while self.client.offsets(question, isolation=READ_COMMITTED) != self.client.offsets(question):
+            assert time.monotonic() < deadline, f"a transaction stays open in {topic}"
 
     def options(self, topic: str, **options: str) -> dict[str, str]:
         return {"kafka.bootstrap.servers": self.bootstrap, "subscribe": topic} | options

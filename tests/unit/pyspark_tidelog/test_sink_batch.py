@@ -24,6 +24,7 @@ def write(frame: DataFrame, broker: Broker, **options: str) -> None:
 
 def committed(spark: SparkSession, broker: Broker, topic: str) -> list[Any]:
     """What a reader of committed records sees, by partition and offset."""
+    broker.settle(topic)
     options = broker.options(topic, **{"kafka.isolation.level": "read_committed"})
     rows = spark.read.format("tidelog").options(includeHeaders="true", **options).load().collect()
     return sorted(rows, key=lambda row: (row.partition, row.offset))

@@ -32,6 +32,7 @@ def run(spark: SparkSession, broker: Broker, source: str, checkpoint: Path, *col
 
 
 def committed(spark: SparkSession, broker: Broker, topic: str) -> list[str]:
+    broker.settle(topic)
     options = broker.options(topic, **{"kafka.isolation.level": "read_committed"})
     return sorted(bytes(row.value).decode() for row in spark.read.format("tidelog").options(**options).load().collect())
 

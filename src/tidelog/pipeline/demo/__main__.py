@@ -21,7 +21,8 @@ from tidelog.pipeline.demo.data import DATA_SETS, FLIGHTS, DataSet, json_records
 from tidelog.pipeline.demo.failover import Failover, Story
 from tidelog.pipeline.demo.group import Reading, ReadingGroup
 from tidelog.pipeline.demo.processes import Brokers, Interrupted, cluster, no_process_stays
-from tidelog.pipeline.demo.telling import answer_table, tell_failover, tell_reading
+from tidelog.pipeline.demo.publishing import PARTITIONS, TOPIC, Published, consume, publish, rows_of
+from tidelog.pipeline.demo.telling import answer_table, tell_failover, tell_published, tell_reading
 from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.session import check_java, spark_session
 
@@ -177,7 +178,8 @@ def run(directory: Path, bootstrap: str | None) -> int:
             spark = start_spark(show, directory)
             take_into_tables(show, spark, address, directory, prepared)
             answers = question(show, spark, directory)
-            faults = [*reading.faults, *verify(show, directory, prepared)]
+            published = publish_answers(show, spark, address, answers)
+            faults = [*reading.faults, *verify(show, directory, prepared), *published.faults]
             picture = directory / "flights.png"
             started = time.monotonic()
             with show.stage("drawing"):
@@ -191,7 +193,7 @@ def run(directory: Path, bootstrap: str | None) -> int:
         finally:
             running.__exit__(None, None, None)
         show.took("stop", started)
-    report(show, story, reading, answers, faults, directory, time.monotonic() - began)
+    report(show, story, reading, answers, published, faults, directory, time.monotonic() - began)
     return 1 if faults else 0
 
 
@@ -217,6 +219,7 @@ def create_topics(address: str, prepared: list[Records]) -> None:
     replicas = min(BROKERS, len(admin.list_topics(timeout=_DELIVERY_TIMEOUT_S).brokers))
     settings = {"min.insync.replicas": str(max(1, replicas - 1))}
     topics = [NewTopic(each.data_set.name, each.data_set.partitions, replicas, config=settings) for each in prepared]
+    topics.append(NewTopic(TOPIC, PARTITIONS, replicas, config=settings))
     for name, created in admin.create_topics(topics).items():
         try:
             created.result()
@@ -366,6 +369,18 @@ def question(show: Show, spark: "SparkSession", directory: Path) -> "Answers":
     return answers
 
 
+def publish_answers(show: Show, spark: "SparkSession", address: str, answers: "Answers") -> Published:
+    """Spark writes the answers into a topic, exactly once; an unchanged client reads them."""
+    rows = rows_of(answers)
+    started = time.monotonic()
+    with show.stage("Spark: answers into a topic", len(rows)) as advance:
+        publish(spark, address, rows)
+        published = consume(address, rows)
+        advance(len(rows))
+    show.took("answers to a topic, and read", started, len(rows))
+    return published
+
+
 def verify(show: Show, directory: Path, prepared: list[Records]) -> list[str]:
     """What is not exactly as it was sent, a line a fault."""
     from tidelog.pipeline.demo.check import check_table
@@ -387,6 +402,7 @@ def report(
     story: Story | None,
     reading: Reading,
     answers: "Answers",
+    published: Published,
     faults: list[str],
     directory: Path,
     seconds: float,
@@ -398,6 +414,7 @@ def report(
     console.print(answer_table(answers.airlines, ("name", "flights", "delay", "late", "cancelled"), 5))
     console.print("[bold]Where do flights arrive late?[/bold]  flights joined with airports and planes")
     console.print(answer_table(answers.destinations, ("faa", "name", "flights", "delay", "age"), 5))
+    tell_published(console, published)
     if story is not None:
         tell_failover(console, story)
     tell_reading(console, reading)
@@ -433,6 +450,7 @@ def _next_steps(directory: Path) -> list[tuple[str, str]]:
         ),
         (f"{tidelog} topics describe {FLIGHTS}", "its partitions and where they are"),
         (f"{tidelog} consume {FLIGHTS} --max-messages 3", "records, as any Kafka client reads them"),
+        (f"{tidelog} consume {TOPIC} --max-messages 3", "the answers, which Spark has written"),
         (
             f"{tidelog} table {FLIGHTS} {table} --value json --once",
             "take what is new into the table: nothing, until you produce",

@@ -10,6 +10,7 @@ from rich.table import Table
 from tidelog.pipeline.demo.data import FLIGHTS
 from tidelog.pipeline.demo.failover import Story, View
 from tidelog.pipeline.demo.group import READERS, Reading
+from tidelog.pipeline.demo.publishing import TOPIC, Published
 
 _WIDTH: Final = 32
 """Of the picture of a lag, in characters."""
@@ -27,6 +28,16 @@ def answer_table(rows: list[Any], columns: tuple[str, ...], count: int) -> Table
     for row in rows[:count]:
         table.add_row(*(_cell(row[name]) for name in columns))
     return table
+
+
+def tell_published(console: Console, published: Published) -> None:
+    """What Spark wrote back, as a client got it."""
+    console.print(
+        f"[bold]Spark wrote the {published.rows} answers into the topic {TOPIC}[/bold], in one transaction; a consumer"
+        f" of committed records (confluent-kafka) got {'others' if published.faults else 'each once'}:"
+    )
+    key, value = published.sample
+    console.print(f"  {key}  [dim]{value}[/dim]\n", soft_wrap=True)
 
 
 def _cell(value: Any) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 import uuid
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -19,7 +17,6 @@ from pyspark_tidelog.sink.staged import Decision, StagedWrite, pack
 from pyspark_tidelog.sink.task import stage
 from pyspark_tidelog.sink.writers import TidelogBatchWriter
 from tidelog.client import admin
-from tidelog.client.blocking import BlockingCluster
 from tidelog.client.fetching import READ_COMMITTED, FetchSettings
 from tidelog.client.transacting import begin_transaction
 from tidelog.model.errors import KafkaError
@@ -30,15 +27,16 @@ from tidelog.records.columns import AbortedTransactions, decode_columns
 class Site:
     """A topic, a query that writes into it, and a reader of committed records."""
 
-    def __init__(self, client: BlockingCluster, bootstrap: str, partitions: int = 2) -> None:
-        self.client = client
+    def __init__(self, broker: Broker, partitions: int = 2) -> None:
+        self._broker = broker
+        self.client = broker.client
         self.topic = f"t-{uuid.uuid4().hex[:10]}"
         self.query = uuid.uuid4().hex
         self.partitions = partitions
         self.create(self.topic, partitions)
         self.options = parse_sink_options(
             {
-                "kafka.bootstrap.servers": bootstrap,
+                "kafka.bootstrap.servers": broker.bootstrap,
                 "topic": self.topic,
                 "stagingPartitions": "2",
                 "partitioner": "round_robin",
@@ -78,18 +76,12 @@ class Site:
         return sorted(found)
 
     def until_settled(self) -> None:
-        """Until no transaction is open in the topic: markers come moments after the decision."""
-        deadline = time.monotonic() + 20
-        partitions = [TopicPartition(self.topic, number) for number in range(self.partitions)]
-        question = dict.fromkeys(partitions, -1)
-        while self.client.offsets(question, isolation=READ_COMMITTED) != self.client.offsets(question):
-            assert time.monotonic() < deadline, "a transaction stays open"
+        self._broker.settle(self.topic)
 
 
 @pytest.fixture
-def site(broker: Broker) -> Iterator[Site]:
-    with BlockingCluster(broker.bootstrap) as client:
-        yield Site(client, broker.bootstrap)
+def site(broker: Broker) -> Site:
+    return Site(broker)
 
 
 def values(prefix: str, count: int) -> list[str]:
