@@ -120,6 +120,11 @@ class SharePartition:
         return self._locked
 
     @property
+    def has_locks(self) -> bool:
+        """Whether a member holds records, or a change is being written."""
+        return any(run.is_locked or run.change is not None for run in self._runs)
+
+    @property
     def next_fetch_offset(self) -> int:
         """The first record that may be acquired, in the log already or not."""
         index = self._runs.index(self._hint)

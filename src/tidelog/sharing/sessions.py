@@ -77,6 +77,10 @@ class ShareSessions:
         self._by_connection.setdefault(connection_id, set()).add((group, member))
         return session
 
+    def has_group(self, group: str) -> bool:
+        """Whether a member of the group has a session."""
+        return any(each == group for each, _ in self._sessions)
+
     def find(self, group: str, member: str, epoch: int) -> ShareSession:
         """The session that a request with `epoch` goes on with, or ends.
 

@@ -272,6 +272,17 @@ def test_offsets_are_shown_altered_and_deleted_with_the_group(tmp_path: Path) ->
             await a.heartbeat()
             assert await alter(3) == ErrorCode.NONE
             assert await shown() == [(3, 7)]
+            again = await Member(topic, "again").join()
+            assert await again.acquire() == [(3, 9, 1)]
+            again.member_epoch = -1
+            await again.heartbeat()
+            assert await alter(8) == ErrorCode.NONE
+            last = await Member(topic, "last").join()
+            # The former member has not ended its session, and its locks have not ended: the epoch fences what it says.
+            assert await again.acknowledge((3, 9, 1)) == ErrorCode.FENCED_STATE_EPOCH
+            assert await last.acquire() == [(8, 9, 1)]
+            last.member_epoch = -1
+            await last.heartbeat()
             assert await delete() == ErrorCode.NONE
             assert await shown() == []
 

@@ -47,6 +47,8 @@ def handle(
     else:
         session = node.sharing.sessions.find(group, member, request.share_session_epoch)
     _change(session, request)
+    if request.share_session_epoch == INITIAL_EPOCH:
+        node.sharing.partitions.forget_quiet(group, session.places)
     renews = request.is_renew_ack
     acknowledged = acknowledge(node, node.sharing.partitions, context, session, told, renews=renews)
     if request.share_session_epoch == FINAL_EPOCH:

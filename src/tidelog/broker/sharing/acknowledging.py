@@ -113,4 +113,10 @@ def end_session(partitions: SharePartitions, sessions: ShareSessions, session: S
         led = partitions.known(session.group, *place)
         if led is not None:
             released.append(led.release(session.member))
-    return gather(released).then(lambda _: None)
+
+    def done(_: object) -> None:
+        if not sessions.has_group(session.group):
+            # It may be told to begin elsewhere before its next member comes.
+            partitions.forget_quiet(session.group)
+
+    return gather(released).then(done)

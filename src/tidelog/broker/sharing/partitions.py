@@ -12,7 +12,7 @@ next question loads it anew, and locks of before are no more.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.deferred import Deferred
@@ -101,6 +101,12 @@ class LedSharePartition:
             and not replica.removed
             and not replica.log.is_offline
         )
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing would be lost by loading it anew: what it knows is stored."""
+        machine = self.machine
+        return machine is not None and not (self._is_writing or self._changes or self.is_reading or machine.has_locks)
 
     def limit(self, settings: ShareSettings) -> int:
         """The offset that deliverable records are below."""
@@ -309,6 +315,17 @@ class SharePartitions:
         found = self._led[key] = LedSharePartition(self._node, self._requests, key, replica)
         found.load(self.settings(group))
         return found
+
+    def forget_quiet(self, group: str, places: Iterable[tuple[TopicId, int]] | None = None) -> None:
+        """Loads share partitions anew where nobody is at work: a group without members may begin anew elsewhere.
+
+        `places`: None: all of the group.
+        """
+        keys = None if places is None else {ShareKey(group, *place) for place in places}
+        for led in self:
+            if led.key.group == group and (keys is None or led.key in keys) and led.is_quiet:
+                del self._led[led.key]
+                led.close()
 
     def known(self, group: str, topic_id: TopicId, partition: int) -> LedSharePartition | None:
         """The share partition, if it is here, loaded and of now."""
