@@ -7,15 +7,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.unit.broker.harness import CountingRandom, ManualClock
 from tests.unit.broker.test_sasl_listeners import LISTENERS, SECURED
 from tests.waiting import until
 
+from tidelog.broker.cluster.stored_tokens import StoredTokens
 from tidelog.client.addresses import Address
 from tidelog.client.blocking import BlockingCluster, BlockingConnection
 from tidelog.client.errors import AuthenticationError
 from tidelog.client.security import ClientSecurity
 from tidelog.model.errors import ErrorCode
 from tidelog.protocol import messages
+from tidelog.security.access import Principal
+from tidelog.security.delegation_tokens import Lifetimes, new_token
 from tidelog.testing import Cluster
 
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -128,3 +132,29 @@ def test_every_version_is_answered(cluster: Cluster, version: int) -> None:
     expire = messages.ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=-1)
     assert connection.request(expire, min(version, 2)).error_code == 0
     connection.close()
+
+
+def test_a_token_that_has_expired_logs_nobody_in_before_it_is_removed() -> None:
+    clock = ManualClock()
+    now_ms = clock.wall_ms()
+    alice = Principal("alice")
+    tokens = StoredTokens(
+        lambda: pytest.fail("the store is not asked"),
+        clock,
+        CountingRandom(),
+        "secret",
+        Lifetimes(1_000, 1_000),
+        controls=lambda: False,
+        look_ms=60_000,
+    )
+    token = new_token(bytes(16), alice, alice, [], -1, tokens.lifetimes, now_ms)
+    tokens._tokens[token.id] = token
+    login = tokens.login("SCRAM-SHA-256", token.id)
+    assert login is not None
+    assert (login.owner, login.lifetime_ms) == ("alice", 1_000)
+    again = tokens.login("SCRAM-SHA-256", token.id)
+    assert again is not None
+    assert again.credential is login.credential
+    clock.now_ms += 1_001
+    assert tokens.login("SCRAM-SHA-256", token.id) is None
+    assert tokens.login("SCRAM-SHA-256", "unknown") is None

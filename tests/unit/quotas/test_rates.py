@@ -58,3 +58,12 @@ def test_a_bucket_holds_eleven_seconds_and_goes_below_zero_once() -> None:
     assert bucket.throttle_ms(1, 100_000) == 0
     bucket.record(12, 1, 100_000)
     assert bucket.throttle_ms(1, 100_000) == 1_000
+
+
+def test_a_sample_counts_as_long_as_something_in_it_is_young_enough() -> None:
+    """Not as long as its beginning is: the window is longer for it then."""
+    rate = SampledRate(WINDOW, 0)
+    rate.record(1_000, 0)
+    rate.record(9_000, 900)
+    assert rate.throttle_ms(900, 11_000) == 111
+    assert rate.throttle_ms(900, 11_900) == 0
