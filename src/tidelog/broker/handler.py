@@ -29,7 +29,7 @@ class Versions(NamedTuple):
 class Handler:
     """One API as the server calls it."""
 
-    __slots__ = ("error_response", "handle", "handle_body", "key", "name", "versions")
+    __slots__ = ("error_response", "handle", "handle_body", "key", "name", "requests", "versions")
 
     def __init__(
         self,
@@ -46,6 +46,8 @@ class Handler:
         self.handle = handle
         self.error_response = error_response
         self.handle_body = handle_body
+        self.requests = [0] * (versions.highest + 1)
+        """[version] -> how often it was asked, for metrics."""
 
 
 def advertised(handlers: Iterable[Handler]) -> list[messages.ApiVersionsResponse.ApiVersion]:

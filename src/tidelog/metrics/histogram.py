@@ -36,18 +36,18 @@ class Histogram:
         self._marks: deque[list[int] | None] = deque([None], WINDOWS)
         """What the buckets were at the last calls of `roll`, oldest first; None: nothing had been observed."""
 
-    def observe(self, duration: int) -> None:
-        """Counts a duration of so many microseconds; one below zero counts as zero."""
+    def observe(self, duration: int, weight: int = 1) -> None:
+        """Counts a duration of so many microseconds, `weight` times; one below zero counts as zero."""
         if duration < 8:
             if duration < 0:
                 duration = 0
-            self.buckets[duration] += 1
+            self.buckets[duration] += weight
         else:
             if duration > LARGEST:
                 duration = LARGEST
             shift = duration.bit_length() - 4
-            self.buckets[(shift << 3) + (duration >> shift)] += 1
-        self.sum += duration
+            self.buckets[(shift << 3) + (duration >> shift)] += weight
+        self.sum += duration * weight
 
     @property
     def count(self) -> int:

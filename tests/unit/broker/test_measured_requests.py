@@ -9,7 +9,7 @@ from tests.unit.broker.harness import Broker, whole
 
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.metrics.errors import error_codes
-from tidelog.broker.metrics.requests import MeasuredDispatcher, RequestMetrics
+from tidelog.broker.metrics.requests import BUSY_READS, SAMPLED, MeasuredDispatcher, RequestMetrics
 from tidelog.model.errors import ErrorCode
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -39,7 +39,7 @@ def test_a_request_is_counted_by_version_and_phase(broker: Broker, metrics: Requ
     """One that is answered at once has a local time, and nothing else."""
     for version in (0, 0, 1):
         broker.ask(ApiKey.DESCRIBE_CLUSTER, version, messages.DescribeClusterRequest())
-    (times,) = metrics.seen()
+    times = metrics.of(ApiKey.DESCRIBE_CLUSTER)
     assert (times.name, times.versions[:2]) == ("DescribeCluster", [2, 1])
     assert {phase: (each.count, each.sum) for phase, each in times.phases()} == {
         "total": (3, 60),
@@ -105,7 +105,7 @@ def test_fetches_are_counted_by_who_asks(broker: Broker, metrics: RequestMetrics
     """As Fetch, and as FetchConsumer or FetchFollower."""
     broker.ask(ApiKey.FETCH, 12, messages.FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=0))
     broker.ask(ApiKey.FETCH, 12, messages.FetchRequest(replica_id=0, max_wait_ms=0, min_bytes=0))
-    assert {times.name: times.requests for times in metrics.seen()} == {
+    assert {times.name: times.requests for times in metrics.seen() if times.name.startswith("Fetch")} == {
         "Fetch": 2,
         "FetchConsumer": 1,
         "FetchFollower": 1,
@@ -128,3 +128,19 @@ def test_a_mistake_in_measuring_fails_no_request(
         assert response.error_code == 0
     assert metrics.faults >= 3
     assert caplog.text.count("request not measured") == 1
+
+
+def test_a_busy_broker_times_a_sample(broker: Broker, metrics: RequestMetrics) -> None:
+    """Every request is counted; of those that are timed each stands for several, until the broker is idle again."""
+    dispatcher = broker.dispatcher
+    assert isinstance(dispatcher, MeasuredDispatcher)
+    for _ in range(BUSY_READS):
+        dispatcher.request_of_read()
+    timed = [dispatcher.request_of_read() == dispatcher.request for _ in range(SAMPLED * 10)]
+    assert timed.count(True) == 10
+    broker.ask(ApiKey.DESCRIBE_CLUSTER, 0, messages.DescribeClusterRequest())
+    times = metrics.of(ApiKey.DESCRIBE_CLUSTER)
+    assert (times.requests, times.at_once.count) == (1, SAMPLED)
+    dispatcher.adapt()
+    dispatcher.adapt()
+    assert all(dispatcher.request_of_read() == dispatcher.request for _ in range(100))

@@ -1,7 +1,8 @@
 """A dispatcher that measures: how long requests take in each phase, and what errors they are answered with.
 
-It stands in the place of the plain one where somebody is to read what it measures (`metrics.listener`), and costs
-about half a microsecond a request. A mistake in measuring fails no request: it is logged once.
+It stands in the place of the plain one where `metrics.listener` is set. Requests are counted by the plain one, all of
+them; to time one costs two microseconds: a busy broker times a sample, each request of which counts for several.
+A mistake in measuring fails no request: it is logged once.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 logger: Final = logging.getLogger(__name__)
 
+SAMPLED: Final = 8
+"""On a busy broker the requests of one read in so many are timed."""
+BUSY_READS: Final = 500
+"""Reads between two calls of `adapt` that make a broker busy."""
 _REPLICA_STATE_SINCE: Final = 15
 """The version of Fetch whose follower names itself in a tag."""
 
@@ -71,7 +76,7 @@ class RequestMetrics:
 
 
 class MeasuredDispatcher(Dispatcher):
-    """A dispatcher whose requests are counted in `metrics`."""
+    """A dispatcher whose requests are timed, all of them, or on a busy broker those of every eighth read."""
 
     def __init__(
         self, node: Node, handlers: dict[int, Handler], forwarding: Forwarding | None, metrics: RequestMetrics
@@ -80,57 +85,75 @@ class MeasuredDispatcher(Dispatcher):
         self._metrics = metrics
         self._now_ns = metrics.now_ns
         self._times = {key: metrics.of(key) for key in handlers}
+        for key, handler in handlers.items():
+            self._times[key].versions = handler.requests
+        self._untimed = super().request
+        self._reads = 0
+        """Since the last call of `adapt`."""
+        self._weight = 1
+        """How many requests one that is timed stands for."""
         self.kind: ApiTimes | None = None
         """Of the request that is being handled: consumer's or follower's; of Fetch only."""
+
+    def adapt(self) -> None:
+        """Some seconds have passed: a broker that is not busy times every request."""
+        if self._reads < BUSY_READS:
+            self._weight = 1
+        self._reads = 0
+
+    def request_of_read(self) -> Callable[[Peer, memoryview, int, int, int], Answer | Deferred[Answer]]:
+        reads = self._reads = self._reads + 1
+        if self._weight > 1:
+            return self._untimed if reads % SAMPLED else self.request
+        if reads >= BUSY_READS:
+            self._weight = SAMPLED
+        return self.request
 
     def request(
         self, peer: Peer, view: memoryview, position: int, end: int, received_ms: int
     ) -> Answer | Deferred[Answer]:
+        self.kind = None
         began = self._now_ns()
-        answer = Dispatcher.request(self, peer, view, position, end, received_ms)
-        # A key that is not served has raised; all keys and versions that are served fit into a byte.
+        answer = self._untimed(peer, view, position, end, received_ms)
+        # A key that is not served has raised; all keys that are served fit into a byte.
         try:
             took = (self._now_ns() - began) // 1000
-            key, version = view[position + 1], view[position + 3]
-            times = self._times[key]
-            times.versions[version] += 1
-            if type(answer) is Deferred or self.kind is not None or began - received_ms * 1_000_000 >= 2_000_000:
-                self._measure(times, version, answer, began, took, received_ms)
+            times = self._times[view[position + 1]]
+            is_of_kind = self.kind is not None
+            if type(answer) is Deferred or is_of_kind or began - received_ms * 1_000_000 >= 2_000_000:
+                self._measure(times, answer, began, took, received_ms)
             else:
-                times.at_once.observe(took)
+                times.at_once.observe(took, self._weight)
         except Exception:
             self._metrics.fault()
         return answer
 
-    def _measure(self, times: ApiTimes, version: int, answer: Any, began: int, took: int, received_ms: int) -> None:
+    def _measure(self, times: ApiTimes, answer: Any, began: int, took: int, received_ms: int) -> None:
         """A request that has waited before its handler was called, or waits after it, or is of a kind of its own."""
-        kinds = [times]
-        if self.kind is not None:
-            kinds.append(self.kind)
-            self.kind.versions[version] += 1
-            self.kind = None
+        kinds = [times] if self.kind is None else [times, self.kind]
+        weight = self._weight
         # The time of receipt is known in whole milliseconds only: what is less than one is nothing.
-        queued = max(began // 1000 - received_ms * 1000 - 1000, 0)
+        queued = began // 1000 - received_ms * 1000 - 1000
         if queued < 1000:
             queued = 0
         waits = isinstance(answer, Deferred) and not answer.done
         for each in kinds:
             if queued or waits:
-                each.queue.observe(queued)
-                each.local.observe(took)
+                each.queue.observe(queued, weight)
+                each.local.observe(took, weight)
                 if not waits:
-                    each.remote.observe(0)
-                    each.total.observe(queued + took)
+                    each.remote.observe(0, weight)
+                    each.total.observe(queued + took, weight)
             else:
-                each.at_once.observe(took)
+                each.at_once.observe(took, weight)
         if waits:
             returned = began + took * 1000
 
             def answered(_: Deferred[Answer]) -> None:
                 remote = (self._now_ns() - returned) // 1000
                 for each in kinds:
-                    each.remote.observe(remote)
-                    each.total.observe(queued + took + remote)
+                    each.remote.observe(remote, weight)
+                    each.total.observe(queued + took + remote, weight)
 
             answer.on_complete(answered)
 
@@ -154,6 +177,7 @@ class MeasuredDispatcher(Dispatcher):
             replica_id = request.replica_state.replica_id
         if replica_id != INSPECTOR:
             self.kind = self._metrics.fetch_consumer if replica_id < 0 else self._metrics.fetch_follower
+            self.kind.versions[version] += 1
 
 
 def _with_kinds_of_fetch(handlers: dict[int, Handler], dispatcher: MeasuredDispatcher) -> dict[int, Handler]:
@@ -167,4 +191,5 @@ def _with_kinds_of_fetch(handlers: dict[int, Handler], dispatcher: MeasuredDispa
         return plain.handle(node, context, request)
 
     fetch = Handler(plain.key, plain.name, plain.versions, handle, plain.error_response, plain.handle_body)
+    fetch.requests = plain.requests
     return {**handlers, int(ApiKey.FETCH): fetch}

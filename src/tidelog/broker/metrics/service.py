@@ -69,6 +69,7 @@ class BrokerMetrics:
         """Set by the runtime."""
         self._node: Node | None = None
         self._driver: ControllerDriver | None = None
+        self._dispatcher: MeasuredDispatcher | None = None
         self.requests = RequestMetrics(time.monotonic_ns)
         self._store = StoreTimes()
         self._clock = clock
@@ -153,7 +154,8 @@ class BrokerMetrics:
 
     def dispatcher(self, node: Node, forwarding: Forwarding) -> MeasuredDispatcher:
         """A dispatcher whose requests are measured."""
-        return MeasuredDispatcher(node, node.handlers, forwarding, self.requests)
+        self._dispatcher = MeasuredDispatcher(node, node.handlers, forwarding, self.requests)
+        return self._dispatcher
 
     def stop(self) -> None:
         """Closes the listener and its connections."""
@@ -170,6 +172,8 @@ class BrokerMetrics:
 
     def _look(self) -> None:
         self._rates.look(self._clock.monotonic_ms())
+        if self._dispatcher is not None:
+            self._dispatcher.adapt()
         self._look_timer = self._shell.after(LOOK_MS, self._look)
 
     def _roll_later(self) -> None:

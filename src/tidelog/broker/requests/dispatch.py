@@ -22,6 +22,8 @@ from tidelog.protocol.wire import read_tags
 from tidelog.quotas.request_quota import RequestQuota
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidelog.broker.handler import Handler
     from tidelog.broker.node import Node
 
@@ -54,6 +56,10 @@ class Dispatcher:
         """The client is gone."""
         self._node.connection_closed(peer.connection_id)
 
+    def request_of_read(self) -> Callable[[Peer, memoryview, int, int, int], Answer | Deferred[Answer]]:
+        """`request`, for the requests that one read of a connection has brought."""
+        return self.request
+
     def request(
         self, peer: Peer, view: memoryview, position: int, end: int, received_ms: int
     ) -> Answer | Deferred[Answer]:
@@ -66,6 +72,7 @@ class Dispatcher:
             if key == _API_VERSIONS:
                 return self._unsupported_api_versions(correlation_id)
             raise CloseConnection(f"{handler.name} version {version} is not served")
+        handler.requests[version] += 1
         start = position
         position += 10
         client_id: str | None = None
