@@ -57,6 +57,7 @@ def _check_of(measured: dict[str, Any]) -> Callable[[dict[str, Any]], None] | No
         ("a burst far above the quota", _check_burst),
         ("consumer_byte_rate=", _check_fetch),
         ("request_percentage=", _check_time),
+        ("the same user: ", _check_bound),
         ("which of two quotas counts", _check_precedence),
         ("what a default shares", _check_shares),
         ("connection_creation_rate=", _check_connections),
@@ -136,6 +137,15 @@ def _check_time(measured: dict[str, Any]) -> None:
             request.pause(10_000_001)
             request.spent(now_ms)
         _compare(request.throttle_ms, row["throttle_time_ms"])
+
+
+def _check_bound(measured: dict[str, Any]) -> None:
+    """Of whatever API, however far it is beyond the quota."""
+    request = _request(_quotas(QuotaKey.REQUEST_PERCENTAGE, 0.01))
+    request.begin(1)
+    request.pause(1_000_000_001)
+    request.spent(0)
+    _compare(request.throttle_ms, measured["throttle_time_ms"])
 
 
 def _named(text: str) -> Entity:
