@@ -206,7 +206,7 @@ def _prepared(
 ) -> tuple[SparkSession, TableJob]:
     """Spark, started, and the job; whatever is wrong with the arguments is told before Spark starts."""
     try:
-        from tidelog.pipeline.session import Place, check_java, place_of, spark_session
+        from tidelog.pipeline.session import check_java, check_not_connect, place_of, spark_session
         from tidelog.pipeline.shape import BadRecords, ValueFormat
         from tidelog.pipeline.table import TableJob
     except ImportError as error:
@@ -222,8 +222,8 @@ def _prepared(
     except ValueError:
         raise WrongUsage(f"--bad-records is {bad_records!r}; it can be fail or keep") from None
     with _refusing(PipelineError):
-        if place_of(session["master"], os.environ) is not Place.CONNECT:
-            check_java()
+        check_not_connect(place_of(session["master"], os.environ))
+        check_java()
         # Spark takes seconds to start: what a look at the cluster can tell comes first.
         with BlockingCluster(fields["bootstrap"], fail_fast=True, security=command_security()) as cluster:
             cluster.topics([fields["topic"]])

@@ -90,6 +90,15 @@ def place_of(master: str | None, environment: Mapping[str, str]) -> Place:
     return Place.SUBMITTED if "PYSPARK_GATEWAY_PORT" in environment else Place.HERE
 
 
+def check_not_connect(place: Place) -> None:
+    """Raises `PipelineError` for Spark Connect, which runs a table job's part of the driver in another process."""
+    if place is Place.CONNECT:
+        raise PipelineError(
+            "a table job runs in Spark's driver, which Spark Connect has on its server: name a master"
+            " (--master spark://HOST:PORT, local[*]), or run the job there"
+        )
+
+
 def spark_session(
     name: str,
     *,

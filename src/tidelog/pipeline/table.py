@@ -56,6 +56,7 @@ from tidelog.pipeline.errors import PipelineError, TableMismatch
 from tidelog.pipeline.history import Contradiction, find_contradiction, rewind, rewinds
 from tidelog.pipeline.json_values import infer_schema
 from tidelog.pipeline.parquet import MANIFEST_DDL, from_manifest, manifest, remove_files, write_range
+from tidelog.pipeline.session import Place, check_not_connect
 from tidelog.pipeline.shape import (
     METADATA,
     REASON,
@@ -319,10 +320,8 @@ def _freshness_s(written: Sequence[delta.WrittenRange]) -> float | None:
 
 
 def _query_id(frame: "DataFrame") -> str:
-    """The id that Spark keeps in the checkpoint, for people who read the table's history; Connect does not say it."""
-    context = getattr(frame.sparkSession, "_sc", None)
-    found = None if context is None else context.getLocalProperty("sql.streaming.queryId")
-    return found or ""
+    """The id that Spark keeps in the checkpoint, for people who read the table's history."""
+    return frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,6 +379,8 @@ def start_table(
     spark: "SparkSession", job: TableJob, *, on_batch: Callable[[BatchDone], None] | None = None
 ) -> TableRun:
     """Starts a job; raises `SourceError`, `PipelineError`, `KafkaError` or `ClientError` where it cannot begin."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        check_not_connect(Place.CONNECT)
     options = _source_options(job)
     parsed = parse_options(options, streaming=True)
     cluster = open_cluster(parsed)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amount import examples
 
+from tidelog import cli
 from tidelog.pipeline.errors import JavaMissing
 from tidelog.pipeline.session import Place, check_java, java_version, place_of
 
@@ -80,3 +81,9 @@ def test_any_answer_is_a_version_or_none(text: str) -> None:
 def test_where_work_is_done(master: str | None, environment: dict[str, str], place: Place) -> None:
     """A master that is named wins, then what started the process; nothing of this machine is forced on a cluster."""
     assert place_of(master, environment) is place
+
+
+def test_a_table_job_through_connect_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is started: its part of the driver would be run by the server."""
+    assert cli.run(["table", "t", "/tmp/none", "--once", "--master", "sc://127.0.0.1:1"]) == 1
+    assert "Spark Connect has on its server" in capsys.readouterr().err
