@@ -141,6 +141,13 @@ def spark_session(
     if place is not Place.HERE:
         if place is Place.CLUSTER:
             _lend_packages(os.environ)
+            # Of these two spark-submit makes variables, and a session that Python starts does not.
+            for variable, name in (
+                ("PYSPARK_PYTHON", "spark.pyspark.python"),
+                ("PYSPARK_DRIVER_PYTHON", "spark.pyspark.driver.python"),
+            ):
+                if settings and name in settings:
+                    os.environ[variable] = settings[name]
         with _own_interrupts():
             return builder.getOrCreate()
     # Workers must be this interpreter: whatever "python3" is on the PATH may lack the project or be another version.

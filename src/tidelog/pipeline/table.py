@@ -347,7 +347,9 @@ class TableRun:
                 self.committer.show_progress()
         except Exception as error:
             self.committer.close()
-            raise self._explained(error) from error
+            if (explained := self._explained(error)) is None:
+                raise
+            raise explained from error
         if ended:
             self.committer.close()
         return ended
@@ -360,12 +362,13 @@ class TableRun:
         self.query.stop()
         self.committer.close()
 
-    def _explained(self, error: Exception) -> Exception:
+    def _explained(self, error: Exception) -> PipelineError | None:
+        """What ended the job in this project's words; None where it is an error of another making."""
         failure = self.committer.failure
         if isinstance(failure, PipelineError):
             return failure
         reason = python_reason(str(failure or error))
-        return PipelineError(reason) if reason is not None else error
+        return PipelineError(reason) if reason is not None else None
 
 
 def python_reason(text: str) -> str | None:

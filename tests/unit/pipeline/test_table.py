@@ -19,8 +19,8 @@ from tests.unit.pyspark_tidelog.spark_fixtures import BASE_TIMESTAMP, Broker
 from tidelog import cli
 from tidelog.pipeline.errors import PipelineError, TableMismatch, UnparsableRecord
 from tidelog.pipeline.reading import read_delta
-from tidelog.pipeline.shape import BadRecords, ValueFormat
-from tidelog.pipeline.table import BatchDone, TableJob, start_table
+from tidelog.pipeline.shape import BadRecords, ValueFormat, raw_shape
+from tidelog.pipeline.table import BatchDone, TableJob, TableRun, start_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -364,3 +364,26 @@ def test_where_the_checkpoint_lies(tmp_path: Path) -> None:
     assert TableJob("b:1", "t", "s3://x/t").checkpoint_after(0).startswith("file:///")
     chosen = TableJob("b:1", "t", "s3://x/t", checkpoint="hdfs://n/c/")
     assert (chosen.checkpoint_after(0), chosen.checkpoint_after(1)) == ("hdfs://n/c/", "hdfs://n/c-rewound-1")
+
+
+class Committer:
+    """Of a job that has failed."""
+
+    failure: Exception | None = None
+
+    def close(self) -> None: ...
+
+
+class Query:
+    """One that Spark has ended with an error that is not ours."""
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:
+        raise RuntimeError("No module named 'pyarrow'")
+
+
+def test_an_error_of_another_making_is_not_its_own_cause(tmp_path: Path) -> None:
+    """Programs follow causes to their end, this project's command line too: it would never have ended."""
+    ended = TableRun(TableJob("b:1", "t", str(tmp_path)), Query(), Committer(), raw_shape(), 0)  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match="No module named") as failure:
+        ended.wait()
+    assert failure.value.__cause__ is None
