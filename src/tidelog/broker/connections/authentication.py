@@ -194,10 +194,10 @@ class Gate:
         if machine.is_open and not machine.begins_again(frame, received_ms):
             if machine.session_end_ms is not None and received_ms >= machine.session_end_ms:
                 raise CloseConnection("its SASL session has ended (connections.max.reauth.ms)")
-            return self._dispatcher_of().request_of_read()(peer, view, position, end, received_ms)
+            return self._dispatcher_of().request(peer, view, position, end, received_ms)
         step = machine.receive(frame, received_ms)
         if step.for_handler:
-            return self._dispatcher_of().request_of_read()(peer, view, position, end, received_ms)
+            return self._dispatcher_of().request(peer, view, position, end, received_ms)
         if step.ending is Ending.AT_ONCE:
             raise CloseConnection(f"authentication failed: {step.reason}")
         answer: Any = step.answer

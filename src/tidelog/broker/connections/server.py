@@ -517,7 +517,7 @@ class Connection(asyncio.BufferedProtocol):
         unsent = 0
         outgoing = self._outgoing = []
         gate = self._gate
-        request = server.dispatcher.request_of_read() if gate is None else gate.request
+        request = server.dispatcher.request if gate is None else gate.request
         size_min, size_max = FRAME_SIZE_MIN, server.request_bytes_max
         if gate is not None and not gate.is_open:
             size_min, size_max = 0, gate.frame_size_max

@@ -101,17 +101,20 @@ class MeasuredDispatcher(Dispatcher):
             self._weight = 1
         self._reads = 0
 
-    def request_of_read(self) -> Callable[[Peer, memoryview, int, int, int], Answer | Deferred[Answer]]:
+    @property
+    def request(self) -> Callable[[Peer, memoryview, int, int, int], Answer | Deferred[Answer]]:
+        """What a read's requests are given to: a connection asks for it once a read, and calls it for each request."""
         reads = self._reads = self._reads + 1
         if self._weight > 1:
-            return self._untimed if reads % SAMPLED else self.request
+            return self._untimed if reads % SAMPLED else self.timed
         if reads >= BUSY_READS:
             self._weight = SAMPLED
-        return self.request
+        return self.timed
 
-    def request(
+    def timed(
         self, peer: Peer, view: memoryview, position: int, end: int, received_ms: int
     ) -> Answer | Deferred[Answer]:
+        """As the plain dispatcher's `request`, and notes how long it takes."""
         self.kind = None
         began = self._now_ns()
         answer = self._untimed(peer, view, position, end, received_ms)

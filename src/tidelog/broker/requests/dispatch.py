@@ -22,8 +22,6 @@ from tidelog.protocol.wire import read_tags
 from tidelog.quotas.request_quota import RequestQuota
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tidelog.broker.handler import Handler
     from tidelog.broker.node import Node
 
@@ -55,10 +53,6 @@ class Dispatcher:
     def connection_closed(self, peer: Peer) -> None:
         """The client is gone."""
         self._node.connection_closed(peer.connection_id)
-
-    def request_of_read(self) -> Callable[[Peer, memoryview, int, int, int], Answer | Deferred[Answer]]:
-        """`request`, for the requests that one read of a connection has brought."""
-        return self.request
 
     def request(
         self, peer: Peer, view: memoryview, position: int, end: int, received_ms: int
