@@ -22,8 +22,8 @@ _DISK_FAULTS: Final = (FaultKind.DISK_ERROR, FaultKind.DISK_FULL, FaultKind.SHOR
 EXPLAINED: Final[Mapping[str, Collection[FaultKind]]] = {
     "broker stops: every log directory has failed": _DISK_FAULTS,
     "log directory offline: ": _DISK_FAULTS,
-    "log_directory_offline ": _DISK_FAULTS,
-    "log_not_closed_cleanly ": _DISK_FAULTS,
+    "log_directory_offline: ": _DISK_FAULTS,
+    "log_not_closed_cleanly: ": _DISK_FAULTS,
     "log not created: ": _DISK_FAULTS,
     "log not deleted: ": _DISK_FAULTS,
     "log not put aside: ": _DISK_FAULTS,

@@ -20,7 +20,7 @@ from tidelog.client.views import TopicView
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition, format_topic_id
 
-_LOGGER: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def required_partitions(cluster: BlockingCluster, options: SourceOptions) -> Par
             f"there is no topic {names} at {options.bootstrap}; create it, or correct {options.subscription}"
         )
     if not found.partitions:
-        _LOGGER.warning("no topic at %s matches %s", options.bootstrap, options.subscription)
+        logger.warning("no topic at %s matches %s", options.bootstrap, options.subscription)
     return found
 
 
@@ -179,7 +179,7 @@ def _within_log(
             if options.fail_on_data_loss:
                 nearest = "first" if offset < first else "end"
                 raise DataLoss(what, instead=f"the read then uses its {nearest}, {first if offset < first else last}")
-            _LOGGER.warning("%s The nearest is used.", what)
+            logger.warning("%s The nearest is used.", what)
         inside[each] = min(max(offset, first), last)
     return inside
 

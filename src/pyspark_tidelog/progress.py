@@ -14,7 +14,7 @@ from tidelog.client.offsets import CommittedOffset, commit_offsets
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 
-_LOGGER: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 _TIMEOUT_S: Final = 5.0
 """A batch must not wait longer for what only people look at."""
 PUBLISHED_AGAIN_S: Final = 5.0
@@ -60,6 +60,6 @@ def publish(cluster: BlockingCluster, group: str, offsets: Mapping[TopicPartitio
         hint = ""
         if isinstance(error, KafkaError) and error.code is ErrorCode.UNKNOWN_MEMBER_ID:
             hint = " Consumers are members of this group; give the query a group of its own."
-        _LOGGER.warning("progress could not be published to group %s: %s.%s", group, error, hint)
+        logger.warning("progress could not be published to group %s: %s.%s", group, error, hint)
         return False
     return True

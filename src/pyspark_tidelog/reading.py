@@ -25,7 +25,7 @@ from tidelog.records.columns import AbortedTransactions, Column, Columns, decode
 from tidelog.records.errors import InvalidBatch
 from tidelog.records.implementation import ABSENT, PURE_COST
 
-_LOGGER: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 SLICE_BYTES_MAX: Final = 32 << 20
 """Of column data in one slice: bounds a task's memory where records are large."""
@@ -130,4 +130,4 @@ def _after_gap(options: SourceOptions, offset_range: OffsetRange, error: OffsetO
 def _lose(options: SourceOptions, what: str, instead: str) -> None:
     if options.fail_on_data_loss:
         raise DataLoss(what, instead=instead)
-    _LOGGER.warning("%s failOnDataLoss is false: %s.", what, instead)
+    logger.warning("%s failOnDataLoss is false: %s.", what, instead)

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from pyspark_tidelog.progress import Progress
     from tidelog.client.blocking import BlockingCluster
 
-_LOGGER: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 LATEST_REUSED_S: Final = 0.05
 """How long an answer about the ends of partitions serves: 20 questions a second while a query is idle, not 100."""
@@ -259,7 +259,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise DataLoss(loss.what, instead=loss.instead)
             if loss.subject not in self._tolerated:
                 self._tolerated.add(loss.subject)
-                _LOGGER.warning("%s failOnDataLoss is false: %s.", loss.what, loss.instead)
+                logger.warning("%s failOnDataLoss is false: %s.", loss.what, loss.instead)
         return with_places_of_gone(position, latest)
 
     def _behind(self, position: Position, latest: Position) -> list[TopicPartition]:

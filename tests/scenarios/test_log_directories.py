@@ -80,7 +80,7 @@ def test_one_fails_and_the_others_serve(broker: ProcessBroker, directories: list
         assert read(broker, "t", 0, 1, partition) == [b"fine"]
     assert offline(broker) == [str(home)]
     assert latest(broker) == ErrorCode.KAFKA_STORAGE_ERROR
-    assert f"log_directory_offline path={home} while=" in Path(broker.log_path).read_text()
+    assert f"log_directory_offline: path={home} while=" in Path(broker.log_path).read_text()
 
     broker.restart()
     assert offline(broker) == []

@@ -233,3 +233,51 @@ def test_documents_link_to_files_that_exist() -> None:
         if not (path.parent / target).exists()
     ]
     assert broken == []
+
+
+LOG_METHODS = {"debug", "info", "warning", "error", "exception", "critical"}
+LOG_LINE = re.compile(r"[^%:]+(: .*)?", re.DOTALL)
+SPEAK_TO_USERS = ("src/tidelog/launcher/", "src/pyspark_tidelog/")
+"""Whose log lines are what a user of a command, or of Spark, reads in a terminal: sentences."""
+LOOKED_FOR = ("broker %d controls the cluster", "unclean election: broker %d")
+"""Beginnings of lines that scripts of users and the documents look for as they are."""
+SENTENCES = {
+    "the metadata store has older data than this cluster has seen (controller epoch %d, here %d): "
+    "what was changed since is lost",
+    "broker id %d is registered by session %#x: waiting for it to end",
+    "listener %s accepts bearer tokens without a signature: whoever can connect can be whoever it likes",
+    "the chroot %s of the metadata store was missing: it is created, empty",
+}
+"""Lines that docs/operations.md and the checks of `make conformance` quote."""
+
+
+def test_log_lines_have_one_form() -> None:
+    """`event` or `event: key=value key=value`, by a module's `logger`: what varies stands behind the event's name."""
+    wrong = []
+    for path in SOURCES:
+        name = str(path.relative_to(ROOT))
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            owner = node.func.value
+            if node.func.attr not in LOG_METHODS or not isinstance(owner, ast.Name) or "log" not in owner.id.lower():
+                continue
+            message = node.args[0].value if isinstance(node.args[0], ast.Constant) else None
+            if owner.id not in ("logger", "kazoo_logger"):
+                wrong.append(f"{name}:{node.lineno}: {owner.id}")
+            if name.startswith(SPEAK_TO_USERS):
+                continue
+            text = str(message)
+            if text not in SENTENCES and not text.startswith(LOOKED_FOR) and not LOG_LINE.fullmatch(text):
+                wrong.append(f"{name}:{node.lineno}: {message!r}")
+    assert wrong == []
+
+
+def test_versions_have_one_suffix() -> None:
+    """The version from which something holds is NAME_SINCE."""
+    wrong = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in SOURCES
+        for name in re.findall(r"^(_?[A-Z_]+_FROM)\b.* = \d+$", path.read_text(), re.MULTILINE)
+    ]
+    assert wrong == []

@@ -17,7 +17,7 @@ from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from tidelog.records.columns import AbortedTransactions, Column, decode_columns
 
-_LOGGER: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 MESSAGE_BYTES_MAX: Final = 100_000_000
 """The target's own bound is the one that counts; this much one request may have (socket.request.max.bytes)."""
@@ -109,11 +109,11 @@ def delete_staged(cluster: BlockingCluster, topic: str, ends: Mapping[int, int])
     try:
         outcomes = cluster.run(delete_records(cluster.routing, positions))
     except (KafkaError, ClientError) as error:
-        _LOGGER.warning("staged records not deleted: topic=%s error=%s", topic, error)
+        logger.warning("staged records not deleted: topic=%s error=%s", topic, error)
         return
     for partition, outcome in outcomes.items():
         if isinstance(outcome, KafkaError):
-            _LOGGER.warning("staged records not deleted: partition=%s error=%s", partition, outcome)
+            logger.warning("staged records not deleted: partition=%s error=%s", partition, outcome)
 
 
 def delete_private_topic(cluster: BlockingCluster, topic: str) -> None:
@@ -125,7 +125,7 @@ def delete_private_topic(cluster: BlockingCluster, topic: str) -> None:
         outcome = error
     is_gone = isinstance(outcome, KafkaError) and outcome.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if outcome is not None and not is_gone:
-        _LOGGER.warning("private topic not deleted: topic=%s error=%s", topic, outcome)
+        logger.warning("private topic not deleted: topic=%s error=%s", topic, outcome)
 
 
 def message_bytes_max(cluster: BlockingCluster, topic: str) -> int | None:

@@ -2,8 +2,8 @@
 
 `assignor` has the question and the answer. Consumers choose among `CONSUMERS`, and the group's leader runs what all
 members know; groups of the next-generation protocol (KIP-848) are assigned by the broker, from `BROKERS`. Topics go by
-their names in both, though that protocol has their ids: whoever speaks it translates, and leaves out what has gone.
-All give the same answer to the same question, whatever the order in which members and topics come.
+their names in both, though that protocol has their ids: the code that speaks it translates, and leaves out topics that
+are gone. All give the same answer to the same question, whatever the order in which members and topics come.
 """
 
 from collections.abc import Mapping

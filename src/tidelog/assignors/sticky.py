@@ -1,8 +1,8 @@
 """Sticky (KIP-54) and cooperative sticky (KIP-429): balance first, and of all balanced ways one that moves little.
 
 What members own decides, so what they say is judged first. Where two claim one partition the higher generation wins;
-within one generation nobody is believed, and the partition is given anew. A member that was away for some
-generations keeps what nobody else claims.
+within one generation neither claim counts, and the partition is assigned anew. A member that was away for some
+generations keeps what no other member claims.
 
 The eager assignor's members give everything up before they join; what they had stands in their user data. Cooperative
 members keep consuming meanwhile, so a partition that changes hands is withheld from its next owner: the former one sees

@@ -1,6 +1,6 @@
-"""Who keeps and who gets what, when all members want the same topics: in time linear in the partitions.
+"""Which member keeps and which gets what, when all members want the same topics: in time linear in the partitions.
 
-Balance is strict: with P partitions and C members everybody ends with P div C, and P mod C of them with one more. A
+Balance is strict: with P partitions and C members each ends with P div C, and P mod C of them with one more. A
 member keeps what it owned up to that; the rest is dealt to those below it, in turn. So nothing moves that need not:
 
     a owned 0 1 2 3, b owned 4 5, c is new  ->  a keeps 0 1, b 4 5, c gets 2 3

@@ -1,6 +1,6 @@
-"""Who keeps and who gets what, when members want different topics.
+"""Which member keeps and which gets what, when members want different topics.
 
-Everybody keeps what it owned and still wants. What is left goes to the least loaded member that wants it, topics with
+Each member keeps what it owned and still wants. What is left goes to the least loaded member that wants it, topics with
 the fewest takers first. Then partitions move, one at a time, from a member to one that has at least two less, until no
 such move is left; each makes the sum of squared loads smaller, so this ends. The outcome of moving counts only where
 it made the members' loads more equal: otherwise what stood before it stays.

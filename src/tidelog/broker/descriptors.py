@@ -1,4 +1,4 @@
-"""File descriptors: how many a broker may have, and who gets them.
+"""File descriptors: how many a broker may have, and what they are for.
 
     limit = FIXED + the store's connections + each broker's share;    share = log + connections + 2 x brokers
 

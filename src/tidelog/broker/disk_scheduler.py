@@ -94,7 +94,7 @@ class DiskScheduler:
                 task.finish(error)
             except Exception:
                 # What waits for the task goes on; the directory too, as far as `finish` came.
-                logger.exception("disk_task_not_finished task=%s", task)
+                logger.exception("disk_task_not_finished: task=%s", task)
             for tell in self.on_task_done:
                 tell()
             if error is None and self._logs.maintenance.has_truncations:

@@ -1,4 +1,4 @@
-"""Why a broker cannot start, or cannot go on: in a module of its own, for those who start brokers and are none."""
+"""Why a broker cannot start, or cannot go on: in a module of its own, so that what starts brokers need not load one."""
 
 from __future__ import annotations
 

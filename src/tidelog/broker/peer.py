@@ -1,4 +1,4 @@
-"""The other end of a connection: who it is, and what it may do."""
+"""The other end of a connection: its principal, and what it may do."""
 
 from __future__ import annotations
 

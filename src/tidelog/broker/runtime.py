@@ -654,7 +654,7 @@ class Runtime:
         try:
             return await answer
         except (KafkaError, OSError) as error:
-            logger.warning("leaderships not handed over: %s", error)
+            logger.warning("leaderships not handed over: reason=%s", error)
             return None
 
     async def _stop_parts(self, *, clean: bool) -> None:

@@ -242,7 +242,7 @@ def remove_members(
         *(MemberIdentity(each) for each in member_id or ()),
     ]
     if bool(named) == everyone:
-        raise WrongUsage("say whom: --instance-id ID, --member-id ID, or --all-members")
+        raise WrongUsage("name the members: --instance-id ID, --member-id ID, or --all-members")
     with _cluster(bootstrap, timeout) as cluster:
         operation = admin.remove_members(cluster.routing, group, None if everyone else named, reason=reason)
         results = cluster.run(operation)

@@ -40,7 +40,7 @@ def elect(
             "-e",
             case_sensitive=False,
             help="preferred: the first assigned replica, if it is in sync. "
-            "unclean: where nobody leads, any live replica; records that it lacks are lost.",
+            "unclean: where no replica leads, any live one; records that it lacks are lost.",
         ),
     ],
     topic: Annotated[str | None, typer.Option("--topic", "-t", help="Of this topic.")] = None,

@@ -113,7 +113,7 @@ def produce(
         CodecName, typer.Option("--compression", "-z", help="How batches are compressed.")
     ] = CodecName.NONE,
     acks: Annotated[
-        Acks, typer.Option("--acks", help="Who must have a record: all in sync, the leader, nobody.")
+        Acks, typer.Option("--acks", help="Which replicas must have a record: all in sync, the leader, none.")
     ] = Acks.ALL,
     idempotent: Annotated[bool, typer.Option("--idempotent", help="No record twice, even after retries.")] = False,
     transactional_id: Annotated[

@@ -1,7 +1,7 @@
 """`tidelog store`: what a metadata store holds, written to a file, made of a file, and moved elsewhere.
 
 export and import copy. `move` takes a cluster with it: while it runs, if its store is served by `tidelog start`, or by
-its directory when it is stopped. `status` says where a store is, and who still comes by its former address.
+its directory when it is stopped. `status` says where a store is, and which clients still use its former address.
 """
 
 from __future__ import annotations

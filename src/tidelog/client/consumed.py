@@ -1,4 +1,4 @@
-"""Fetched pieces as columns or records: decoded in bulk, cut into objects only where somebody asks. No I/O."""
+"""Fetched pieces as columns or records: decoded in bulk, cut into objects only on demand. No I/O."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ EXPLANATIONS: Final[Mapping[ErrorCode, Explanation]] = MappingProxyType(
         ErrorCode.INCONSISTENT_VOTER_SET: Explanation("the quorum has other voters"),
         ErrorCode.INVALID_UPDATE_VERSION: Explanation("the version is not the next one"),
         ErrorCode.FEATURE_UPDATE_FAILED: Explanation("the features could not be changed", _LOOK),
-        ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE: Explanation("a forwarded request names nobody that can be read"),
+        ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE: Explanation("the principal of a forwarded request cannot be read"),
         ErrorCode.SNAPSHOT_NOT_FOUND: Explanation("there is no such snapshot"),
         ErrorCode.POSITION_OUT_OF_RANGE: Explanation("the snapshot does not have that position"),
         ErrorCode.UNKNOWN_TOPIC_ID: Explanation("that broker knows no topic of this id", "it may have been deleted"),

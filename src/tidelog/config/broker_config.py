@@ -3,7 +3,7 @@
     default  <  server.properties, --override  <  cluster-wide change  <  change of this broker
 
 Changes are kept in the store (/config/brokers/<default>, /config/brokers/N) and come in through `set_dynamic`;
-everybody who asks `get` afterwards sees them, and `on_change` tells those who hold a copy.
+every later `get` returns them, and `on_change` tells those who hold a copy.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 A deletion outlives the request and even the controller: its mark is the node in /admin/delete_topics. It ends when
 every replica was stopped; with a dead broker it waits until that one is back, and a broker that lacks descriptors or
-memory for it is asked again after some seconds. Somebody else may remove the topic's node
-meanwhile: then there is nothing left to wait for. What is kept here (who has still to stop,
-who waits for the answer) is transient: a new controller asks all replicas again.
+memory for it is asked again after some seconds. Another client may remove the topic's node meanwhile: then there is
+nothing left to wait for. What is kept here (who has still to stop, who waits for the answer) is transient: a new
+controller asks all replicas again.
 """
 
 from __future__ import annotations

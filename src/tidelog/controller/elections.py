@@ -37,7 +37,7 @@ UNCLEAN_SETTING: Final = "unclean.leader.election.enable"
 LOG_ENDS_WAIT_MS: Final = 2_000
 """How long an unclean election waits until live replicas have said where their logs end."""
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def choose_leader(
@@ -82,7 +82,7 @@ def choose_unclean_leader(
     newest = max((epoch for epoch, _ in ends.values() if epoch < image.leader_epoch), default=image.leader_epoch)
     leader = max(online, key=lambda each: (min(ends[each][0], newest), ends[each][1], each not in image.adding))
     turn.state.unclean_elections += 1
-    log.warning(
+    logger.warning(
         "unclean election: broker %d becomes leader of %s-%d without having been in sync; records that only its ISR "
         "had are lost; it is number %d since this controller began",
         leader,
@@ -261,7 +261,7 @@ def _has_one_replica(image: PartitionImage) -> bool:
 
 def _warn_of_damage(turn: ControllerTurn, topic_partition: TopicPartition, leader: BrokerId) -> None:
     damage = turn.state.damaged_replicas(topic_partition)[leader]
-    log.warning(
+    logger.warning(
         "damaged replica leads: partition=%s broker=%d log_end=%d lost_end=%d: it is the only replica, and the records "
         "that it has lost are gone",
         topic_partition,
@@ -291,7 +291,7 @@ def _wait(
     if turn.state.waits.get(topic_partition) == reason:
         return
     turn.state.waits[topic_partition] = reason
-    log.warning(
+    logger.warning(
         "partition waits for a leader: partition=%s waits_for=%s damaged=%s live=%s: %s",
         topic_partition,
         waits_for,

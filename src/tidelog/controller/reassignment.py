@@ -7,7 +7,7 @@ A partition goes from its origin to a target. While it is under way its topic's 
 and a new controller continues from it. Kafka 2.8 writes, and so do we:
 
     begin      1 topic node: all replicas, adding, removing
-               2 state: leader epoch + 1, so that every replica is told who else there is
+               2 state: leader epoch + 1, so that every replica is told of all others
     under way  3 state: the ISR grows as the leader proposes it (`isr`)
     finish     4 state: leader epoch + 1; the first live one of the target leads, where the leader is none of it
                5 state: each removed replica leaves the ISR, in the next leader epoch; it is told to delete its files
@@ -16,7 +16,7 @@ and a new controller continues from it. Kafka 2.8 writes, and so do we:
 
 A partition is finished when its ISR holds the whole target and one of it can lead: all that is committed is there. A
 reassignment whose target needs no new replica begins and finishes at once, without 2. A replica that a cancelled or
-replaced reassignment was adding is dropped at once, as in 5, unless nobody else is in sync: then it stays, to be
+replaced reassignment was adding is dropped at once, as in 5, unless no other replica is in sync: then it stays, to be
 removed later (Kafka drops it, and the records with it).
 
 **Many at once.** Kafka writes a topic's node for every partition. For a large topic that is much more than the
@@ -56,7 +56,7 @@ from tidelog.model.identifiers import NO_LEADER, BrokerId, TopicPartition
 NODE_ENTRIES_MAX: Final = 10_000
 """Partitions named in all the topic nodes and plans that a turn writes, while each partition has writes of its own."""
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def origin_of(image: PartitionImage) -> tuple[BrokerId, ...]:
@@ -135,11 +135,13 @@ def adopt_plan(turn: ControllerTurn, event: ReassignmentsRequested) -> None:
     turn.state.replay(NodeRead(REASSIGN_PARTITIONS, event.data, 0))
     reason = turn.state.malformed.get(REASSIGN_PARTITIONS)
     if reason is not None:
-        log.error("no reassignment: %s; delete the node, or no tool can ask for another one", reason)
+        logger.error("no reassignment: reason=%s: delete the node, or no tool can ask for another one", reason)
         return
     assert turn.state.plan is not None
     if not turn.state.plan:
-        log.error("%s names no partition: delete the node, or no tool can ask for another one", REASSIGN_PARTITIONS)
+        logger.error(
+            "plan names no partition: path=%s: delete the node, or no tool can ask for another one", REASSIGN_PARTITIONS
+        )
     _follow_plan(turn, {each: ids for each, ids in turn.state.plan.items() if (known or {}).get(each) != ids})
 
 
@@ -191,13 +193,18 @@ def _follow_plan(turn: ControllerTurn, plan: Mapping[TopicPartition, Sequence[Br
         reason = "there is no such partition" if not _exists(turn, topic_partition) else _list_fault(target)
         image = turn.state.image.partition(topic_partition)
         if reason is not None or image is None:
-            log.error("%s: %s-%d is dropped: %s", REASSIGN_PARTITIONS, *topic_partition, reason)
+            logger.error(
+                "partition of a plan dropped: path=%s partition=%s-%d reason=%s",
+                REASSIGN_PARTITIONS,
+                *topic_partition,
+                reason,
+            )
             refused.append(topic_partition)
         else:
             moves[topic_partition] = move_to(image, target)
     too_large = _take_too_large(turn, moves)
     for reason in dict.fromkeys(too_large.values()):
-        log.error("%s: dropped: %s", REASSIGN_PARTITIONS, reason)
+        logger.error("partitions of a plan dropped: path=%s reason=%s", REASSIGN_PARTITIONS, reason)
     refused += too_large
     _begin(turn, moves)
     _drop_from_plan(turn, refused)
@@ -291,7 +298,7 @@ def _begin(turn: ControllerTurn, moves: Mapping[TopicPartition, Move]) -> None:
         for topic_partition in group:
             before, move = move_of(_image(turn, topic_partition)), moves[topic_partition]
             if before != move:
-                log.info(
+                logger.info(
                     "reassigned: partition=%s replicas=%s adding=%s removing=%s before=%s",
                     topic_partition,
                     list(move.replicas),
@@ -371,7 +378,7 @@ def _finish(turn: ControllerTurn, group: Sequence[TopicPartition]) -> None:
     for topic_partition in moves:
         turn.tell.partition(topic_partition)
         image = _image(turn, topic_partition)
-        log.info(
+        logger.info(
             "reassignment done: partition=%s replicas=%s leader=%d leader_epoch=%d",
             topic_partition,
             list(image.replicas),

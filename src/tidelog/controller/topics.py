@@ -60,7 +60,7 @@ from tidelog.placement.striped import too_few_brokers
 NEW_PARTITIONS_MAX: Final = 10_000
 """In one request, as in Kafka: a batch is one set of writes and one request to each broker."""
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Assignment = dict[int, list[int]]
 
@@ -347,7 +347,7 @@ def _adopt_topic(turn: ControllerTurn, node: TopicNode, data: bytes) -> bool:
         return False
     if ZERO_TOPIC_ID not in (content.topic_id, known.topic_id) and content.topic_id != known.topic_id:
         if node.is_same_node or content.topic_id in turn.state.image.topic_names:
-            _put_back(turn, known, f"{path} was changed by somebody else: a topic keeps its id")
+            _put_back(turn, known, f"{path} was changed by another client: a topic keeps its id")
         else:
             # Another topic of that name: what was known of the partitions went with the old one.
             turn.state.replay(Delete(path))
@@ -356,10 +356,10 @@ def _adopt_topic(turn: ControllerTurn, node: TopicNode, data: bytes) -> bool:
     added = {index: replicas for index, replicas in content.partitions.items() if index not in known.partitions}
     altered = [index for index, image in known.partitions.items() if not _same_replicas(image, index, content)]
     if added and name in turn.state.deleting:
-        _put_back(turn, known, f"{path} was changed by somebody else: a topic that is being deleted does not grow")
+        _put_back(turn, known, f"{path} was changed by another client: a topic that is being deleted does not grow")
     elif altered:
         partitions = ", ".join(map(str, altered))
-        reason = f"{path} was changed by somebody else, for partitions {partitions}: use a reassignment"
+        reason = f"{path} was changed by another client, for partitions {partitions}: use a reassignment"
         _put_back(turn, known, reason, added)
     else:
         turn.state.replay(NodeRead(path, data, 0))
@@ -372,14 +372,14 @@ def _take_over(turn: ControllerTurn, name: str, data: bytes) -> None:
     turn.state.replay(NodeRead(path, data, 0))
     reason = turn.state.malformed.get(path)
     if reason is not None:
-        log.error("left out of the cluster's metadata: %s", reason)
+        logger.error("topic left out of the cluster's metadata: reason=%s", reason)
 
 
 def _put_back(
     turn: ControllerTurn, known: TopicImage, reason: str, added: Mapping[int, Sequence[int]] | None = None
 ) -> None:
     """Writes the node as it should be, with partitions that are `added`."""
-    log.error("%s; what this controller knows is put back", reason)
+    logger.error("topic node put back as this controller knows it: reason=%s", reason)
     stands = content_of(known)
     content = replace(stands, partitions={**stands.partitions, **(added or {})})
     turn.write(SetData(topic_path(known.name), encode_topic(content)))

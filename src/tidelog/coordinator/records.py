@@ -3,7 +3,7 @@
 A key begins with its record type as int16 (0 and 1 are both offset commits), a value with its version as int16; a
 record without a value is a tombstone. `CoordinatorRecord` holds any of them as the messages of the protocol. A
 partition of `__consumer_offsets` may hold millions of offsets, so that those have a compact form, `OffsetRecord`: the
-value stays the bytes that are in the log, and is decoded when somebody asks.
+value stays the bytes that are in the log, and is decoded on demand.
 
 Offsets are written as Kafka 4.3 writes them: version 4, or version 1 where the client set a retention time of its own,
 since later versions have no field for it.

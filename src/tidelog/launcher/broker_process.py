@@ -6,8 +6,8 @@
     a pipe        which the broker inherits for reading; when its other end goes, with us or by `stop_with_cluster`,
                   the broker stops
 
-The process is started with exec, in a session of its own: a terminal's Ctrl-C reaches only whoever started the cluster.
-Its end is heard of through a pidfd, at once and without a look at every child.
+The process is started with exec, in a session of its own: a terminal's Ctrl-C reaches only the process that started the
+cluster. Its end is heard of through a pidfd, at once and without a look at every child.
 """
 
 from __future__ import annotations

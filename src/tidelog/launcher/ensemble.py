@@ -1,8 +1,8 @@
 """The metadata store of a cluster on this machine, where that is a ZooKeeper ensemble that others run.
 
 Nothing is opened or served then. What is left to do is to join it, and to end the session of a broker whose process has
-ended: a session can be taken over by whoever knows its password, which each broker tells the process that started it;
-and closing it ends that session and no other, whoever may be registered by then.
+ended: a session can be taken over by a client that knows its password, which each broker tells the process that started
+it; and closing it ends that session and no other, even if another broker is registered by then.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Running in the foreground: the loop of a process that does one thing until it is told to stop.
 
-Told by whom decides how: a signal says that this process should go, the end of the parent's pipe that the cluster does.
+How it stops depends on what asks: a signal says that this process should go, the end of the parent's pipe that the
+cluster does.
 """
 
 from __future__ import annotations

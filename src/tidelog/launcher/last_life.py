@@ -1,7 +1,7 @@
 """What a cluster's last life leaves behind when it did not stop by itself: processes that end, sessions that live.
 
 Brokers whose supervisor was killed stop by themselves, but not before it is started again by whoever watches it. Their
-directories are locked while they last; and what they leave in the store are sessions that nobody uses any more.
+directories are locked while they last; and what they leave in the store are sessions that no process uses any more.
 """
 
 from __future__ import annotations

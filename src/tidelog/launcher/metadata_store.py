@@ -1,4 +1,4 @@
-"""The metadata store of a cluster on this machine: opened by whoever starts the cluster, and served on loopback.
+"""The metadata store of a cluster on this machine: opened where the cluster is started, and served on loopback.
 
 `ClusterStore` is what such a cluster needs of its store, whether that is this one or an ensemble (`launcher.ensemble`).
 

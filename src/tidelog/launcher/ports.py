@@ -1,8 +1,9 @@
 """Ports that are held for a broker for as long as its cluster lives, whether it runs or not.
 
 A broker that comes back must find its port free, and a client that calls a dead broker must not be answered by itself:
-where nobody listens on a port of the ephemeral range, the kernel may give that very port to the connecting socket. A
-socket that is bound and does not listen prevents both, and with SO_REUSEADDR the broker may listen there nevertheless.
+where no process listens on a port of the ephemeral range, the kernel may give that very port to the connecting socket.
+A socket that is bound and does not listen prevents both, and with SO_REUSEADDR the broker may listen there
+nevertheless.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
         |                 |          |          |
         +-- exec --> broker 0   broker 1   broker 2        each with a session, a log, a properties file
 
-When a broker's process ends, its session with the store is ended at once, so that nobody waits for it to time out: what
+When a broker's process ends, its session with the store is ended at once, instead of after its timeout: what
 it led is led by others as soon as the controller can write. Then it is started again, after a delay that grows as long
 as it keeps ending. When the supervisor ends, however it does, the brokers' pipes end, and so do they.
 """

@@ -1,4 +1,4 @@
-"""The cluster as one process knows it: live brokers, topics with their partitions, settings, who controls.
+"""The cluster as one process knows it: live brokers, topics with their partitions, settings, the controller.
 
 The controller builds its image from the store and changes it by its own writes; every broker has one that is fed only
 by UpdateMetadata and LeaderAndIsr. An image changes by deltas alone (`ClusterImage.apply`), so that two images that saw

@@ -5,7 +5,7 @@
     FOLDER/<cluster id>.lock    locked by that process for as long as it lives
 
 A throttle is noted before it is set, and forgotten after it was removed. So whatever kills the tool, the next one knows
-every throttle that may be there because of it; and a setting that is not in the journal is somebody else's.
+every throttle that may be there because of it; and a setting that is not in the journal is not ours.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How far a cluster is with a plan, and what has changed since the plan was made. No I/O.
 
 NOT_BEGUN   the partition is as the plan found it
-UNDER_WAY   it is on its way to where the plan wants it, whoever began that
+UNDER_WAY   it is on its way to where the plan wants it, by this run or another tool
 DONE        it is there
 SETTLING    its replicas are those of before and after together: a broker's metadata is of a moment in between
 CHANGED     it is something else: the plan was made for another cluster than this is by now

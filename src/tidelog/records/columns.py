@@ -1,7 +1,7 @@
 """Batches to columns and back, in bulk: what Spark's source and sink, compaction and the dump tool run on.
 
-Columns are plain buffers laid out as Arrow lays out its arrays, so that whoever has Arrow wraps them without a copy
-(`pyarrow.Array.from_buffers`) and whoever has not need not load it. The work per record is in `_kernel` (C), or in its
+Columns are plain buffers laid out as Arrow lays out its arrays, so that a caller with Arrow wraps them without a copy
+(`pyarrow.Array.from_buffers`) and another one need not load it. The work per record is in `_kernel` (C), or in its
 Python twin `_pure` where that was not built; here is the work per batch: headers, checksums, decompression, what to
 skip.
 

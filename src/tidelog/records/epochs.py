@@ -3,7 +3,7 @@
     entries   (0, 0) (3, 120) (4, 250)          epoch 0 wrote 0..119, epoch 3 wrote 120..249, epoch 4 writes from 250
     end_offset_for(3, log_end=300) -> (3, 250)   end_offset_for(1, 300) -> (0, 120)   end_offset_for(4, 300) -> (4, 300)
 
-Both the epochs and the offsets of the entries rise strictly. The cache holds no file: whoever owns the partition's
+Both the epochs and the offsets of the entries rise strictly. The cache holds no file: the owner of the partition's
 folder writes `to_checkpoint_text` into `leader-epoch-checkpoint` after a call that changed something.
 """
 

@@ -1,6 +1,6 @@
 """What can be wrong with record batches, one class a kind, each with Kafka's code for it.
 
-All of these are the fault of whoever wrote the bytes. The message says what was found; the code is what a producer
+All of these are faults of the client that wrote the bytes. The message says what was found; the code is what a producer
 sees.
 """
 

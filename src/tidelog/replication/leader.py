@@ -1,4 +1,4 @@
-"""The leader of one partition: how far its followers are, who is in sync, and the high watermark that follows.
+"""The leader of one partition: its followers' progress, the replicas in sync, and the high watermark that follows.
 
 The high watermark is the smallest log end among the replicas in sync. It never goes back, and four moments alone move
 it (`_advance` is called there and nowhere else):
@@ -8,7 +8,7 @@ it (`_advance` is called there and nowhere else):
     3. the leader's own log grows, or is flushed      Appended, Flushed; settings: FlushPolicyChanged, MinIsrChanged
     4. a follower's fetch tells its log end           FollowerFetched, after the log was read, before the answer goes
 
-Who was waited for outside the ISR, and is waited for no longer, counts as the second (LagCheckDue, LiveBrokersChanged,
+Dropping a follower that was waited for outside the ISR counts as the second (LagCheckDue, LiveBrokersChanged,
 ProposalRefused).
 
 What a replica reports as its log end is, with flush.messages=1, the flushed end: a record counts as held by a replica
@@ -16,16 +16,17 @@ when it is on its device.
 
 **The ISR** changes by proposal to the controller, one at a time (KIP-497): `IsrProposed` goes out, `ProposalCommitted`
 or `ProposalRefused` comes back. A newer state of the same leader epoch by LeaderAndIsr supersedes what is under way.
-Until the answer is known the high watermark counts the *maximal* ISR: who is to join counts already, who is to leave
-counts still; so whichever state the controller elects from, its members have all that was acknowledged. A follower that
-has caught up and may join is waited for as well, or it could never join under load. While the committed ISR is smaller
-than min.insync.replicas (or than the number of replicas, if that is less) the high watermark stays.
+Until the answer is known the high watermark counts the *maximal* ISR: a follower that is to join counts already, one
+that is to leave still counts. So whichever state the controller elects from, its members have all that was
+acknowledged. A follower that has caught up and may join is waited for as well, or it could never join under load. While
+the committed ISR is smaller than min.insync.replicas (or than the number of replicas, if that is less) the high
+watermark stays.
 
 **What a restart may trust**: the high watermark checkpoint is the lower bound from which a leader begins, no more: it
 is cut to the log end, what lies above it is committed once the ISR has fetched it again, and nothing is ever truncated
 to it. Within the life of a process a replica's high watermark does not go back, whether it leads or follows. After a
 crash the checkpoint may be older than what was served; then nothing is lost, one round of fetches is waited for, and
-whoever asks for the latest offset meanwhile is told to come again (KIP-207).
+requests for the latest offset meanwhile are told to come again (KIP-207).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     leader.replication.throttled.rate       a broker's: bytes a second for all of them together
     follower.replication.throttled.*        the same, where they are followed
 
-What passes for a throttled partition is counted, whoever it is for; held back is only what goes to a replica that is
+What passes for a throttled partition is counted, for any receiver; held back is only what goes to a replica that is
 behind: on the leader's side a follower outside the ISR, on the follower's side a partition that has not all that is
 committed. So replicas in sync stay in sync, and use up the rate that others wait for.
 

@@ -1,4 +1,4 @@
-"""OAUTHBEARER (RFC 7628), both ends: a client shows a token that somebody else has issued.
+"""OAUTHBEARER (RFC 7628), both ends: a client shows a token that another service has issued.
 
     n,,^Aauth=Bearer TOKEN^A^A      ->
                                     <-   nothing: the token is good; or {"status":"invalid_token"}
@@ -6,7 +6,7 @@
                                     <-   the authentication fails
 
 What a token is good for says a `Verifier`: by its signature, or, for trying things out, by what it claims of itself
-(`verify_unsecured`): a JWT without a signature (RFC 7519, section 6), which everybody can make.
+(`verify_unsecured`): a JWT without a signature (RFC 7519, section 6), which any client can make.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def verify_unsecured(token: str, rules: Unsecured, now_ms: int) -> Shown:
         raise InvalidToken("it is signed, and the listener accepts tokens without a signature only")
     user = claims.get(rules.principal_claim)
     if not isinstance(user, str) or not user.strip():
-        raise InvalidToken(f"its claim {rules.principal_claim} names nobody")
+        raise InvalidToken(f"its claim {rules.principal_claim} names no principal")
     expires_ms = _milliseconds(claims, "exp")
     if expires_ms is None:
         raise InvalidToken("it has no end (exp)")
@@ -169,7 +169,7 @@ def unsecured_login(options: Mapping[str, str], now_s: int) -> str:
                 claims[claim] = value[1:].split(value[0]) if value else []
     principal = options.get("unsecuredLoginPrincipalClaimName", "sub")
     if not isinstance(claims.get(principal), str):
-        raise ValueError(f"nothing says who it is: set unsecuredLoginStringClaim_{principal}")
+        raise ValueError(f"the principal is not configured: set unsecuredLoginStringClaim_{principal}")
     return unsecured_token(claims)
 
 

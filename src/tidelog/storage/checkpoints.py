@@ -9,7 +9,7 @@
     0 37                                      version, the broker's epoch at the clean stop that wrote it
     clicks 1 0 1048530 456 20480              topic, partition, then base offset and bytes of each segment
 
-A file that cannot be read so is `CorruptFile`; who reads it decides whether it can be done without.
+A file that cannot be read so is `CorruptFile`; the caller decides whether it can do without.
 """
 
 from __future__ import annotations

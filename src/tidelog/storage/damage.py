@@ -62,7 +62,7 @@ def read_damage(disk: Disk, directory: str) -> ReplicaDamage | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
-        logger.warning("damage_file_ignored path=%s/%s reason=%s", directory, DAMAGE_FILE, error)
+        logger.warning("damage_file_ignored: path=%s/%s reason=%s", directory, DAMAGE_FILE, error)
         return None
 
 
@@ -163,12 +163,12 @@ def keep_aside(folder: LogFolder, file: File, position: int, size: int, offset: 
         _remove_oldest(folder)
     except OSError as error:
         logger.warning(
-            "cut_not_kept log=%s offset=%d bytes=%d error=%s", folder.topic_partition, offset, size - position, error
+            "cut_not_kept: log=%s offset=%d bytes=%d error=%s", folder.topic_partition, offset, size - position, error
         )
         return
     logger.warning(
-        "cut_kept_aside log=%s offset=%d bytes=%d kept=%d path=%s: valid batches follow the damage, so records are lost"
-        " here",
+        "cut_kept_aside: log=%s offset=%d bytes=%d kept=%d path=%s: valid batches follow the damage, so "
+        "records are lost here",
         folder.topic_partition,
         offset,
         size - position,
@@ -192,7 +192,7 @@ def keep_segments_aside(folder: LogFolder, segments: list[Segment]) -> list[Segm
         folder.disk.rename(segment.path(LOG), path)
         segment.unlink()
         logger.warning(
-            "cut_kept_aside log=%s offset=%d bytes=%d kept=%d path=%s: the segment lies behind damage, so records are"
+            "cut_kept_aside: log=%s offset=%d bytes=%d kept=%d path=%s: the segment lies behind damage, so records are"
             " lost here",
             folder.topic_partition,
             segment.base_offset,

@@ -9,7 +9,7 @@ When the system has no descriptor left (EMFILE, ENFILE), all files that are not 
 opened is tried once more: by `SparingDisk`, through which all files and folders of the logs are opened.
 
 Closing forgets nothing: the kernel keeps unsynced pages and, since Linux 4.16, also reports a failed write-back
-to whoever opens and syncs the file next.
+to the next caller that opens and syncs the file.
 
 **Two locks.** `lock` guards the bookkeeping, and no system call happens while it is held: a disk that hangs must not
 keep the files of other directories closed. `names` is held by the thread that renames files and folders, from before

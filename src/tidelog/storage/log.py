@@ -405,7 +405,7 @@ class Log(TruncatableLog):
         except OSError as error:
             # The segments are all there: without it recovery reads more of them.
             logger.warning(
-                "snapshot_not_written log=%s offset=%d error=%s", self.topic_partition, pending.offset, error
+                "snapshot_not_written: log=%s offset=%d error=%s", self.topic_partition, pending.offset, error
             )
 
     def holds_segment(self, base_offset: int) -> bool:

@@ -142,7 +142,7 @@ class LogDirectory:
         if self._failure is not None:
             return
         self._failure = f"{what}: {error}"
-        logger.error("log_directory_offline path=%s while=%r error=%s", self._path, what, error)
+        logger.error("log_directory_offline: path=%s while=%r error=%s", self._path, what, error)
         for log in list(self.logs.values()):
             log.release_files()
         self.flush_requests.clear()
@@ -155,7 +155,7 @@ class LogDirectory:
     def task_failed(self, error: OSError, what: str) -> bool:
         """Work for the whole directory has failed: takes it offline, or gives true: the work is to be done again."""
         if self._failure is None and fails_alone(error):
-            logger.warning("disk_task_postponed path=%s while=%r error=%s", self._path, what, advice(error))
+            logger.warning("disk_task_postponed: path=%s while=%r error=%s", self._path, what, advice(error))
             return True
         self.failed(error, what)
         return False
@@ -173,7 +173,7 @@ class LogDirectory:
         try:
             self.remove_half_made(path)
         except OSError as error:
-            logger.warning("folder_left path=%s error=%s", path, error)
+            logger.warning("folder_left: path=%s error=%s", path, error)
 
     def remove_half_made(self, path: str) -> None:
         """Removes what `undo_folder` has left. OSError."""
@@ -257,7 +257,7 @@ class LogDirectory:
         except FileNotFoundError:
             return {}
         except CorruptFile as error:
-            logger.warning("segment_sizes_ignored path=%s reason=%s", path, error)
+            logger.warning("segment_sizes_ignored: path=%s reason=%s", path, error)
             return {}
         return sizes if broker_epoch == stop.broker_epoch else {}
 
@@ -301,7 +301,7 @@ class LogDirectory:
         except FileNotFoundError:
             return {}
         except CorruptFile as error:
-            logger.warning("checkpoint_ignored path=%s/%s reason=%s", self._path, name, error)
+            logger.warning("checkpoint_ignored: path=%s/%s reason=%s", self._path, name, error)
             return {}
 
     def partition_folders(
@@ -326,7 +326,7 @@ class LogDirectory:
             elif marked[1] == FUTURE_FOLDER:
                 futures.append((parse_partition_folder(marked[0], self._path), path))
             else:
-                logger.warning("log_folder_left_alone path=%s", path)
+                logger.warning("log_folder_left_alone: path=%s", path)
         return partitions, futures, deleted
 
     # Checkpoints.
@@ -466,7 +466,7 @@ class LogDirectory:
         try:
             return log.close()
         except (KafkaError, CorruptFile) as error:
-            logger.error("log_not_closed_cleanly log=%s reason=%s", log.topic_partition, error)
+            logger.error("log_not_closed_cleanly: log=%s reason=%s", log.topic_partition, error)
             self._is_damaged = True
             return False
 

@@ -220,7 +220,7 @@ class LogFolder:
         """Has the owner come back to what is unfinished; raises the error where it takes the directory offline."""
         if not fails_alone(error):
             raise error
-        logger.warning("step_unfinished log=%s error=%s", self.topic_partition, error)
+        logger.warning("step_unfinished: log=%s error=%s", self.topic_partition, error)
         self.owner.changed(self.topic_partition)
 
     def undo(self, name: str) -> None:

@@ -130,7 +130,7 @@ def load_log(
             log.segments[-1].check_indexes()
     except (KafkaError, CorruptFile) as error:
         # The log was said to be clean and is not: nothing in its files is taken on trust.
-        logger.warning("log_damaged log=%s reason=%s", topic_partition, error)
+        logger.warning("log_damaged: log=%s reason=%s", topic_partition, error)
         _recover(log, set(log.segments), 0, now_ms, clean=False, epochs_lost=True, durable=recovery_point)
         end = log.segments[-1].next_offset() if log.segments else log_start_offset
     if not log.segments:
@@ -138,7 +138,7 @@ def load_log(
     log.loaded(end, end if clean else min(recovery_point, end), epochs_file)
     if end < log_start_offset:
         logger.warning(
-            "log_emptied log=%s end=%d start=%d: its segment files are missing", topic_partition, end, log_start_offset
+            "log_emptied: log=%s end=%d start=%d: its segment files are missing", topic_partition, end, log_start_offset
         )
         log.truncate_fully(log_start_offset)
     _remove_stray_snapshots(log)
@@ -215,7 +215,7 @@ def _swap_range(
         for found in segment.headers(0):
             end = found.header.next_offset
     except KafkaError as error:
-        logger.warning("swap_damaged path=%s reason=%s", segment.log_file.path, error)
+        logger.warning("swap_damaged: path=%s reason=%s", segment.log_file.path, error)
     finally:
         segment.log_file.close()
     return offset, max(end, offset + 1)
@@ -237,7 +237,7 @@ def _open_segments(
         suffixes = names[offset]
         if LOG not in suffixes:
             for suffix in suffixes & _INDEX_SIZES.keys():
-                logger.warning("orphaned_index_removed directory=%s offset=%d suffix=%s", directory, offset, suffix)
+                logger.warning("orphaned_index_removed: directory=%s offset=%d suffix=%s", directory, offset, suffix)
                 disk.unlink(f"{directory}/{offset:020d}{suffix}")
             continue
         size = disk.stat(f"{directory}/{offset:020d}{LOG}").size
@@ -276,7 +276,7 @@ def _note_holes(log: Log, sizes_at_stop: Mapping[int, int], log_start_offset: in
             if segment is not None:
                 short.add(segment)
             logger.error(
-                "segment_lost log=%s base_offset=%d bytes=%d bytes_at_stop=%d: its file was changed while the broker"
+                "segment_lost: log=%s base_offset=%d bytes=%d bytes_at_stop=%d: its file was changed while the broker"
                 " was stopped; the records are copied from another replica where there is one",
                 log.topic_partition,
                 base,
@@ -296,14 +296,14 @@ def _may_be_true(segment: Segment, end: int | None) -> bool:
     try:
         entries = segment.transaction_index.entries()
     except CorruptFile as error:
-        logger.warning("transaction_index_damaged reason=%s", error)
+        logger.warning("transaction_index_damaged: reason=%s", error)
         return False
     last = segment.base_offset - 1
     for entry in entries:
         is_in_order = last < entry.last_offset and 0 <= entry.first_offset <= entry.last_offset
         is_stable = 0 <= entry.last_stable_offset <= entry.last_offset + 1
         if not is_in_order or not is_stable or entry.producer_id < 0 or (end is not None and entry.last_offset >= end):
-            logger.warning("transaction_index_damaged path=%s entry=%s", segment.transaction_index.path, tuple(entry))
+            logger.warning("transaction_index_damaged: path=%s entry=%s", segment.transaction_index.path, tuple(entry))
             return False
         last = entry.last_offset
     return True
@@ -354,7 +354,7 @@ def _recover(
         )
         if ends_log and index + 1 < len(log.segments):
             logger.warning(
-                "segments_removed log=%s after=%d cut_bytes=%d", log.topic_partition, segment.base_offset, cut
+                "segments_removed: log=%s after=%d cut_bytes=%d", log.topic_partition, segment.base_offset, cut
             )
             removed, log.segments = log.segments[index + 1 :], log.segments[: index + 1]
             _remove_segments(log, segment, removed, recovery_point)
@@ -371,7 +371,7 @@ def _remove_strays(log: Log, index: int, damaged: set[Segment]) -> None:
         if not may_be_empty or not _is_empty(stray) or segment.next_offset() <= stray.base_offset:
             return
         logger.warning(
-            "stray_segment_removed log=%s base_offset=%d end_before=%d",
+            "stray_segment_removed: log=%s base_offset=%d end_before=%d",
             log.topic_partition,
             stray.base_offset,
             segment.next_offset(),
@@ -450,7 +450,7 @@ def compare_with_high_watermark(log: Log, high_watermark: int) -> None:
         _lost(log, end, log.epochs.latest, high_watermark)
     if log.damage is not None:
         logger.warning(
-            "log_lost_records log=%s log_end=%d lost_end=%d high_watermark=%d: another replica in sync is to lead",
+            "log_lost_records: log=%s log_end=%d lost_end=%d high_watermark=%d: another replica in sync is to lead",
             log.topic_partition,
             end,
             log.damage.lost_end,
@@ -505,7 +505,7 @@ def recover_segment(log: Log, segment: Segment, *, note_epochs: bool, latest_epo
     segment.transaction_index.replace(aborted)
     cut = size - segment.size
     if cut:
-        logger.info("torn_tail_cut log=%s base_offset=%d bytes=%d", log.topic_partition, segment.base_offset, cut)
+        logger.info("torn_tail_cut: log=%s base_offset=%d bytes=%d", log.topic_partition, segment.base_offset, cut)
     return cut
 
 
@@ -545,7 +545,7 @@ def _read_epochs(disk: Disk, directory: str) -> tuple[EpochCache | None, bytes |
     except FileNotFoundError:
         return None, None
     except (CheckpointError, ValueError) as error:
-        logger.warning("epoch_checkpoint_ignored path=%s reason=%s", path, error)
+        logger.warning("epoch_checkpoint_ignored: path=%s reason=%s", path, error)
         return None, content
 
 

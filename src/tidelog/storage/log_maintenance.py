@@ -395,13 +395,13 @@ class LogMaintenance:
 
         def finish(error: OSError | None) -> None:
             if error is not None:
-                logger.warning("retention_read_failed error=%s", error)
+                logger.warning("retention_read_failed: error=%s", error)
             self.settings_gate.when_current(delete)
 
         def delete() -> None:
             if not self.settings_gate.are_current:
                 logger.warning(
-                    "retention_put_off reason='the store has not confirmed the settings' logs=%d", len(waiting)
+                    "retention_put_off: reason='the store has not confirmed the settings' logs=%d", len(waiting)
                 )
                 waiting.clear()
             now = self._clock.wall_ms()
@@ -411,7 +411,7 @@ class LogMaintenance:
                     if not log.folder.is_deleted and not log.is_offline:
                         log.delete_old_segments(now)
                 except (KafkaError, CorruptFile) as refused:
-                    logger.warning("retention_failed log=%s reason=%s", log.topic_partition, refused)
+                    logger.warning("retention_failed: log=%s reason=%s", log.topic_partition, refused)
             if waiting:
                 self.settings_gate.when_current(delete)
             else:
@@ -450,7 +450,7 @@ def _flush(log: Log, up_to_offset: int | None = None) -> DiskTask | None:
     try:
         return log.flush_task(up_to_offset)
     except KafkaError as refused:
-        logger.warning("flush_refused log=%s reason=%s", log.topic_partition, refused)
+        logger.warning("flush_refused: log=%s reason=%s", log.topic_partition, refused)
         return None
 
 
@@ -459,7 +459,7 @@ def _finish_steps(log: Log) -> None:
     try:
         log.finish_steps()
     except KafkaError as refused:
-        logger.debug("steps_unfinished log=%s reason=%s", log.topic_partition, refused)
+        logger.debug("steps_unfinished: log=%s reason=%s", log.topic_partition, refused)
 
 
 def _warm(segment: Segment) -> None:
@@ -467,4 +467,4 @@ def _warm(segment: Segment) -> None:
     try:
         segment.largest_timestamp()
     except (KafkaError, CorruptFile) as error:
-        logger.warning("largest_timestamp_unknown path=%s reason=%s", segment.log_file.path, error)
+        logger.warning("largest_timestamp_unknown: path=%s reason=%s", segment.log_file.path, error)

@@ -217,7 +217,7 @@ class LogManager:
         """
         for directory in self.directories:
             if directory.path in but:
-                logger.error("log_directory_not_closed path=%s reason='its disk does not answer'", directory.path)
+                logger.error("log_directory_not_closed: path=%s reason='its disk does not answer'", directory.path)
                 directory.release()
             else:
                 directory.close(broker_epoch)

@@ -1,6 +1,6 @@
 """Finding things in a log: bytes for a fetch, offsets for timestamps, aborted transactions.
 
-These are questions to a list of segments, oldest first, which nobody changes while they are answered: a log replaces
+These are questions to a list of segments, oldest first, which does not change while they are answered: a log replaces
 its list when it rolls or deletes. So they may run in a thread beside the one that appends: then the last
 segment grows under them. With `blocking=False` the thread that appends asks them, and they raise `WouldBlock` when what
 they need is not in the page cache; an OSError is for the log to judge.

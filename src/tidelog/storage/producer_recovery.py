@@ -153,7 +153,7 @@ def apply_batch(
     except KafkaError as error:
         # No append would have let it in, yet its checksum holds: the log goes on without what it says of its producer.
         logger.warning(
-            "producer_state_ignored log=%s offset=%d reason=%s", producers.topic_partition, header.base_offset, error
+            "producer_state_ignored: log=%s offset=%d reason=%s", producers.topic_partition, header.base_offset, error
         )
         return []
     aborted = producers.aborted_by(update) if update.completed else []
@@ -282,7 +282,7 @@ def _load(folder: LogFolder, producers: ProducerState, offset: int, segments: Se
     except FileNotFoundError:
         return False  # Retention has taken it since the folder was listed.
     except CorruptFile as error:
-        logger.warning("snapshot_ignored path=%s reason=%s", path, error)
+        logger.warning("snapshot_ignored: path=%s reason=%s", path, error)
         return False
     producers.load(entries, offset, now_ms, folder.environment.producer_expiration_ms)
     producers.snapshot_offset = offset
@@ -311,7 +311,7 @@ def _recall_batches(producers: ProducerState, segments: Sequence[Segment], offse
                 recalled.setdefault(header.producer_id, []).append(batch)
     except (CorruptIndex, InvalidBatch) as damage:
         # What is damaged is repaired by whoever needs it; here the snapshot alone will do.
-        logger.warning("producers_not_recalled log=%s reason=%s", producers.topic_partition, damage)
+        logger.warning("producers_not_recalled: log=%s reason=%s", producers.topic_partition, damage)
         return
     for producer_id, batches in recalled.items():
         entry = producers.entries[producer_id]
@@ -345,4 +345,4 @@ def _scan(producers: ProducerState, segment: Segment, start: int) -> None:
             if header.last_offset >= start and header.producer_id >= 0:
                 apply_batch(producers, header, segment.batch_bytes(found) if header.is_control else None)
     except (KafkaError, CorruptFile) as damage:
-        logger.warning("producers_incomplete segment=%s reason=%s", segment.log_file.path, damage)
+        logger.warning("producers_incomplete: segment=%s reason=%s", segment.log_file.path, damage)

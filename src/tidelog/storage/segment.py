@@ -184,7 +184,7 @@ class Segment(SegmentFiles):
                 file.truncate(self.size)
             self._is_torn = False
         except OSError as error:
-            logger.warning("torn_write_left path=%s size=%d error=%s", file.path, self.size, error)
+            logger.warning("torn_write_left: path=%s size=%d error=%s", file.path, self.size, error)
 
     def _prepare_indexes(self) -> None:
         """Makes room for entries, so that adding them touches memory alone."""
@@ -401,7 +401,7 @@ class Segment(SegmentFiles):
                 self._rebuilding = threading.RLock()
         with self._rebuilding:
             self.rebuild_indexes()  # Unless the log itself is damaged.
-        logger.warning("index_rebuilt path=%s reason=%s", self.log_file.path, reason)
+        logger.warning("index_rebuilt: path=%s reason=%s", self.log_file.path, reason)
         return question()
 
     def largest_timestamp(self, *, blocking: bool = True) -> int:

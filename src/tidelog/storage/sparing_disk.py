@@ -1,7 +1,7 @@
 """The disk as logs use it: an open that finds no descriptor left is tried again once the pool has closed what it can.
 
 Rolls, flushes of folders, checkpoints and snapshots open files for a moment. Descriptors are kept for them, but others
-in the process, or on the machine (ENFILE), may have taken those; files of segments that nobody reads just now give way.
+in the process, or on the machine (ENFILE), may have taken those; files of segments that are not being read give way.
 """
 
 from __future__ import annotations

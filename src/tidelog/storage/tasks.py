@@ -74,4 +74,4 @@ def run_now(task: DiskTask) -> None:
 def log_unexpected(task: object, error: Exception) -> None:
     """Says what no disk raises, with its trace: a mistake of ours."""
     if not isinstance(error, OSError):
-        logger.error("disk_task_failed task=%s error=%r", task, error, exc_info=error)
+        logger.error("disk_task_failed: task=%s error=%r", task, error, exc_info=error)

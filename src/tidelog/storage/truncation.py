@@ -268,7 +268,7 @@ class TruncatableLog(ReadableLog):
         except OSError as error:
             if not fails_alone(error):
                 raise
-            logger.warning("producers_behind log=%s error=%s", self.topic_partition, error)
+            logger.warning("producers_behind: log=%s error=%s", self.topic_partition, error)
             return
         producers.snapshot_offset = offsets[-1] if offsets else self.log_start_offset
         usable = [offset for offset in offsets if offset <= self.producers_snapshot_max]
@@ -280,7 +280,7 @@ class TruncatableLog(ReadableLog):
         except KafkaError as error:
             if self.is_offline:
                 raise
-            logger.warning("producers_behind log=%s error=%s", self.topic_partition, error)
+            logger.warning("producers_behind: log=%s error=%s", self.topic_partition, error)
 
     def catch_up_producers(self, now_ms: int) -> None:
         """Rebuilds the producers' state if a truncation has left that to be done. `KafkaError` KAFKA_STORAGE_ERROR."""

@@ -1,9 +1,9 @@
 """What lets the first batch of a transaction into a partition (KIP-890): a guard that a marker makes void.
 
-A late batch of a transaction that has ended would open a transaction that nobody ends, and readers of committed records
-would wait at it for ever. So the leader asks the transaction coordinator before the first batch of each transaction. An
-end marker may be written between the question and the append: that takes the guard away, and an answer which is older
-than the marker opens nothing.
+A late batch of a transaction that has ended would open a transaction that is never ended, and readers of committed
+records would wait at it for ever. So the leader asks the transaction coordinator before the first batch of each
+transaction. An end marker may be written between the question and the append: that takes the guard away, and an answer
+which is older than the marker opens nothing.
 """
 
 from __future__ import annotations

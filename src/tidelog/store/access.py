@@ -1,7 +1,7 @@
 """Who may do what with a node: the access lists that Kafka's brokers give theirs with zookeeper.set.acl.
 
-Without it everybody may do everything. With it a node belongs to whoever made it, by the credentials of its session,
-and all others may read it; but not what has passwords in it.
+Without it every client may do everything. With it a node belongs to the client that made it, by the credentials of its
+session, and all others may read it; but not what has passwords in it.
 """
 
 from __future__ import annotations

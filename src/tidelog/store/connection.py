@@ -178,7 +178,7 @@ class StoreConnection(asyncio.Protocol):
                 position += 4 + size
                 self._frame(frame)
         except MalformedRecord as error:
-            logger.warning("connection closed: malformed request peer=%s reason=%s", self.peer, error)
+            logger.warning("connection closed, malformed request: peer=%s reason=%s", self.peer, error)
             self.close()
         del buffer[:position]
 
@@ -375,7 +375,7 @@ class StoreConnection(asyncio.Protocol):
         self._transport.write(b"".join(self._output))
         self._output.clear()
         if self._transport.get_write_buffer_size() > UNREAD_MAX:
-            logger.warning("connection closed: its client does not read peer=%s bytes=%d", self.peer, UNREAD_MAX)
+            logger.warning("connection closed, its client does not read: peer=%s bytes=%d", self.peer, UNREAD_MAX)
             self._transport.abort()
 
 

@@ -6,10 +6,10 @@
 
 A transaction changes the tree at once and joins the group that waits for the disk; while one group is being committed,
 the next one gathers. Nothing that is not durable is ever seen from outside: results, reads and watch events queue
-behind the commit of what they show. So a crash can forget only what nobody was told.
+behind the commit of what they show. So a crash can forget only what no client was told.
 
-A commit that fails is not retried: the tree is ahead of the disk, so the store fails as a whole, and whoever waits gets
-ConnectionLoss, as from a server that vanished.
+A commit that fails is not retried: the tree is ahead of the disk, so the store fails as a whole, and requests that wait
+get ConnectionLoss, as from a server that vanished.
 
 A commit that finds no room is tried again until there is some, as if the disk were slow. Meanwhile writes wait, pings
 are answered and sessions live, so that brokers serve what they lead; nodes that no waiting write touches are read; new
@@ -357,7 +357,7 @@ class EmbeddedStore:
                     raise PersistenceFailed(str(error)) from error
                 attempts += 1
                 if self._no_room is None:
-                    logger.error("store_full: writes wait until there is room; brokers serve on. error=%s", error)
+                    logger.error("store_full: error=%s: writes wait until there is room; brokers serve on", error)
                     self._no_room = set(group.nodes)
                     for changes in self._gathered:
                         self._no_room.update(changes.nodes)

@@ -5,16 +5,16 @@
     {"path": "/brokers/seqid", "data": null, "version": 0},
     ...]}
 
-Only persistent nodes are in it, parents before children, sorted by path; the root, ZooKeeper's own nodes and those of
-a move are not. `data` is text, or null; what is no UTF-8 stands in `base64` instead. `version` is the node's version
-where it was taken, for people and for /brokers/seqid, whose version counts. Access lists are not in it: whoever imports
-it makes the nodes with those that brokers with its settings would give them (zookeeper.set.acl). The checksum covers
-the lines of the nodes, byte for byte.
+Only persistent nodes are in it, parents before children, sorted by path; the root, ZooKeeper's own nodes and those of a
+move are not. `data` is text, or null; what is no UTF-8 stands in `base64` instead. `version` is the node's version
+where it was taken, for people and for /brokers/seqid, whose version counts. Access lists are not in it: the client that
+imports it makes the nodes with those that brokers with its settings would give them (zookeeper.set.acl). The checksum
+covers the lines of the nodes, byte for byte.
 
 **What a file cannot carry over** are versions, since a new node begins with 0, and transaction ids. A partition's epoch
-is the version of its state, so `nodes_to_write` gives every partition a higher leader epoch: whoever knows it by an
-earlier one takes over what the new store says, as after an election. Who numbers notifications is the parent, so they
-are numbered anew. Transaction ids are the affair of `transfer`.
+is the version of its state, so `nodes_to_write` gives every partition a higher leader epoch: a broker that knows an
+earlier one takes over what the new store says, as after an election. Notifications get their numbers from their parent
+node, so they are numbered anew. Transaction ids are the affair of `transfer`.
 """
 
 from __future__ import annotations

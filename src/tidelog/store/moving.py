@@ -1,6 +1,6 @@
 """The nodes by which a running cluster is moved to another store; what each says, and to whom.
 
-    /tidelog_moving     in the former store, ephemeral, the mover's: as long as it is there nobody else reads or writes
+    /tidelog_moving     in the former store, ephemeral, the mover's: while it is there no other client reads or writes
     /tidelog_moved      in the former store, for ever: where everything is now. Its creation is the move
     /tidelog_import     in the new store while it is being filled, and until the former one is known to have gone over:
                         no broker may use what is there

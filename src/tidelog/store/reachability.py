@@ -1,7 +1,7 @@
-"""Why nobody answers: what is found at the addresses of a metadata store that cannot be reached.
+"""Why no server answers: what is found at the addresses of a metadata store that cannot be reached.
 
-A ZooKeeper server without a quorum takes connections and closes them again. It tells whoever asks with one of its four
-letter words that it serves nobody, which is worth knowing: nothing is wrong with the addresses then.
+A ZooKeeper server without a quorum takes connections and closes them again. It tells clients that ask with one of its
+four letter words that it serves no client, which is worth knowing: nothing is wrong with the addresses then.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     broker --- the former store's address --- relay --- a server of the ensemble
 
-So brokers need not be told where the store went, all at once: whoever comes by the former address gets a session of the
+So brokers need not be told where the store went, all at once: a client of the former address gets a session of the
 new store, made by the new store. Sessions, passwords, pings, watches are between the two; the relay only looks at
 
 - the first frame of each side. A client may come with a session of the former store, and with what it has seen there,
@@ -10,8 +10,9 @@ new store, made by the new store. Sessions, passwords, pings, watches are betwee
   itself whether it knows the session. One of the former store it does not: the client begins anew.
 - paths, where the new place has a chroot (`rooted_frames`).
 
-Nobody is let through before the node that keeps brokers out of the new store is gone (`moving.IMPORT`), which only the
-former store may take away, once it serves nobody itself. A client that cannot be served is cut off, and tries again.
+No client is let through before the node that keeps brokers out of the new store is gone (`moving.IMPORT`), which only
+the former store may take away, once it serves no client itself. A client that cannot be served is cut off, and tries
+again.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Relay:
             try:
                 await self._make_sure()
             except (OSError, StoreError) as error:
-                logger.warning("the store has moved, and its new place cannot be used yet: %s", error)
+                logger.warning("store has moved, its new place cannot be used yet: reason=%s", error)
                 await asyncio.sleep(delay_s)
                 delay_s = min(2 * delay_s, OPEN_DELAY_S_MAX)
             else:
@@ -239,7 +240,7 @@ class RelayConnection(_Side):
         try:
             self._take()
         except MalformedRecord as error:
-            logger.warning("connection closed: malformed request peer=%s reason=%s", self.peer, error)
+            logger.warning("connection closed, malformed request: peer=%s reason=%s", self.peer, error)
             self.abort()
 
     def pause_writing(self) -> None:
@@ -312,7 +313,7 @@ class RelayConnection(_Side):
         try:
             await self._relay.dial(lambda: _Upstream(self._relay, self, first))
         except OSError as error:
-            logger.warning("no server of the store's new place is reached: %s", error)
+            logger.warning("no server of the moved store is reached: reason=%s", error)
             self.abort()
 
 
@@ -349,7 +350,7 @@ class _Upstream(_Side):
                 if not client.is_through:
                     client.established(frame)
         except MalformedRecord as error:
-            logger.warning("connection closed: malformed answer client=%s reason=%s", client.peer, error)
+            logger.warning("connection closed, malformed answer: client=%s reason=%s", client.peer, error)
             self.close()
             return
         if client.is_through and client.frames is None:

@@ -2,7 +2,7 @@
 
 Broker processes reach the store of their cluster with it, by the same client that talks to a real ensemble; and so can
 ZooKeeper's shell, kazoo's recipes and Kafka's old tools. There is one server, so what an ensemble would do among its
-members is missing here: sync has nothing to wait for, and nobody is read-only.
+members is missing here: sync has nothing to wait for, and no client is read-only.
 
 It owns the timeouts of sessions that came over the network. A session survives its connection until nothing was heard
 from it for its timeout, and survives a restart of the server with a fresh one.
@@ -120,7 +120,7 @@ class StoreServer:
             now_ms = self._clock.monotonic_ms()
             if self._refused_told_ms is None or now_ms - self._refused_told_ms >= REFUSED_INTERVAL_MS:
                 logger.warning(
-                    "connection refused: there are %d already peer=%s refused=%d",
+                    "connection refused: open=%d peer=%s refused=%d",
                     connections_max,
                     connection.peer,
                     self._refused,
@@ -153,8 +153,8 @@ class StoreServer:
         if request.last_zxid_seen > store.durable_zxid:
             # The store was replaced by an older one. Nothing the client knows need be true: it has to begin anew.
             logger.warning(
-                "session refused: its client has seen what this store has not (the store was restored from an older "
-                "copy?) peer=%s session=%#x seen=%d store=%d",
+                "session refused: peer=%s session=%#x seen=%d store=%d: its client has seen later changes than this "
+                "store has, which may have been restored from an older copy",
                 connection.peer,
                 request.session_id,
                 request.last_zxid_seen,
@@ -269,7 +269,7 @@ class StoreServer:
             # Who uses the store without a connection cannot be cut off, nor sent elsewhere.
             self._store.close_session(found.ephemeral_owner).add_done_callback(_note)
         else:
-            logger.warning("the store is being moved: nobody but the mover is served mover=%#x", found.ephemeral_owner)
+            logger.warning("store is being moved, only the mover is served: mover=%#x", found.ephemeral_owner)
             self._mover = found.ephemeral_owner
             for connection in list(self._connections):
                 if connection.session_id != self._mover:
@@ -282,7 +282,7 @@ class StoreServer:
         moved = moved_elsewhere(self._store.tree)
         if moved is None or self._relay is not None or self._closed or self._network is None:
             return
-        logger.warning("the store has moved: %s is relayed to", moved.connect)
+        logger.warning("store has moved, relaying: to=%s", moved.connect)
         self._relay = Relay(parse_servers(moved.connect), self._network, lambda: open_for_brokers(moved))
         self._relay.start()
 
@@ -325,7 +325,7 @@ class StoreServer:
                 # It is cut off, and can say nothing.
                 self._deadlines.add(session_id, self._store.tree.sessions[session_id].timeout_ms, now_ms)
                 continue
-            logger.info("session expired session=%#x", session_id)
+            logger.info("session expired: session=%#x", session_id)
             self._store.close_session(session_id).add_done_callback(_note)
         self._schedule()
 

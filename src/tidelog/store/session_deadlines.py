@@ -1,10 +1,10 @@
-"""When sessions end that nobody hears from.
+"""When sessions end that are silent.
 
 A heap of deadlines, looked at only when the first one is due: hearing from a session is one write to a dictionary, and
 its entry in the heap moves when it comes up. Time is handed in, monotonic.
 
-Time in which nobody listened does not count: a process that was stopped, or so busy that it woke late, has not heard
-what its clients said meanwhile, and must not hold it against them.
+Time in which the server did not listen does not count: a process that was stopped, or so busy that it woke late, has
+not heard what its clients said meanwhile, and must not hold it against them.
 """
 
 from __future__ import annotations

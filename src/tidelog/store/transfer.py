@@ -3,7 +3,7 @@
 **Reading.** What is read node by node is a picture of one moment only if nothing was written meanwhile. So every node
 is looked at twice, and the second look begins when the first has ended: where no node has another transaction id (of
 its data, of its children) then, all of them were as they were read at the moment between the two. Otherwise it is done
-again. Where nobody else is served (`moving.MOVING`), one look is enough.
+again. Where no other client is served (`moving.MOVING`), one look is enough.
 
 **Writing.** A node keeps brokers out while a store is filled, and says that the rest is only a part. What a former
 attempt left with that node is wiped away, so an import that broke off is simply done again. Anything else is left
@@ -216,7 +216,7 @@ async def _require(store: StoreClient, creations: Sequence[Create]) -> None:
     wrong = [each.path for each in creations if not each.sequential and found.get(each.path, _ABSENT) != each.data]
     if wrong or len(found) != len(creations):
         raise TransferRefused(
-            "what was written is not what is there now: somebody else writes into that store too "
+            "what was written is not what is there now: another client writes into that store, too "
             f"({', '.join(wrong[:3]) or 'more nodes than were created'})"
         )
 
@@ -358,7 +358,7 @@ async def move(
     try:
         await former.create(MOVING, target.encode(), ephemeral=True)
     except NodeExists:
-        raise TransferRefused("somebody else is moving that store just now") from None
+        raise TransferRefused("another process is moving that store") from None
     began = loop.time()
     try:
         async with asyncio.timeout(HELD_S_MAX):

@@ -6,11 +6,11 @@ kazoo keeps the connection: hosts, reconnecting, pings, the queue of requests. W
 - Results, watch events and states arrive on the event loop in the order of the wire (`kazoo_handler`).
 - kazoo forgets watches when a connection breaks. Here they are set again as the first request of the next connection,
   with the last transaction seen, so that the server tells what was missed meanwhile.
-- The next connection may be to another server, which is a moment behind: it refuses who has seen more than it has, but
-  what became of a request that was under way is nothing that was seen. So the second request is a sync: whoever reads
-  back, reads what the ensemble has agreed upon.
+- The next connection may be to another server, which is a moment behind. It refuses a client that has seen more than
+  it has, but what became of a request that was under way is nothing that was seen. So the second request is a sync:
+  what is read back is what the ensemble has agreed upon.
 - A server that hangs answers nothing, not even while requests are sent to it all the time (`kazoo_handler`).
-- kazoo begins a new session when one expired. Here that is the end: who lost its ephemeral nodes must know.
+- kazoo begins a new session when one expired. Here that is the end: a client that lost its ephemeral nodes must know.
 - A multi may hold nodes without data, and tells the stats of those it creates: where the server does not (ZooKeeper's),
   all but their times, which are 0.
 
@@ -21,7 +21,7 @@ that was made before the event loop heard of the break, since it may build on wh
 A new session, the first or the next, reads nothing older than its own beginning: that was a transaction of the
 ensemble, and the server that tells of it has carried out all that were before it.
 
-Importing this module loads kazoo; whoever has no need of it imports it late.
+Importing this module loads kazoo; import it late where it may not be needed.
 """
 
 from __future__ import annotations
@@ -431,7 +431,7 @@ class ZooKeeperStore:
             return
         self._state = state
         # What it means, and what becomes of it, says whoever listens.
-        logger.info("store session %s session=%#x", state.value, self._session_id)
+        logger.info("store session: state=%s session=%#x", state.value, self._session_id)
         refusal = self._refusal()
         if refusal is not None:
             for outcome in list(self._outstanding):

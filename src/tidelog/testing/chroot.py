@@ -1,7 +1,7 @@
 """A place of its own for each test cluster on an ensemble that many of them share.
 
 With TIDELOG_ZOOKEEPER=host:port,... in the environment, clusters that are not told where their metadata is keep it
-there, each below a chroot that nobody else has: so the same tests run on the embedded store and on ZooKeeper.
+there, each below a chroot of its own: so the same tests run on the embedded store and on ZooKeeper.
 """
 
 from __future__ import annotations

@@ -91,8 +91,8 @@ def test_signed_tokens_are_good(issuer: Issuer) -> None:
         ({"iss": None}, "iss"),
         ({"aud": "another"}, "[Aa]udience"),
         ({"aud": None}, "aud"),
-        ({"sub": None}, "names nobody"),
-        ({"sub": ""}, "names nobody"),
+        ({"sub": None}, "names no principal"),
+        ({"sub": ""}, "names no principal"),
     ],
 )
 def test_claims_are_judged(issuer: Issuer, claims: dict[str, Any], reason: str) -> None:

@@ -664,7 +664,7 @@ class Wrong:
     [
         (Wrong(TopicPartition("t", 9)), "t-9, which does not exist"),
         (Wrong(T0, T0), "t-0 twice"),
-        (Wrong(T0, member="nobody"), "'nobody', who is no member"),
+        (Wrong(T0, member="nobody"), "'nobody', which is not a member"),
     ],
     ids=["missing", "twice", "nobody"],
 )

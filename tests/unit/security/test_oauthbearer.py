@@ -52,9 +52,9 @@ def test_a_refused_client_confirms_and_fails() -> None:
 @pytest.mark.parametrize(
     ("claims", "reason"),
     [
-        ({"sub": None}, "names nobody"),
-        ({"sub": "  "}, "names nobody"),
-        ({"sub": 7}, "names nobody"),
+        ({"sub": None}, "names no principal"),
+        ({"sub": "  "}, "names no principal"),
+        ({"sub": 7}, "names no principal"),
         ({"exp": None}, "no end"),
         ({"exp": True}, "no time"),
         ({"exp": "soon"}, "no time"),

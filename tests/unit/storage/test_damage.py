@@ -93,9 +93,9 @@ def test_the_cut_is_told_with_its_place_offset_and_bytes(tmp_path: Path, caplog:
     with caplog.at_level(logging.INFO):
         reopened(tmp_path)
     path = folder / f"{7:020d}.log.cut"
-    assert f"cut_kept_aside log={TP} offset=7 bytes={13 * SIZE} kept={13 * SIZE} path={path}" in caplog.text
-    assert f"torn_tail_cut log={TP} base_offset=0 bytes={13 * SIZE}" in caplog.text
-    assert f"log_lost_records log={TP} log_end=7 lost_end=20 high_watermark=18" in caplog.text
+    assert f"cut_kept_aside: log={TP} offset=7 bytes={13 * SIZE} kept={13 * SIZE} path={path}" in caplog.text
+    assert f"torn_tail_cut: log={TP} base_offset=0 bytes={13 * SIZE}" in caplog.text
+    assert f"log_lost_records: log={TP} log_end=7 lost_end=20 high_watermark=18" in caplog.text
 
 
 @pytest.mark.parametrize("torn", [1, SIZE // 2, SIZE, SIZE + 1])

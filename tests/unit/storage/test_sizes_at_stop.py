@@ -67,7 +67,7 @@ def test_a_closed_segment_that_lost_bytes_is_a_hole(
         truncate(segment(folder, base_offset), size)
     with caplog.at_level(logging.ERROR):
         manager, log = reopened(tmp_path)
-    assert f"segment_lost log={TP} base_offset={base_offset}" in caplog.text
+    assert f"segment_lost: log={TP} base_offset={base_offset}" in caplog.text
     assert log.log_end_offset == BATCHES
     assert log.damage is not None
     assert log.damage.has_hole

@@ -13,7 +13,7 @@ from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
 from tidelog.protocol.apis import ApiKey
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 RETRY_DELAY_MS_MIN: Final = 50
 """Before a broker that did not answer is tried again; doubled each time."""
@@ -106,9 +106,7 @@ class Channel:
                 response = await self._send(send.broker_id, send.key, send.version, send.message)
             except OSError as error:
                 if delay_ms == RETRY_DELAY_MS_MIN:
-                    log.warning(
-                        "broker %d did not answer request %d, it is repeated: %s", self._broker_id, send.key, error
-                    )
+                    logger.warning("request repeated: broker=%d api=%d reason=%s", self._broker_id, send.key, error)
             else:
                 # ListOffsets has errors of partitions only.
                 code = ErrorCode.NONE if send.key == ApiKey.LIST_OFFSETS else response.error_code
@@ -116,7 +114,7 @@ class Channel:
                     return response
                 refusals += code not in NOT_YET
                 if code in REFUSED_FOR_GOOD or refusals > REFUSALS_MAX:
-                    log.warning("broker %d refused request %d: error %d", self._broker_id, send.key, code)
+                    logger.warning("request refused: broker=%d api=%d error=%d", self._broker_id, send.key, code)
                     return None
             await asyncio.sleep(delay_ms / 1000)
             delay_ms = min(2 * delay_ms, RETRY_DELAY_MS_MAX)

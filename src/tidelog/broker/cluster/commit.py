@@ -5,9 +5,9 @@ by what it has done itself; given up, it may be there for ever. So what it would
 that has all that the ensemble has agreed upon (`StoreClient.sync`), and only what is missing is asked for again.
 
 A multi is whole or nothing, so it was carried out if all that it would have made is there as it would be there: data,
-the version where one was expected, absence of what it deletes. If all is there by somebody else's hand, all is well as
-well. If it is not, the repeated multi finds out: it is refused by the versions it expects, or by a node that exists.
-Nodes of a sequence tell nothing, for their names are the store's; they are notifications, which may come twice.
+the version where one was expected, absence of what it deletes, no matter which client wrote it. Where something is
+missing, the repeated multi finds out: it is refused by the versions it expects, or by a node that exists. Nodes of a
+sequence tell nothing, for their names are the store's; they are notifications, which may come twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidelog.metadata.operations import ANY_VERSION, Check, Create, Delete, Oper
 from tidelog.store.client import StoreClient
 from tidelog.store.errors import ConnectionLoss, NoNode, SessionExpired, StoreClosed, StoreError
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 RETRY_DELAY_MS: Final = 100
 """Before a store without connection is asked again."""
@@ -64,16 +64,14 @@ class Commit:
 
     async def _missing(self, lost: Sequence[Sequence[Operation]]) -> list[Sequence[Operation]]:
         """Of multis whose outcome is unknown, those that were not carried out."""
-        log.warning(
-            "the connection to the metadata store broke with %d writes under way: they are read back", len(lost)
-        )
+        logger.warning("connection to the metadata store lost: writes_read_back=%d", len(lost))
         while True:
             try:
                 missing = [operations for operations in lost if not await is_carried_out(self._store, operations)]
             except ConnectionLoss:
                 await asyncio.sleep(RETRY_DELAY_MS / 1000)
             else:
-                log.info("read back: of %d writes %d had been carried out", len(lost), len(lost) - len(missing))
+                logger.info("writes read back: writes=%d carried_out=%d", len(lost), len(lost) - len(missing))
                 return missing
 
 

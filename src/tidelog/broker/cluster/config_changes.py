@@ -39,7 +39,7 @@ from tidelog.store.errors import ConnectionLoss, NodeExists, NoNode, SessionExpi
 if TYPE_CHECKING:
     from tidelog.store.client import Stat, StoreClient, WatchEvent
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 CHANGE_NOTIFICATION_AGE_MS_MAX: Final = 15 * 60 * 1000
 """Notifications of changed settings that are older than the newest one by this are deleted by the brokers."""
@@ -199,7 +199,10 @@ class ConfigChanges:
                 read[resource] = None
                 if self._complaints.get(path) != str(error):
                     self._complaints[path] = str(error)
-                    log.error("%s; until it is mended, no other settings take effect and nothing expires", error)
+                    logger.error(
+                        "settings not read: reason=%s: until it is mended, no others take effect and nothing expires",
+                        error,
+                    )
             else:
                 self._complaints.pop(path, None)
                 version = NO_NODE if node is None else node[1].mzxid
@@ -241,7 +244,7 @@ class ConfigChanges:
                 # The next session follows by itself.
                 return
             except StoreError as error:
-                log.warning("notifications of changed settings could not be read: %s", error)
+                logger.warning("settings notifications not read: reason=%s", error)
 
     async def _read_new_changes(self) -> None:
         names, stat = await self._children_of_changes()
@@ -249,7 +252,7 @@ class ConfigChanges:
         new = sorted((name for name in names if _number_of(name) >= before.created), key=_number_of)
         changed = await self._changed_resources(new)
         if changed is None or now.czxid != before.czxid or len(new) != now.created - before.created:
-            log.warning(
+            logger.warning(
                 "settings_notifications_missed: known=%d made=%d there=%d", before.created, now.created, len(new)
             )
             self._on_missed(await self._compare_all())
@@ -265,7 +268,7 @@ class ConfigChanges:
             try:
                 return await self._store.children(CONFIG_CHANGES, self._changes_came)
             except NoNode:
-                log.warning("%s in the metadata store is gone: it is made again", CONFIG_CHANGES)
+                logger.warning("node of the metadata store made again: path=%s", CONFIG_CHANGES)
                 await results([self._store.create(path) for path in (CONFIG, CONFIG_CHANGES)], NodeExists)
 
     async def _changed_resources(self, names: Sequence[str]) -> list[ConfigResource] | None:
@@ -279,7 +282,7 @@ class ConfigChanges:
             try:
                 resource = resource_of(decode_config_change(path, node[0]))
             except MalformedZnode as error:
-                log.error("notification not understood, all settings are compared: %s", error)
+                logger.error("notification not understood, all settings are compared: reason=%s", error)
                 return None
             if resource is not None:
                 resources[resource] = None
@@ -299,7 +302,7 @@ class ConfigChanges:
         versions = {resource: stat.mzxid for resource, stat in zip(there, stats, strict=True) if stat is not None}
         versions |= {resource: NO_NODE for resource in self._known.resources() if resource not in versions}
         differing = [resource for resource, version in versions.items() if self._known.version(resource) != version]
-        log.info("settings_compared: resources=%d differing=%d", len(versions), len(differing))
+        logger.info("settings_compared: resources=%d differing=%d", len(versions), len(differing))
         for resource, values in (await self.read(differing)).items():
             if values is not None:
                 self._on_changed(resource, values)

@@ -56,7 +56,7 @@ from tidelog.store.errors import (
 
 R = TypeVar("R")
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_MS: Final = 30_000
 """request.timeout.ms, for requests that bring none of their own."""
@@ -201,7 +201,7 @@ class ControllerDriver:
         """In the place of one that ended before the broker was registered: its machine was busy, or its disk slow."""
         if self._connect_store is None:
             raise SessionExpired
-        log.warning("the session with the metadata store ended while the broker was starting; another one is opened")
+        logger.warning("the session with the metadata store ended while the broker was starting; another one is opened")
         await self._membership.close()
         ended, self._store = self._store, await self._connect_store()
         self.spawn(_end_session(ended))
@@ -298,7 +298,7 @@ class ControllerDriver:
                 # Told twice is told once; untold, clients would be sent here for what is gone.
                 await asyncio.sleep(RETRY_DELAY_MS / 1000)
             except StoreError as error:
-                log.error("the controller was not told that a log directory failed: %s", error)
+                logger.error("controller not told of a failed log directory: reason=%s", error)
                 return
 
     def marks_changed(self) -> None:
@@ -373,9 +373,9 @@ class ControllerDriver:
         if self._closed or store is not self._store:
             return
         if state is SessionState.SUSPENDED:
-            log.warning("the connection to the metadata store is lost; this broker goes on serving")
+            logger.warning("the connection to the metadata store is lost; this broker goes on serving")
         elif state is SessionState.CONNECTED:
-            log.info("the connection to the metadata store is back")
+            logger.info("the connection to the metadata store is back")
             if self._registered:
                 # Watches may have been lost with the connection, and changes missed.
                 self._membership.catch_up()
@@ -388,7 +388,7 @@ class ControllerDriver:
             if self._connect_store is None:
                 self._on_failure(SessionExpired())
             elif self._renewal is None or self._renewal.done():
-                log.warning("the session with the metadata store is over: this broker registers anew")
+                logger.warning("session with the metadata store is over, this broker registers anew")
                 self._renewal = self.spawn(self._renew(self._connect_store))
 
     async def _renew(self, connect_store: Callable[[], Awaitable[StoreClient]]) -> None:
@@ -400,7 +400,7 @@ class ControllerDriver:
                 return
             except (StoreError, OSError) as error:
                 if delay_ms == RETRY_DELAY_MS:
-                    log.warning("no new session with the metadata store yet, it is tried again and again: %s", error)
+                    logger.warning("no session with the metadata store yet, trying again: reason=%s", error)
                 await asyncio.sleep(delay_ms / 1000)
                 delay_ms = min(2 * delay_ms, RENEWAL_DELAY_MS_MAX)
 
@@ -424,7 +424,7 @@ class ControllerDriver:
             await store.close()
             raise
         store.add_listener(functools.partial(self._session_changed, store))
-        log.info("registered anew: broker=%d epoch=%d", self._registration.id, self.broker_epoch)
+        logger.info("registered anew: broker=%d epoch=%d", self._registration.id, self.broker_epoch)
         self._on_registered_anew(self.broker_epoch)
         if store.state is SessionState.EXPIRED:
             # It ended before anybody listened.
@@ -436,7 +436,7 @@ class ControllerDriver:
         try:
             return await self._membership.open()
         except MalformedZnode as error:
-            log.error("this broker stays in cluster %s: %s", self._cluster_id, error)
+            logger.error("cluster id kept: cluster=%s reason=%s", self._cluster_id, error)
             return self._cluster_id
 
     # Elections.
@@ -463,7 +463,9 @@ class ControllerDriver:
                 self._election_due = True
                 await asyncio.sleep(RETRY_DELAY_MS / 1000)
             except (BadVersion, NodeExists, NoNode) as error:
-                log.warning("somebody else writes what belongs to the controller, it is read again: %s", error)
+                logger.warning(
+                    "nodes of the controller were written by another client, reading them again: reason=%s", error
+                )
                 self._election_due = True
                 await asyncio.sleep(RETRY_DELAY_MS / 1000)
             except (SessionExpired, StoreClosed):
@@ -489,7 +491,7 @@ class ControllerDriver:
             self._election_due = True
             return
         except MalformedZnode as error:
-            log.error("nobody controls the cluster until this is mended, or the node deleted: %s", error)
+            logger.error("no controller until the node is mended or deleted: reason=%s", error)
             self._end_term()
             return
         self._saw_controller(holder)
@@ -512,7 +514,7 @@ class ControllerDriver:
 
     async def _begin_term(self, store: StoreClient, claim: Claim) -> None:
         self._saw_controller(self._registration.id)
-        log.info("broker %d controls the cluster, epoch %d", self._registration.id, claim.epoch)
+        logger.info("broker %d controls the cluster, epoch %d", self._registration.id, claim.epoch)
         if await store.exists(FEATURE) is None:
             with contextlib.suppress(NodeExists):
                 await store.create(FEATURE, encode_feature())
@@ -542,7 +544,7 @@ class ControllerDriver:
         try:
             await term.run()
         except Deposed:
-            log.warning("another controller was elected")
+            logger.warning("another controller was elected")
             self._end(term)
             self._look_at_controller()
         except (SessionExpired, StoreClosed):
@@ -554,7 +556,7 @@ class ControllerDriver:
 
     def _end_term(self) -> None:
         if self._term is not None:
-            log.info("broker %d controls the cluster no more", self._registration.id)
+            logger.info("broker %d controls the cluster no more", self._registration.id)
             term, self._term = self._term, None
             term.end()
 
@@ -571,7 +573,7 @@ class ControllerDriver:
             return
         error = task.exception()
         if isinstance(error, Exception) and not self._closed:
-            log.error("the broker's part in controlling the cluster ended", exc_info=error)
+            logger.error("the broker's part in controlling the cluster ended", exc_info=error)
             self._end_term()
             self._on_failure(error)
 

@@ -1,7 +1,7 @@
 """The nodes that say who controls the cluster: /controller, ephemeral, and /controller_epoch, the fence of its writes.
 
 Taking the office is one multi: /controller is created, and the epoch raised on the version at which it was read. So
-there is one winner for each epoch, and whoever won an earlier one can write no more.
+there is one winner for each epoch, and the winner of an earlier one can write no more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidelog.model.identifiers import NO_LEADER, BrokerId, ControllerEpoch
 from tidelog.store.client import Stat, StoreClient
 from tidelog.store.errors import BadVersion, NodeExists, NoNode
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Claim(NamedTuple):
@@ -101,11 +101,11 @@ def _next_epoch(data: bytes | None, stat: Stat, known_epoch: int) -> ControllerE
     try:
         stored: int = decode_controller_epoch(data)
     except MalformedZnode as error:
-        log.error("the epoch is counted on from what this broker knows: %s", error)
+        logger.error("controller epoch counted on from what this broker knows: reason=%s", error)
         # Each controller has written the node once.
         stored = stat.version
     if stored < known_epoch:
-        log.error(
+        logger.error(
             "the metadata store has older data than this cluster has seen (controller epoch %d, here %d): "
             "what was changed since is lost",
             stored,

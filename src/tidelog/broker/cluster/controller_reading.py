@@ -55,7 +55,7 @@ from tidelog.model.identifiers import NO_LEADER, BrokerId, PartitionEpoch, Topic
 from tidelog.store.client import StoreClient, WatchEvent
 from tidelog.store.errors import NoNode
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def _is_kafkas(path: str) -> bool:
@@ -189,7 +189,7 @@ class StoreReading:
         """Logs what is wrong with a node, once."""
         if self._complaints.get(path) != text:
             self._complaints[path] = text
-            log.error("%s", text)
+            logger.error("node of the metadata store not usable: reason=%s", text)
 
     async def _read_brokers(self) -> list[BrokerRegistration]:
         names = await self._children(BROKER_IDS)
@@ -261,7 +261,7 @@ class StoreReading:
             try:
                 values = decode_config(path, found[path]) if path in found else None
             except MalformedZnode as error:
-                log.error("settings not taken over: %s", error)
+                logger.error("settings not taken over: reason=%s", error)
             else:
                 events.append(ConfigsChanged(resource, values))
         return events
@@ -298,7 +298,7 @@ class StoreReading:
             try:
                 broker_id = decode_log_directory_event(node.path, node.data)
             except MalformedZnode as error:
-                log.error("notification ignored: %s", error)
+                logger.error("notification ignored: reason=%s", error)
                 broker_id = NO_LEADER
             notifications.setdefault(broker_id, []).append(node.path)
         return [LogDirectoryFailed(broker_id, tuple(paths)) for broker_id, paths in notifications.items()]
@@ -312,7 +312,7 @@ class StoreReading:
             try:
                 changed |= dict.fromkeys(decode_partitions(node.path, node.data))
             except MalformedZnode as error:
-                log.error("notification ignored: %s", error)
+                logger.error("notification ignored: reason=%s", error)
         if not notifications:
             return []
         paths = {state_path(*topic_partition): topic_partition for topic_partition in changed}
@@ -332,7 +332,7 @@ class StoreReading:
                 return [PreferredElectionRequested(tuple(decode_partitions(node.path, node.data)))]
             except MalformedZnode as error:
                 # It must go nevertheless, or no tool could ask again.
-                log.error("no election: %s", error)
+                logger.error("no election: reason=%s", error)
                 return [PreferredElectionRequested(())]
         return []
 

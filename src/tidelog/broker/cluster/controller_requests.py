@@ -1,8 +1,8 @@
 """What a broker asks of the controller on another broker: events of `controller.events` as Kafka's own requests, and
 the answers back.
 
-Both sides are here, so that they stand beside each other: `encode` and `decode` for who asks, the functions named after
-the messages for the handlers that are asked. Versions are the newest of Kafka 3.9 with ZooKeeper.
+Both sides are here, so that they stand beside each other: `encode` and `decode` for the sender, the functions named
+after the messages for the handlers that are asked. Versions are the newest of Kafka 3.9 with ZooKeeper.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@
 
 One event at a time: the next one is handled when the writes of the last one are durable. What a watch announces is read
 from the store only when its turn has come, with nothing in flight, so that what is read is never older than what
-is known. Before it is believed the fence is looked at once more: what a later controller wrote is no stranger's, to be
-put back. A write that fails means that somebody else wrote: the controller is thrown away, a new one loads the store,
+is known. Before it is believed the fence is looked at once more: what a later controller wrote must not be
+put back. A write that fails means that another client wrote: the controller is thrown away, a new one loads the store,
 and the unanswered requests are handled again. A failed fence means that another broker is the controller: the term is
 over.
 """
@@ -50,7 +50,7 @@ from tidelog.ports.clock import Clock
 from tidelog.store.client import StoreClient
 from tidelog.store.errors import BadVersion, NoNode, SessionExpired, StoreClosed, StoreError
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 OPERATIONS_PER_MULTI_MAX: Final = 500
 """A multi is one message: with states of some 100 bytes it stays far below ZooKeeper's limit of 1 MiB."""
@@ -215,7 +215,7 @@ class Term:
 
     async def _pause(self, what: str, error: StoreError) -> None:
         """Before the store is asked again: nothing at first, then longer and longer; only the first is worth a line."""
-        log.log(logging.DEBUG if self._failures else logging.WARNING, "%s: %s", what, error)
+        logger.log(logging.DEBUG if self._failures else logging.WARNING, "%s: %s", what, error)
         if self._failures:
             await asyncio.sleep(min(RETRY_DELAY_MS_MIN << min(self._failures, 10), RETRY_DELAY_MS_MAX) / 1000)
         self._failures += 1
@@ -225,9 +225,7 @@ class Term:
             stale = self._reading.take_stale()
             mended = [path for path in stale if path in self.controller.state.malformed]
             if mended:
-                log.info(
-                    "nodes that could not be read have changed, the metadata is loaded anew: %s", ", ".join(mended)
-                )
+                logger.info("unreadable nodes have changed, metadata is loaded anew: nodes=%s", ", ".join(mended))
                 await self._start_over()
                 return
             events = await self._reading.read_again(stale)
@@ -260,7 +258,7 @@ class Term:
         for pending in [pending for pending in undecided if pending.id not in queued]:
             pending.reloads += 1
             if pending.reloads > RELOADS_MAX:
-                refusal = "The cluster's metadata is being changed by somebody else; try again."
+                refusal = "Another client is changing the cluster's metadata; try again."
                 pending.answer.set_exception(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, refusal))
             else:
                 self.post(Submitted(pending.id, pending.request))

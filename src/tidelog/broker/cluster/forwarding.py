@@ -7,8 +7,8 @@ Either way "I am not the controller", "there is none" and a connection that brea
 controller is elected, until the request's time is over. What was asked over a connection that broke may have been
 carried out; so a creation that is asked for again may find its topic there, as with Kafka.
 
-Who was told may go on at once: the answer to a forwarded change waits, for a bounded time, until this broker's own
-metadata shows it, and altered settings are in force here.
+A client that is answered may go on at once: the answer to a forwarded change waits, for a bounded time, until this
+broker's own metadata shows it, and altered settings are in force here.
 """
 
 from __future__ import annotations

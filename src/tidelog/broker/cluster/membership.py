@@ -54,7 +54,7 @@ __all__ = [
     "patiently",
 ]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 GENERATED_BROKER_ID_BASE: Final = 1_000
 """reserved.broker.max.id: generated ids are above it."""
@@ -74,7 +74,7 @@ async def patiently(work: Callable[[], Awaitable[T]]) -> T:
             return await work()
         except ConnectionLoss as error:
             if not told:
-                log.warning("waiting for the metadata store: %s", error)
+                logger.warning("waiting for the metadata store: reason=%s", error)
                 told = True
             await asyncio.sleep(RETRY_DELAY_MS / 1000)
 
@@ -223,7 +223,9 @@ class Membership:
         if stat is None:
             return
         left_ms = deadline_ms - self._clock.monotonic_ms()
-        log.warning("broker id %d is registered by session %#x: waiting for it to end", broker_id, stat.ephemeral_owner)
+        logger.warning(
+            "broker id %d is registered by session %#x: waiting for it to end", broker_id, stat.ephemeral_owner
+        )
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(gone.wait(), max(left_ms, 0) / 1000)
         # The watch may have been lost with a connection: only the node itself tells.

@@ -1,4 +1,4 @@
-"""Waits until altered settings are in force on all live brokers, so that the answer to who altered them is true.
+"""Waits until altered settings are in force on all live brokers, before the client that altered them is answered.
 
 Each broker is asked by DescribeConfigs for the version of the settings that it has (`VERSION_NAME`, a name that no
 setting has), again and again until it has the version that was written. Kafka's brokers, and tidelog's from before,

@@ -115,7 +115,7 @@ class StoreFollower:
                 self._woken.set()
                 await asyncio.sleep(RETRY_DELAY_MS / 1000)
             except StoreError as error:
-                logger.warning("changes of %s could not be read: %s", self._name, error)
+                logger.warning("changes not read: of=%s reason=%s", self._name, error)
                 self._session = None
                 await asyncio.sleep(RETRY_DELAY_MS / 1000)
 

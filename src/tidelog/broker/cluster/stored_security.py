@@ -198,7 +198,7 @@ class StoredSecurity:
         try:
             patterns = {stored.decode_change(path, data) for path, data in found}
         except stored.MalformedNode as error:
-            logger.error("%s: all ACLs are read again", error)
+            logger.error("all ACLs are read again: reason=%s", error)
             await self._read_all_acls(store, self.authorizer)
             return
         for pattern, entries in (await self._read_patterns(store, patterns)).items():
@@ -242,7 +242,7 @@ class StoredSecurity:
     def _complain(self, path: str, reason: str) -> None:
         if self._complaints.get(path) != reason:
             self._complaints[path] = reason
-            logger.error("%s: %s", path, reason)
+            logger.error("node of the metadata store not usable: path=%s reason=%s", path, reason)
 
 
 _ACL_CONTAINERS: Final = [stored.ACL_CHANGES, stored.EXTENDED_ACL_CHANGES]

@@ -1,8 +1,8 @@
 """Settings of topics and brokers as the store has them, for a node that knows nothing of coroutines.
 
 `ControllerDriver` follows the notifications of changes. What comes without a notification is read here: a topic's
-first settings, when its first log is made; and what this broker itself has just changed, so that who changed it sees
-it at once.
+first settings, when its first log is made; and what this broker itself has just changed, so that its client
+sees it at once.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class StoredSettings:
                 settled.result()
             except (StoreError, TimeoutError) as error:
                 if not self._is_unconfirmed:
-                    logger.warning("settings_unconfirmed: nothing is deleted or compacted meanwhile: %r", error)
+                    logger.warning("settings_unconfirmed: reason=%r: nothing is deleted or compacted meanwhile", error)
                 self._is_unconfirmed = True
             else:
                 self._current_ms = asked_ms
@@ -115,10 +115,10 @@ def tell_what_cannot_be(resource: ConfigResource, values: Mapping[str, str]) -> 
             else:
                 broker_config.validate_dynamic({name: value}, cluster_default=resource == CLUSTER_DEFAULT)
         except ValueError as error:
-            logger.error("%s in the metadata store: left out: %s", config_path(resource), error)
+            logger.error("setting in the metadata store left out: of=%s reason=%s", config_path(resource), error)
 
 
 def tell_of_group(resource: ConfigResource, values: Mapping[str, str], limits: group_config.GroupLimits) -> None:
     """The same for a group, whose settings may also have been set when brokers had other bounds."""
     for complaint in group_config.complaints(values, limits):
-        logger.error("%s in the metadata store: %s", config_path(resource), complaint)
+        logger.error("settings in the metadata store: of=%s reason=%s", config_path(resource), complaint)

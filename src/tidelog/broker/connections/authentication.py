@@ -99,7 +99,7 @@ class Authentication:
         try:
             module = self._config.login_module(listener, PLAIN)
         except InvalidJaas as error:
-            logger.error("sasl.jaas.config of listener %s was altered and cannot be read: %s", listener, error)
+            logger.error("sasl.jaas.config not read: listener=%s reason=%s", listener, error)
             module = None
         return StaticUsers({} if module is None else module.users())
 
@@ -190,7 +190,7 @@ class Gate:
         machine = self._machine
         frame = view[position:end]
         if machine.is_open and end - position < REQUEST_SIZE_MIN:
-            raise CloseConnection(f"a frame of {end - position} bytes is no Kafka request")
+            raise CloseConnection(f"a frame of {end - position} bytes is not a valid Kafka request")
         if machine.is_open and not machine.begins_again(frame, received_ms):
             if machine.session_end_ms is not None and received_ms >= machine.session_end_ms:
                 raise CloseConnection("its SASL session has ended (connections.max.reauth.ms)")

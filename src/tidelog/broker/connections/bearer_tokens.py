@@ -184,7 +184,7 @@ def verify_signed(token: str, keys: IssuerKeys, rules: Rules, now_ms: int) -> Sh
         raise InvalidToken(one_line(str(error))) from error
     user = claims.get(rules.principal_claim)
     if not isinstance(user, str) or not user.strip():
-        raise InvalidToken(f"its claim {rules.principal_claim} names nobody")
+        raise InvalidToken(f"its claim {rules.principal_claim} names no principal")
     return Shown(user, int(claims["exp"]) * 1000 - now_ms)
 
 

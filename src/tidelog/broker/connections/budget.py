@@ -1,8 +1,8 @@
-"""Bytes in flight: how much memory requests may take before anyone has looked at them.
+"""Bytes in flight: how much memory requests may take before they are handled.
 
 A frame that doesn't fit the shared receive buffer gets a buffer of its own, and its bytes are reserved here first, in
-the order in which the frames arrived. Who gets no reservation stops reading its socket, so that the kernel's window
-closes and the client waits.
+the order in which the frames arrived. A connection without a reservation stops reading its socket, so that the kernel's
+window closes and the client waits.
 
 There are two lanes, so that a hundred requests of 100 MB never stand before an ordinary one: frames of up to
 `ORDINARY_FRAME_MAX` share the first, larger ones the second.

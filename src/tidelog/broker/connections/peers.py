@@ -7,7 +7,7 @@
 Brokers of one cluster speak fixed versions, as Kafka's brokers of ZooKeeper days do: there is no ApiVersions before the
 first request, so a connection costs one round trip. A connection is made by the first request that needs it, and again
 by the next one after it broke, after a small back-off that grows. Whatever goes wrong with a connection fails all that
-waits on it: what was asked may have been carried out or not, and who asked decides whether to ask again.
+waits on it: what was asked may have been carried out or not, and the caller decides whether to ask again.
 
 Answers are read into one buffer that all connections share, and copied out of it, a frame each; a frame that is larger
 than what came is received in place. So each answer's bytes are its own, and the records in it stay valid.
@@ -367,7 +367,7 @@ class _Link:
                 asked.answer.complete(outcome)
         except Exception:
             # Whoever waited made a mistake; the connection and the others on it must not pay for it.
-            logger.exception("answer of %s not taken: api=%s", self._name, asked.key.name)
+            logger.exception("response callback failed: broker=%s api=%s", self._name, asked.key.name)
 
 
 class _Connection(asyncio.BufferedProtocol):

@@ -14,7 +14,7 @@ connection waits for its answer; produce requests alone may overlap, so that ack
 
 **Bounds.** Bytes of large frames are reserved first (`budget`); a connection whose answers aren't read has no further
 requests begun; a turn handles at most `FRAMES_PER_TURN` requests of a connection, and few once it has become long;
-who stalls while others wait is closed.
+a connection that stalls while others wait is closed.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class Server:
         if connection.peer.listener not in self._sasl_listeners:
             return None
         if self.authentication is None:
-            raise RuntimeError("A SASL listener is bound, and nothing says who may enter.")
+            raise RuntimeError("A SASL listener is bound without an authentication gate.")
         return Gate(
             self.authentication,
             connection.peer,
@@ -832,8 +832,10 @@ def _frame_complaint(size: int, size_max: int) -> str:
     if size > size_max:
         if _looks_like_tls(size):
             return "it speaks TLS, and this listener does not"
-        return f"a frame of {size} bytes is larger than socket.request.max.bytes={size_max}, or it is no Kafka request"
-    return f"a frame of {size} bytes is no Kafka request"
+        return (
+            f"a frame of {size} bytes is larger than socket.request.max.bytes={size_max}, or it is not a Kafka request"
+        )
+    return f"a frame of {size} bytes is not a valid Kafka request"
 
 
 def _looks_like_tls(size: int) -> bool:

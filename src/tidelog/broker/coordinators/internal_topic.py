@@ -69,7 +69,9 @@ class TopicCreation:
         def check(created: Sequence[CreatedTopic]) -> None:
             error = created[0].error
             if error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                logger.warning("%s not created: error=%s reason=%s", name, error.name, created[0].message)
+                logger.warning(
+                    "internal topic not created: topic=%s error=%s reason=%s", name, error.name, created[0].message
+                )
                 raise KafkaError(
                     ErrorCode.COORDINATOR_NOT_AVAILABLE,
                     f"{name} could not be created: {created[0].message or error.name}",

@@ -2,8 +2,8 @@
 
     an I/O thread: read --> the loop: a slice, a slice, ... --> read --> ... --> all of it committed? --> done
 
-What is there when the broker becomes leader is the history, committed or not: a leader's log is the truth. But nobody
-is answered before the high watermark has reached its end, or another leader could take back what was told.
+What is there when the broker becomes leader is the history, committed or not: a leader's log is the truth. But no
+client is answered before the high watermark has reached its end, or another leader could take back what was told.
 
 Bytes whose checksum is wrong are read again, a few times: most often the disk has them, and only the way from it was
 bad. No checksum covers the offset of a batch, and a wrong one would have others passed over; so where a batch does not
@@ -231,7 +231,7 @@ class Loading:
     def _give_up(self, reason: str) -> None:
         where = self._shard.replica.topic_partition
         told = f"partition={where} read_up_to={self._position} reason={reason}"
-        logger.error("not loaded, and not to be: %s", told)
+        logger.error("coordinator cannot be loaded: %s", told)
         self._ended(self._shard, ValueError(f"The coordinator's state cannot be read: {told}"))
 
 

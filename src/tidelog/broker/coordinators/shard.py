@@ -1,4 +1,4 @@
-"""One partition of an internal topic while this broker leads it: its coordinator, and who waits for what."""
+"""One partition of an internal topic while this broker leads it: its coordinator, and the requests that wait for it."""
 
 from __future__ import annotations
 

@@ -3,10 +3,10 @@
     ask --> StateMachine.handle --> replay --> this turn's batch --> append --> committed --> replies
                                                                       '--> failed: forget the state, load it anew
 
-A shard is one partition while this broker leads it, once for each leader epoch; until it is loaded, whoever asks is
-told COORDINATOR_LOAD_IN_PROGRESS. What several events write in one turn of the loop is appended as one batch, each
+A shard is one partition while this broker leads it, once for each leader epoch; until it is loaded, requests are
+answered COORDINATOR_LOAD_IN_PROGRESS. What several events write in one turn of the loop is appended as one batch, each
 event's writes whole. A state is ahead of what is committed meanwhile, so that every answer waits for the youngest
-write before it: what was told can never be taken back.
+write before it: an answer is never taken back.
 """
 
 from __future__ import annotations

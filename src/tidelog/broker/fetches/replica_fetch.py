@@ -5,8 +5,8 @@ For each partition of a request, in this order:
     read the log, up to its (flushed) end -> take note of the follower's log end -> move the high watermark -> answer
 
 The log ends are learnt when the request comes, also if it is then to wait; the high watermark in the answer is that of
-the answer's time. A request without records to give waits for replica.fetch.wait.max.ms at most. It is answered as soon
-as there are records (once in a turn of the loop, so that the appends of a turn share an answer), within
+the answer's time. A request for which there are no records waits for replica.fetch.wait.max.ms at most. It is answered
+as soon as there are records (once in a turn of the loop, so that the appends of a turn share an answer), within
 `WATERMARK_DELAY_MS` when only a high watermark has moved, and at once when its follower sends the next one, which the
 server would otherwise keep waiting (`Deferred.hurry`).
 
@@ -14,7 +14,7 @@ While the leader's throttle is exceeded, a follower outside the ISR gets no reco
 go on; a request that has nothing else to give is looked at again when the rate allows more (KIP-73).
 
 Refused: a broker that is not assigned, one with an outdated or a too new leader epoch, an earlier life of a follower
-(KIP-903), and whoever claims this broker's own id.
+(KIP-903), and a request that claims this broker's own id.
 """
 
 from __future__ import annotations

@@ -353,7 +353,7 @@ class LeaderFetcher:
     def _failed(self, reason: str) -> None:
         """The connection broke, or the leader refuses us: starts over after a rest."""
         if not self._failures:
-            logger.warning("fetching from leader=%d failed: %s; trying again", self.leader_id, reason)
+            logger.warning("fetch failed, trying again: leader=%d reason=%s", self.leader_id, reason)
         delay_ms = min(self._config.replica_fetch_backoff_ms, FIRST_REST_MS << min(self._failures, 16))
         self._failures += 1
         self._start_over()

@@ -1,4 +1,4 @@
-"""Who may ask what only brokers ask: by which listener, with which right, and in whose name."""
+"""Requests between brokers: on which listener, with which right and in which name they are allowed."""
 
 from __future__ import annotations
 

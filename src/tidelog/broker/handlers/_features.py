@@ -20,7 +20,7 @@ FEATURES: Final = {
 """name -> (lowest level that is supported, highest, the one in force)"""
 EPOCH: Final = 0
 """Counts the changes of what is in force: none."""
-LEVEL_ZERO_FROM: Final = 4
+LEVEL_ZERO_SINCE: Final = 4
 """Version of ApiVersions whose readers understand features that may be off (KAFKA-17492)."""
 
 
@@ -30,7 +30,7 @@ def add_features(response: messages.ApiVersionsResponse, version: int) -> None:
     response.supported_features = [
         messages.ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
         for name, (lowest, highest, _) in FEATURES.items()
-        if lowest > 0 or version >= LEVEL_ZERO_FROM
+        if lowest > 0 or version >= LEVEL_ZERO_SINCE
     ]
     response.finalized_features = [
         messages.ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)

@@ -23,7 +23,7 @@ TOPIC_IDS_SINCE: Final = 13
 NO_OFFSET: Final = -1
 _CURRENT_LEADER_SINCE: Final = 10
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _PRODUCER_STATE_ERRORS: Final = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -80,7 +80,7 @@ def failed(
     )
     if error.code in _PRODUCER_STATE_ERRORS:
         # What makes an idempotent producer resend or begin a new epoch: whoever looks for the reason looks here.
-        log.info("refused a batch: %s", error.message)
+        logger.info("batch refused: reason=%s", error.message)
     if isinstance(error, InvalidBatch):
         response.record_errors = [
             messages.ProduceResponse.BatchIndexAndErrorMessage(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.ADD_OFFSETS_TO_TXN
 VERSIONS: Final = Versions(0, 4)
 
-FENCED_FROM: Final = 2
+FENCED_SINCE: Final = 2
 
 
 def handle(
@@ -36,7 +36,7 @@ def handle(
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not authorize(context, Operation.READ, ResourceType.GROUP, request.group_id):
         raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    knows_fenced = context.api_version >= FENCED_FROM
+    knows_fenced = context.api_version >= FENCED_SINCE
 
     def add(_: None) -> Deferred[ErrorCode]:
         partition = TopicPartition(CONSUMER_OFFSETS_TOPIC, node.groups.shards.partition_of(request.group_id))

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.ADD_PARTITIONS_TO_TXN
 VERSIONS: Final = Versions(0, 5)
 
-FENCED_FROM: Final = 2
-BETWEEN_BROKERS_FROM: Final = 4
+FENCED_SINCE: Final = 2
+BETWEEN_BROKERS_SINCE: Final = 4
 
 Request = messages.AddPartitionsToTxnRequest
 Response = messages.AddPartitionsToTxnResponse
@@ -44,7 +44,7 @@ Errors = list[tuple[TopicPartition, ErrorCode]]
 def handle(
     node: Node, context: RequestContext, request: messages.AddPartitionsToTxnRequest
 ) -> messages.AddPartitionsToTxnResponse | Deferred[messages.AddPartitionsToTxnResponse]:
-    if context.api_version >= BETWEEN_BROKERS_FROM:
+    if context.api_version >= BETWEEN_BROKERS_SINCE:
         require_broker(node, context)
         return gather([_of_broker(node, transaction) for transaction in request.transactions]).then(
             lambda results: Response(results_by_transaction=results)
@@ -68,7 +68,7 @@ def _of_producer(
     refused = _refused(node, partitions, forbidden)
     if refused is not None:
         return Response(results_by_topic_v3_and_below=_by_topic(refused))
-    knows_fenced = context.api_version >= FENCED_FROM
+    knows_fenced = context.api_version >= FENCED_SINCE
 
     def response(error: ErrorCode) -> messages.AddPartitionsToTxnResponse:
         known = as_known(error, knows_fenced=knows_fenced)
@@ -162,7 +162,7 @@ def _by_topic(errors: Errors) -> list[messages.AddPartitionsToTxnResponse.AddPar
 def error_response(
     request: messages.AddPartitionsToTxnRequest, version: int, error: KafkaError
 ) -> messages.AddPartitionsToTxnResponse:
-    if version >= BETWEEN_BROKERS_FROM:
+    if version >= BETWEEN_BROKERS_SINCE:
         return Response(error_code=error.code)
     partitions = _partitions(request.v3_and_below_topics)
     return Response(results_by_topic_v3_and_below=_by_topic([(place, error.code) for place in partitions]))

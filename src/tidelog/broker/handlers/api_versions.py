@@ -15,7 +15,7 @@ from tidelog.broker.handlers._features import add_features
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
-from tidelog.protocol.client_software import NAMED_FROM, invalid_software
+from tidelog.protocol.client_software import NAMED_SINCE, invalid_software
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.API_VERSIONS
 VERSIONS: Final = Versions(0, 4)
 
-FEATURES_FROM: Final = 3
+FEATURES_SINCE: Final = 3
 
 
 def handle(node: Node, context: RequestContext, request: messages.ApiVersionsRequest) -> messages.ApiVersionsResponse:
     invalid = invalid_software(request, context.api_version)
     if invalid is not None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{invalid!r} names no client software.")
-    if context.api_version >= NAMED_FROM and context.peer is not None:
+    if context.api_version >= NAMED_SINCE and context.peer is not None:
         context.peer.software = request.client_software_name, request.client_software_version
     response = messages.ApiVersionsResponse(api_keys=advertised(node.handlers.values()))
-    if context.api_version >= FEATURES_FROM:
+    if context.api_version >= FEATURES_SINCE:
         add_features(response, context.api_version)
     return response
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.CONSUMER_GROUP_DESCRIBE
 VERSIONS: Final = Versions(0, 1)
 
-MEMBER_TYPE_FROM: Final = 1
+MEMBER_TYPE_SINCE: Final = 1
 CLASSIC: Final = 0
 CONSUMER: Final = 1
 
@@ -118,7 +118,7 @@ def _member(member: DescribedConsumer, version: int) -> messages.ConsumerGroupDe
         assignment=_assignment(member.assigned),
         target_assignment=_assignment(member.target),
     )
-    if version >= MEMBER_TYPE_FROM:
+    if version >= MEMBER_TYPE_SINCE:
         described.member_type = CLASSIC if member.is_classic else CONSUMER
     return described
 

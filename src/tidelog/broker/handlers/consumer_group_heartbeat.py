@@ -3,7 +3,7 @@
 Versions 0-1. v1: members draw their ids themselves, and may subscribe with a regular expression.
 
 Answered when what it changed is committed, at once where it changed nothing. Topics are not authorized one by one,
-since everybody may read all: `broker.context.authorize` would be asked for those that a pattern stands for, too.
+since every client may read all: `broker.context.authorize` would be asked for those that a pattern stands for, too.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ VERSIONS: Final = Versions(2, 7)
 STRICT_QUOTA_SINCE: Final = 6
 """From here on clients know THROTTLING_QUOTA_EXCEEDED."""
 
-DETAILS_FROM: Final = 5
-TOPIC_IDS_FROM: Final = 7
+DETAILS_SINCE: Final = 5
+TOPIC_IDS_SINCE: Final = 7
 
 
 def handle(
@@ -89,9 +89,9 @@ def _result(
     result = response.CreatableTopicResult(name=created.name, error_code=created.error, error_message=created.message)
     if created.error is not ErrorCode.NONE:
         return result
-    if context.api_version >= TOPIC_IDS_FROM:
+    if context.api_version >= TOPIC_IDS_SINCE:
         result.topic_id = created.topic_id
-    if context.api_version < DETAILS_FROM:
+    if context.api_version < DETAILS_SINCE:
         return result
     if not authorize(context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, created.name):
         result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -30,8 +30,8 @@ VERSIONS: Final = Versions(1, 6)
 STRICT_QUOTA_SINCE: Final = 5
 """From here on clients know THROTTLING_QUOTA_EXCEEDED."""
 
-TOPIC_IDS_FROM: Final = 6
-DISABLED_FROM: Final = 3
+TOPIC_IDS_SINCE: Final = 6
+DISABLED_SINCE: Final = 3
 """From here on clients know TOPIC_DELETION_DISABLED."""
 _UNKNOWN_ID: Final = "This server does not host this topic ID."
 
@@ -40,7 +40,7 @@ def handle(
     node: Node, context: RequestContext, request: messages.DeleteTopicsRequest
 ) -> messages.DeleteTopicsResponse | Deferred[messages.DeleteTopicsResponse]:
     if not node.config.delete_topic_enable:
-        known = context.api_version >= DISABLED_FROM
+        known = context.api_version >= DISABLED_SINCE
         code = ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST
         raise KafkaError(code, "Topic deletion is disabled: delete.topic.enable is false.")
     references = _references(request, context.api_version)
@@ -70,7 +70,7 @@ def handle(
 
 
 def _references(request: messages.DeleteTopicsRequest, version: int) -> list[TopicReference]:
-    if version >= TOPIC_IDS_FROM:
+    if version >= TOPIC_IDS_SINCE:
         return [TopicReference(topic.name, TopicId(bytes(topic.topic_id))) for topic in request.topics]
     return [TopicReference(name) for name in request.topic_names]
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.DESCRIBE_CONFIGS
 VERSIONS: Final = Versions(1, 4)
 
-DETAILS_FROM: Final = 3
+DETAILS_SINCE: Final = 3
 _WITH_VERSIONS: Final = (
     ConfigResourceType.TOPIC,
     ConfigResourceType.BROKER,
@@ -148,7 +148,7 @@ def _config(
             response.DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
             for synonym in entry.synonyms
         ]
-    if context.api_version >= DETAILS_FROM:
+    if context.api_version >= DETAILS_SINCE:
         result.config_type = entry.setting.type
         if request.include_documentation:
             result.documentation = entry.setting.documentation

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.DESCRIBE_GROUPS
 VERSIONS: Final = Versions(0, 6)
 
-OPERATIONS_FROM: Final = 3
-NOT_FOUND_FROM: Final = 6
+OPERATIONS_SINCE: Final = 3
+NOT_FOUND_SINCE: Final = 6
 
 
 def handle(
     node: Node, context: RequestContext, request: messages.DescribeGroupsRequest
 ) -> messages.DescribeGroupsResponse | Deferred[messages.DescribeGroupsResponse]:
-    with_operations = context.api_version >= OPERATIONS_FROM and request.include_authorized_operations
+    with_operations = context.api_version >= OPERATIONS_SINCE and request.include_authorized_operations
     described = gather([_describe(node, context, group, with_operations) for group in request.groups])
     answer = described.then(lambda groups: messages.DescribeGroupsResponse(groups=groups))
     return answer.result() if answer.done else answer
@@ -82,7 +82,7 @@ def _described(version: int, group: str, found: DescribedGroup) -> messages.Desc
             for member in found.members
         ],
     )
-    if found.state == ClassicGroupState.DEAD and version >= NOT_FOUND_FROM:
+    if found.state == ClassicGroupState.DEAD and version >= NOT_FOUND_SINCE:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
         described.error_message = (
             f"Group {group} {'is not a classic group' if found.is_of_other_kind else 'not found'}."

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.DESCRIBE_LOG_DIRS
 VERSIONS: Final = Versions(1, 5)
 
-GROUP_ERROR_FROM: Final = 3
+GROUP_ERROR_SINCE: Final = 3
 UNKNOWN_SPACE: Final = Space(-1, -1)
 
 
@@ -38,7 +38,7 @@ def handle(
     node: Node, context: RequestContext, request: messages.DescribeLogDirsRequest
 ) -> messages.DescribeLogDirsResponse | Deferred[messages.DescribeLogDirsResponse]:
     if not authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-        if context.api_version < GROUP_ERROR_FROM:
+        if context.api_version < GROUP_ERROR_SINCE:
             # There is no place for the error.
             return messages.DescribeLogDirsResponse(results=[])
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -110,7 +110,7 @@ def _partition(node: Node, log: Log) -> messages.DescribeLogDirsResponse.Describ
 def error_response(
     request: messages.DescribeLogDirsRequest, version: int, error: KafkaError
 ) -> messages.DescribeLogDirsResponse:
-    if version >= GROUP_ERROR_FROM:
+    if version >= GROUP_ERROR_SINCE:
         return messages.DescribeLogDirsResponse(error_code=error.code)
     failed = messages.DescribeLogDirsResponse.DescribeLogDirsResult(error_code=error.code, log_dir="", topics=[])
     return messages.DescribeLogDirsResponse(results=[failed])

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.END_TXN
 VERSIONS: Final = Versions(0, 5)
 
-FENCED_FROM: Final = 2
-BUMPS_EPOCH_FROM: Final = 5
+FENCED_SINCE: Final = 2
+BUMPS_EPOCH_SINCE: Final = 5
 
 
 def handle(
@@ -40,7 +40,7 @@ def handle(
 
     def response(identity: ProducerIdentity) -> messages.EndTxnResponse:
         return messages.EndTxnResponse(
-            error_code=as_known(identity.error, knows_fenced=version >= FENCED_FROM),
+            error_code=as_known(identity.error, knows_fenced=version >= FENCED_SINCE),
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
         )
@@ -50,7 +50,7 @@ def handle(
         ProducerId(request.producer_id),
         ProducerEpoch(request.producer_epoch),
         committed=request.committed,
-        version=BUMPING_VERSION if version >= BUMPS_EPOCH_FROM else OLD_VERSION,
+        version=BUMPING_VERSION if version >= BUMPS_EPOCH_SINCE else OLD_VERSION,
     ).then(response)
 
 

@@ -1,7 +1,7 @@
 """Envelope: a client's request that another broker was asked, with the client's name and address (KIP-590).
 
 Version 0. The request inside is handled as if its client had asked here, and its answer goes back as bytes. Only
-brokers may send it, for whoever may can speak in anybody's name. Not advertised.
+brokers may send it, since its sender can speak in any client's name. Not advertised.
 """
 
 from __future__ import annotations

@@ -460,7 +460,7 @@ class _Fetch:
             aborted = log.aborted_in(offset, result, up_to_offset=limit, blocking=blocking)
         except CorruptFile as damage:
             _release(result)
-            logger.error("aborted transactions unknown: %s", damage)
+            logger.error("aborted transactions unknown: reason=%s", damage)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(damage)) from damage
         except BaseException:
             _release(result)

@@ -1,4 +1,4 @@
-"""FindCoordinator: who keeps a group, or a transactional id.
+"""FindCoordinator: which broker coordinates a group, or a transactional id.
 
 Versions 0-6. v0-3: one key; v1: key types. v4: several keys, an answer each (KIP-699). v6: share groups, by
 group, topic id and partition.
@@ -41,13 +41,13 @@ _FORBIDDEN: Final = {
     GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     TRANSACTION: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-BATCHED_FROM: Final = 4
+BATCHED_SINCE: Final = 4
 
 
 def handle(
     node: Node, context: RequestContext, request: messages.FindCoordinatorRequest
 ) -> messages.FindCoordinatorResponse | Deferred[messages.FindCoordinatorResponse]:
-    keys = request.coordinator_keys if context.api_version >= BATCHED_FROM else [request.key]
+    keys = request.coordinator_keys if context.api_version >= BATCHED_SINCE else [request.key]
     coordinators = _coordinators(node, request.key_type)
     if coordinators is None or not any(_allowed(context, request.key_type, key) for key in keys):
         return _response(node, context, request.key_type, keys, None)
@@ -103,7 +103,7 @@ def _response(
     node: Node, context: RequestContext, key_type: int, keys: list[str], failure: KafkaError | None
 ) -> messages.FindCoordinatorResponse:
     coordinators = [_coordinator(node, context, key_type, key, failure) for key in keys]
-    if context.api_version >= BATCHED_FROM:
+    if context.api_version >= BATCHED_SINCE:
         return messages.FindCoordinatorResponse(coordinators=coordinators)
     only = coordinators[0]
     return messages.FindCoordinatorResponse(
@@ -145,7 +145,7 @@ def _failed(key: str, code: ErrorCode, reason: str | None) -> messages.FindCoord
 def error_response(
     request: messages.FindCoordinatorRequest, version: int, error: KafkaError
 ) -> messages.FindCoordinatorResponse:
-    if version >= BATCHED_FROM:
+    if version >= BATCHED_SINCE:
         failed = [_failed(key, error.code, error.message) for key in request.coordinator_keys]
         return messages.FindCoordinatorResponse(coordinators=failed)
     return messages.FindCoordinatorResponse(

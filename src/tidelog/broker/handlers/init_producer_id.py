@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.INIT_PRODUCER_ID
 VERSIONS: Final = Versions(0, 5)
 
-FENCED_FROM: Final = 4
+FENCED_SINCE: Final = 4
 
 
 def handle(
@@ -57,7 +57,7 @@ def handle(
 
     def response(identity: ProducerIdentity) -> messages.InitProducerIdResponse:
         return messages.InitProducerIdResponse(
-            error_code=as_known(identity.error, knows_fenced=context.api_version >= FENCED_FROM),
+            error_code=as_known(identity.error, knows_fenced=context.api_version >= FENCED_SINCE),
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
         )

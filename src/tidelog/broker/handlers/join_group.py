@@ -1,4 +1,4 @@
-"""JoinGroup: somebody becomes a member of a classic group, or joins its next generation.
+"""JoinGroup: a client becomes a member of a classic group, or joins its next generation.
 
 Versions 0-9. v1: a rebalance timeout beside the session timeout; v4: a new member is first told its id; v5: static
 members; v7: protocol types; v8: a reason; v9: a static leader that comes back is told to skip the assignment.
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.JOIN_GROUP
 VERSIONS: Final = Versions(0, 9)
 
-REBALANCE_TIMEOUT_FROM: Final = 1
-KNOWN_MEMBER_FROM: Final = 4
-NULLABLE_PROTOCOL_FROM: Final = 7
-SKIP_ASSIGNMENT_FROM: Final = 9
+REBALANCE_TIMEOUT_SINCE: Final = 1
+KNOWN_MEMBER_SINCE: Final = 4
+NULLABLE_PROTOCOL_SINCE: Final = 7
+SKIP_ASSIGNMENT_SINCE: Final = 9
 
 
 def handle(
@@ -81,20 +81,20 @@ def _event(node: Node, context: RequestContext, request: messages.JoinGroupReque
         # As Java writes an address.
         f"/{context.client_address}",
         request.session_timeout_ms,
-        request.rebalance_timeout_ms if version >= REBALANCE_TIMEOUT_FROM else request.session_timeout_ms,
+        request.rebalance_timeout_ms if version >= REBALANCE_TIMEOUT_SINCE else request.session_timeout_ms,
         request.protocol_type,
         [Protocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols],
         node.clock.wall_ms(),
         request.group_instance_id,
-        needs_known_id=version >= KNOWN_MEMBER_FROM,
-        may_skip_assignment=version >= SKIP_ASSIGNMENT_FROM,
+        needs_known_id=version >= KNOWN_MEMBER_SINCE,
+        may_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE,
         reason=(request.reason or "")[:REASON_LENGTH_MAX],
     )
 
 
 def _response(version: int, reply: JoinReply) -> messages.JoinGroupResponse:
     # No protocol was an empty name once.
-    no_protocol = None if version >= NULLABLE_PROTOCOL_FROM else ""
+    no_protocol = None if version >= NULLABLE_PROTOCOL_SINCE else ""
     return messages.JoinGroupResponse(
         error_code=reply.error,
         generation_id=reply.generation,

@@ -1,4 +1,4 @@
-"""LeaderAndIsr: the controller says who leads which partition. Kafka 3.9's, the last release that had it.
+"""LeaderAndIsr: the controller says which broker leads which partition. Kafka 3.9's, the last release that had it.
 
 Versions 0-7, of which 5-7 are served: topic ids since v5. v7: the request's type, full or incremental, which only
 KRaft migrations use. Not advertised: brokers of ZooKeeper days know each other's release.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.LEAVE_GROUP
 VERSIONS: Final = Versions(0, 5)
 
-SEVERAL_FROM: Final = 3
+SEVERAL_SINCE: Final = 3
 
 
 def handle(
@@ -55,7 +55,7 @@ def handle(
 
 
 def _leaving(request: messages.LeaveGroupRequest, version: int) -> Sequence[LeavingMember]:
-    if version < SEVERAL_FROM:
+    if version < SEVERAL_SINCE:
         return [LeavingMember(request.member_id)]
     return [
         LeavingMember(member.member_id, member.group_instance_id, (member.reason or "")[:REASON_LENGTH_MAX])
@@ -66,7 +66,7 @@ def _leaving(request: messages.LeaveGroupRequest, version: int) -> Sequence[Leav
 def _response(
     version: int, leaving: Sequence[LeavingMember], errors: Sequence[ErrorCode]
 ) -> messages.LeaveGroupResponse:
-    if version < SEVERAL_FROM:
+    if version < SEVERAL_SINCE:
         return messages.LeaveGroupResponse(error_code=errors[0])
     return messages.LeaveGroupResponse(
         members=[

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.LIST_GROUPS
 VERSIONS: Final = Versions(0, 5)
 
-STATES_FROM: Final = 4
-TYPES_FROM: Final = 5
+STATES_SINCE: Final = 4
+TYPES_SINCE: Final = 5
 
 
 def handle(
@@ -40,8 +40,8 @@ def _response(
 ) -> messages.ListGroupsResponse:
     version = context.api_version
     # Filters are compared as Kafka does, without regard to case; an empty one lets all pass.
-    states = {state.lower() for state in request.states_filter} if version >= STATES_FROM else set()
-    types = {kind.lower() for kind in request.types_filter} if version >= TYPES_FROM else set()
+    states = {state.lower() for state in request.states_filter} if version >= STATES_SINCE else set()
+    types = {kind.lower() for kind in request.types_filter} if version >= TYPES_SINCE else set()
     everything = authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME, quiet=True)
     return messages.ListGroupsResponse(
         groups=[
@@ -56,9 +56,9 @@ def _response(
 
 def _group(version: int, group: ListedGroup) -> messages.ListGroupsResponse.ListedGroup:
     listed = messages.ListGroupsResponse.ListedGroup(group_id=group.group, protocol_type=group.protocol_type)
-    if version >= STATES_FROM:
+    if version >= STATES_SINCE:
         listed.group_state = group.state
-    if version >= TYPES_FROM:
+    if version >= TYPES_SINCE:
         listed.group_type = group.kind
     return listed
 

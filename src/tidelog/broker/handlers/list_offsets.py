@@ -52,7 +52,7 @@ _SINCE: Final = {
     EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
 """Version that brought each special timestamp."""
-LEADER_EPOCHS_FROM: Final = 4
+LEADER_EPOCHS_SINCE: Final = 4
 OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 """Clients of earlier versions are told LEADER_NOT_AVAILABLE, which they try again too."""
 _CONSUMER: Final = -1
@@ -94,7 +94,7 @@ def handle(
 
 def _as_known_to(version: int, response: messages.ListOffsetsResponse) -> messages.ListOffsetsResponse:
     """Without the leader epochs that versions before 4 have no field for."""
-    if version < LEADER_EPOCHS_FROM:
+    if version < LEADER_EPOCHS_SINCE:
         for topic in response.topics:
             for partition in topic.partitions:
                 partition.leader_epoch = -1

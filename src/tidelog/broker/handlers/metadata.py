@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.METADATA
 VERSIONS: Final = Versions(0, 13)
 
-NULL_NAMES_FROM: Final = 12
+NULL_NAMES_SINCE: Final = 12
 
 
 def handle(
@@ -140,7 +140,7 @@ def _asked_topic(
     if name is None:
         known = image.topic_by_id(topic_id)
         # Before version 12 an answer cannot do without a name.
-        nameless = None if context.api_version >= NULL_NAMES_FROM else ""
+        nameless = None if context.api_version >= NULL_NAMES_SINCE else ""
         if known is None:
             return _failed(nameless, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
         if not authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, known.name):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.OFFSET_COMMIT
 VERSIONS: Final = Versions(2, 10)
 
-TOPIC_IDS_FROM: Final = 10
+TOPIC_IDS_SINCE: Final = 10
 RETENTION_UNTIL: Final = 4
 
 
@@ -87,7 +87,7 @@ def _topic(
 ) -> tuple[str, ErrorCode]:
     """The topic's name, and why its offsets cannot be committed."""
     image = node.metadata.image
-    if context.api_version >= TOPIC_IDS_FROM:
+    if context.api_version >= TOPIC_IDS_SINCE:
         known = image.topic_by_id(TopicId(bytes(topic.topic_id)))
         if known is None:
             return "", ErrorCode.UNKNOWN_TOPIC_ID

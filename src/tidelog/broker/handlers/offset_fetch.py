@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.OFFSET_FETCH
 VERSIONS: Final = Versions(1, 10)
 
-BATCHED_FROM: Final = 8
-TOPIC_IDS_FROM: Final = 10
-GROUP_ERROR_FROM: Final = 2
-STABLE_FROM: Final = 7
+BATCHED_SINCE: Final = 8
+TOPIC_IDS_SINCE: Final = 10
+GROUP_ERROR_SINCE: Final = 2
+STABLE_SINCE: Final = 7
 NO_OFFSET: Final = -1
 
 
@@ -74,14 +74,14 @@ def handle(
     node: Node, context: RequestContext, request: messages.OffsetFetchRequest
 ) -> messages.OffsetFetchResponse | Deferred[messages.OffsetFetchResponse]:
     version = context.api_version
-    if version >= BATCHED_FROM:
+    if version >= BATCHED_SINCE:
         asked = [
             _Asked(group.group_id, group.member_id, group.member_epoch, _asked_of_group(node, context, group))
             for group in request.groups
         ]
     else:
         asked = [_Asked(request.group_id, None, NO_GENERATION, _asked_by_name(context, request.topics))]
-    stable = version >= STABLE_FROM and request.require_stable
+    stable = version >= STABLE_SINCE and request.require_stable
     answers = gather([_fetch(node, context, each, require_stable=stable) for each in asked])
     response = answers.then(lambda groups: _response(version, groups))
     return response.result() if response.done else response
@@ -106,7 +106,7 @@ def _asked_of_group(
     asked = []
     for topic in group.topics:
         indexes = list(topic.partition_indexes)
-        if context.api_version < TOPIC_IDS_FROM:
+        if context.api_version < TOPIC_IDS_SINCE:
             asked.append(_AskedTopic(topic.name, ZERO_TOPIC_ID, indexes, _denied(context, topic.name)))
             continue
         topic_id = TopicId(bytes(topic.topic_id))
@@ -176,7 +176,7 @@ def _everything(node: Node, context: RequestContext, found: FetchedOffsets) -> l
             continue
         if name not in topics:
             known = node.metadata.image.topics.get(name)
-            if known is None and context.api_version >= TOPIC_IDS_FROM:
+            if known is None and context.api_version >= TOPIC_IDS_SINCE:
                 continue
             topics[name] = _Topic(name, ZERO_TOPIC_ID if known is None else known.topic_id, [])
         topics[name].partitions.append(_partition(place, found))
@@ -190,7 +190,7 @@ def _partition(place: TopicPartition, found: FetchedOffsets) -> tuple[int, Commi
 
 def _response(version: int, groups: list[_Group]) -> messages.OffsetFetchResponse:
     response = messages.OffsetFetchResponse
-    if version >= BATCHED_FROM:
+    if version >= BATCHED_SINCE:
         return response(
             groups=[
                 response.OffsetFetchResponseGroup(
@@ -205,7 +205,7 @@ def _response(version: int, groups: list[_Group]) -> messages.OffsetFetchRespons
     only = groups[0]
     return response(
         error_code=only.error,
-        topics=[_old_topic(topic) for topic in only.topics] if version < GROUP_ERROR_FROM or not only.error else [],
+        topics=[_old_topic(topic) for topic in only.topics] if version < GROUP_ERROR_SINCE or not only.error else [],
     )
 
 
@@ -247,7 +247,7 @@ def _new_topic(topic: _Topic) -> messages.OffsetFetchResponse.OffsetFetchRespons
 def error_response(
     request: messages.OffsetFetchRequest, version: int, error: KafkaError
 ) -> messages.OffsetFetchResponse:
-    if version >= BATCHED_FROM:
+    if version >= BATCHED_SINCE:
         return _response(version, [_Group(group.group_id, error.code, []) for group in request.groups])
     topics = [
         _Topic(topic.name, ZERO_TOPIC_ID, [(index, None, error.code) for index in topic.partition_indexes])

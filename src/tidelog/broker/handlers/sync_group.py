@@ -2,7 +2,7 @@
 
 Versions 0-5. v3: static members; v5: the protocol's type and name, which have to be the group's.
 
-Answered when the leader has spoken and its word is committed in `__consumer_offsets`.
+Answered when the leader's assignment is committed in `__consumer_offsets`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.SYNC_GROUP
 VERSIONS: Final = Versions(0, 5)
 
-PROTOCOL_FROM: Final = 5
+PROTOCOL_SINCE: Final = 5
 
 
 def handle(
     node: Node, context: RequestContext, request: messages.SyncGroupRequest
 ) -> messages.SyncGroupResponse | Deferred[messages.SyncGroupResponse]:
-    if context.api_version >= PROTOCOL_FROM and (request.protocol_type is None or request.protocol_name is None):
+    if context.api_version >= PROTOCOL_SINCE and (request.protocol_type is None or request.protocol_name is None):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not authorize(context, Operation.READ, ResourceType.GROUP, request.group_id):
         raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)

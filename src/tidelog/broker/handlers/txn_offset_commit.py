@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 KEY: Final = ApiKey.TXN_OFFSET_COMMIT
 VERSIONS: Final = Versions(0, 5)
 
-LOADING_FROM: Final = 2
+LOADING_SINCE: Final = 2
 """Before, clients gave up upon COORDINATOR_LOAD_IN_PROGRESS."""
-ABORTABLE_FROM: Final = 4
-ADDS_FROM: Final = 5
+ABORTABLE_SINCE: Final = 4
+ADDS_SINCE: Final = 5
 
 _TRY_AGAIN: Final = (ErrorCode.NETWORK_EXCEPTION, ErrorCode.CONCURRENT_TRANSACTIONS)
 """Of the transaction's coordinator, where the client expects word of the group's: it comes again without looking for
@@ -90,7 +90,7 @@ def handle(
             producer=(request.producer_id, request.producer_epoch),
         )
 
-    adds = context.api_version >= ADDS_FROM
+    adds = context.api_version >= ADDS_SINCE
     node.groups.ask_in_transaction(request.group_id, request.transactional_id, make, adds=adds).on_complete(settle)
     return answer.result() if answer.done else answer
 
@@ -98,9 +98,9 @@ def handle(
 def _told(error: ErrorCode, version: int) -> ErrorCode:
     if error in _TRY_AGAIN:
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_FROM:
+    if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
         return ErrorCode.INVALID_TXN_STATE
-    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_FROM:
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return error
 

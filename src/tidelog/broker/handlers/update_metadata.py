@@ -1,4 +1,4 @@
-"""UpdateMetadata: the controller tells who is alive and who leads what, for Metadata answers. Kafka 3.9's.
+"""UpdateMetadata: the controller tells which brokers are alive and what they lead, for Metadata answers. Kafka 3.9's.
 
 Versions 0-8, of which 7 and 8 are served: topic ids since v7. v8: the type, which only KRaft migrations use. Not
 advertised.

@@ -4,7 +4,7 @@
                                                       ^                    |
                                                       +--- the log was cut, or begins later than the copy ends
 
-The copy is filled from the log that serves, records that are not committed among them: nobody is asked. What says how
+The copy is filled from the log that serves, uncommitted records too: no other broker is asked. What says how
 far the two are equal are leader epochs, as between leader and follower; where they part, the copy is begun anew.
 `storage.future_logs` keeps the copies, through crashes as well, after which the moves go on.
 
@@ -214,7 +214,7 @@ class Moves:
             settled.result()
         except Exception as error:
             if self._is_current(move) and _may_be_repeated(move, error):
-                logger.warning("move_waits partition=%s error=%s", move.replica.topic_partition, error)
+                logger.warning("move_waits: partition=%s error=%s", move.replica.topic_partition, error)
                 self._wait(RETRY_MS)
             elif self._is_current(move):
                 logger.error(

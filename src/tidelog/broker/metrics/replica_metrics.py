@@ -1,4 +1,4 @@
-"""Metrics of replicas: who leads, who is in sync, where logs begin and end, how far followers are behind.
+"""Metrics of replicas: leaders, replicas in sync, where logs begin and end, how far followers are behind.
 
 What is true of a partition comes from its leader alone, so that a sum over brokers counts it once; what is true of a
 replica, such as the size of its log, comes from each broker that has one.

@@ -1,1 +1,1 @@
-"""The partitions on this broker: led, followed, appended to, read, and who waits for them."""
+"""The partitions on this broker: led, followed, appended to, read, and the requests that wait for them."""

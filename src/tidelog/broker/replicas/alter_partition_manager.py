@@ -1,4 +1,4 @@
-"""Changes of ISRs: the leaders' proposals on their way to the controller, and the look at who lags.
+"""Changes of ISRs: the leaders' proposals on their way to the controller, and the look at followers that lag.
 
     PartitionLeader --IsrProposed--> AlterPartitionManager --AlterPartition--> controller
                     <--ProposalCommitted / ProposalRefused--------- its answer, partition by partition
@@ -189,4 +189,4 @@ class AlterPartitionManager:
     def _complain(self, reason: str) -> None:
         if reason != self._complaint:
             self._complaint = reason
-            logger.info("isr changes wait for the controller: %s", reason)
+            logger.info("isr changes wait for the controller: reason=%s", reason)

@@ -1,4 +1,4 @@
-"""The partitions on this broker: which it leads, how they are appended to and read, and who waits for them.
+"""The partitions on this broker: which it leads, how they are appended to and read, and requests that wait for them.
 
     Produce ------------> append --> Log.append --+                                     +--> producers: waits
     a follower's Fetch ----> follower_fetched ----+--> PartitionLeader.step --> effects +--> consumers: purgatory

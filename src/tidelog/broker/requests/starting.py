@@ -1,7 +1,7 @@
 """What a broker serves before it knows its cluster: its controller, and questions that need no cluster.
 
-A starting broker learns from the controller who is alive and who leads what, by requests like any others. Until then no
-client could be told the truth, so what clients ask is kept, and answered when the broker is ready.
+A starting broker learns from the controller which brokers live and what they lead, by requests like any others. Until
+then no client could be told the truth, so what clients ask is kept, and answered when the broker is ready.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class StartingDispatcher(Dispatcher):
             return super().request(peer, view, position, end, received_ms)
         self._kept_bytes += end - position
         if self._kept_bytes > KEPT_BYTES_MAX:
-            raise CloseConnection("the broker is starting, and too many wait for it already")
+            raise CloseConnection("the broker is starting and its startup request queue is full")
         answer: Deferred[Answer] = Deferred()
         self._kept.append((peer, bytes(view[position:end]), received_ms, answer))
         return answer

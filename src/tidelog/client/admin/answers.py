@@ -1,4 +1,4 @@
-"""What answers of admin requests have in common: errors of the whole and of each part; who is asked. No I/O."""
+"""What answers of admin requests have in common: errors of the whole and of each part, and the broker asked. No I/O."""
 
 from __future__ import annotations
 

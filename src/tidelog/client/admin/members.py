@@ -15,9 +15,9 @@ from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
-SEVERAL_FROM: Final = 3
+SEVERAL_SINCE: Final = 3
 """Version of LeaveGroup that names several members, static ones by their instance ids."""
-REASONS_FROM: Final = 5
+REASONS_SINCE: Final = 5
 LEAVE_EPOCH: Final = -1
 """With which a member of a KIP-848 group leaves."""
 
@@ -77,12 +77,12 @@ def _request(group: str, members: Collection[MemberIdentity], reason: str) -> By
     kind = messages.LeaveGroupRequest
 
     def build(version: int) -> Any:
-        if version < SEVERAL_FROM:
+        if version < SEVERAL_SINCE:
             raise UnsupportedByBroker("the cluster is too old to remove members from groups (LeaveGroup version 3)")
         leaving = []
         for member in members:
             one = kind.MemberIdentity(member_id=member.member_id, group_instance_id=member.instance_id)
-            if version >= REASONS_FROM:
+            if version >= REASONS_SINCE:
                 one.reason = reason
             leaving.append(one)
         return kind(group_id=group, members=leaving)

@@ -1,4 +1,4 @@
-"""Who leads partitions and who has them: elections by hand, reassignments. No I/O."""
+"""Leaders and replicas of partitions: elections by hand, reassignments. No I/O."""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@
                       ^                                                                 |
                       +------- heartbeat says REBALANCE_IN_PROGRESS, or members left <--+
 
-The leader, one of the members, is told everybody's subscription with the answer to its JoinGroup and runs the assignor.
-Cooperative members (KIP-429) keep what they have: an assignment lacks what somebody else must give up first, and who
-gave something up joins again, so that the next one hands it over.
+The leader, one of the members, is told all subscriptions with the answer to its JoinGroup and runs the assignor.
+Cooperative members (KIP-429) keep what they have: an assignment lacks what another member must give up first, and a
+member that gave something up joins again, so that the next one hands it over.
 """
 
 from __future__ import annotations
@@ -322,7 +322,7 @@ class ClassicMembership:
             idle_since = self._idle_since
             if idle_since is not None and time.monotonic() - idle_since > self._settings.max_poll_interval_s:
                 logger.warning(
-                    "left the group: no poll within %g s group=%s", self._settings.max_poll_interval_s, self._group
+                    "left the group: no_poll_within_s=%g group=%s", self._settings.max_poll_interval_s, self._group
                 )
                 await self._say_goodbye("no poll within max.poll.interval.ms")
                 self._give_up(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -331,7 +331,7 @@ class ClassicMembership:
                 await self._heartbeat()
             except (KafkaError, ClientError) as error:
                 # The coordinator is away: it comes back, or another one, and says whether we are still members.
-                logger.info("heartbeat failed group=%s error=%s", self._group, error)
+                logger.info("heartbeat failed: group=%s error=%s", self._group, error)
 
     async def _heartbeat(self) -> None:
         generation, member_id = self._generation, self._member_id
@@ -389,4 +389,4 @@ class ClassicMembership:
             )
         except (KafkaError, ClientError) as error:
             # Its session ends without our word too.
-            logger.info("leaving failed group=%s error=%s", self._group, error)
+            logger.info("leaving failed: group=%s error=%s", self._group, error)

@@ -1,4 +1,4 @@
-"""What the leader of a classic group does: run the assignor on everybody's subscriptions."""
+"""What the leader of a classic group does: run the assignor on all members' subscriptions."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def checked(
     owner: dict[TopicPartition, MemberId] = {}
     for member, assignment in given.items():
         if member not in members:
-            raise InvalidAssignment(f"assignor '{assignor.name}' assigns to '{member}', who is no member")
+            raise InvalidAssignment(f"assignor '{assignor.name}' assigns to '{member}', which is not a member")
         for topic_partition in assignment.partitions:
             known = topics.get(topic_partition.topic)
             if known is None or not 0 <= topic_partition.partition < known.partitions:

@@ -1,7 +1,7 @@
 """Membership by the protocol of KIP-848: the coordinator assigns, and one heartbeat says and asks everything.
 
     first heartbeat, epoch 0 ---> an id, an epoch, maybe an assignment
-    every heartbeat          ---> news of either; an assignment lacks what somebody else must give up first
+    every heartbeat          ---> news of either; an assignment lacks what another member must give up first
     settle: give up what is not in it, take what is new; the next heartbeat, sent at once, says what we have
 
 All heartbeats are sent by one task, one after the other, since each is answered for the epoch that it names. The first
@@ -190,7 +190,7 @@ class NextGenerationMembership:
                     self._fail(error)
                     return
                 # The coordinator is away: it comes back, or another one, and says whether we are still members.
-                logger.info("heartbeat failed group=%s error=%s", self._group, error)
+                logger.info("heartbeat failed: group=%s error=%s", self._group, error)
                 self._tells_all = again = True
             attempt = attempt + 1 if again else 0
             pause_s = self._routing.retry.pause_s(attempt, self._routing.draw) if again else self._interval_s
@@ -205,7 +205,7 @@ class NextGenerationMembership:
         idle_since = self._idle_since
         if idle_since is None or time.monotonic() - idle_since <= self._settings.max_poll_interval_s:
             return
-        logger.warning("left the group: no poll within %g s group=%s", self._settings.max_poll_interval_s, self._group)
+        logger.warning("left the group: no_poll_within_s=%g group=%s", self._settings.max_poll_interval_s, self._group)
         await self._say_goodbye()
         self._start_over()
         self._left = True
@@ -342,7 +342,7 @@ class NextGenerationMembership:
                 deadline or self._routing.deadline(min(self._routing.call_timeout_s, self._settings.session_timeout_s)),
             )
         except (KafkaError, ClientError) as error:
-            logger.info("leaving failed group=%s error=%s", self._group, error)
+            logger.info("leaving failed: group=%s error=%s", self._group, error)
 
 
 def _by_version(request: Any) -> Any:

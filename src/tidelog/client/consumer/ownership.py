@@ -92,7 +92,7 @@ class Ownership:
             lost = sorted(self.positions)
             self.drop(lost)
             if lost:
-                logger.warning("partitions lost partitions=%s", ",".join(map(str, lost)))
+                logger.warning("partitions lost: partitions=%s", ",".join(map(str, lost)))
                 await self.listener.on_lost(lost)
         finally:
             self._settled()
@@ -176,7 +176,7 @@ class Ownership:
             )
         else:
             logger.warning(
-                "offset out of range partition=%s offset=%d reset=%d", error.topic_partition, error.offset, offset
+                "offset out of range: partition=%s offset=%d reset=%d", error.topic_partition, error.offset, offset
             )
         self.given(error.topic_partition, offset)
         return offset
@@ -236,7 +236,9 @@ class Ownership:
         try:
             await self.commit(offsets, timeout_s)
         except (KafkaError, ClientError) as error:
-            logger.warning("commit failed offsets=%s error=%s", {str(tp): c.offset for tp, c in offsets.items()}, error)
+            logger.warning(
+                "commit failed: offsets=%s error=%s", {str(tp): c.offset for tp, c in offsets.items()}, error
+            )
 
     async def _commit_before_leaving(self, partitions: Collection[TopicPartition]) -> None:
         if partitions:

@@ -1,4 +1,4 @@
-"""Brokers' settings: replicas, the ISR and who leads."""
+"""Brokers' settings: replicas, the ISR and leaders."""
 
 from typing import Final
 

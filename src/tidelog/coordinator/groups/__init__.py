@@ -1,4 +1,4 @@
-"""The groups of one partition of `__consumer_offsets`: what they committed, and who is a member. Pure.
+"""The groups of one partition of `__consumer_offsets`: what they committed, and their members. Pure.
 
 coordinator.py      routes: events by class, records by the class of their key, deadlines by their kind
 group.py            what the coordinator and the offsets ask of any group, whatever its protocol

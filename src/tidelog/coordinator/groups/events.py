@@ -1,6 +1,6 @@
 """What any group's coordinator is asked, whatever its groups' protocol, and what it answers.
 
-Each request carries a request id, by which its reply is found; 0 where nobody waits for one.
+Each request carries a request id, by which its reply is found; 0 where no client waits for one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the coordinator and the offsets ask of a group, whatever the protocol of its members.
 
 A group that has offsets and no more, because an application assigns partitions by itself, is no object at all: it is
-`OFFSETS_ONLY`, until somebody joins it, and is gone with its last offset.
+`OFFSETS_ONLY`, until a member joins it, and is gone with its last offset.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Offsets: who may commit, fetch and delete them, and when they expire.
+"""Offsets: when they may be committed, fetched and deleted, and when they expire.
 
     OffsetCommit, TxnOffsetCommit --> the group: may he? --> records --> OffsetStore
     OffsetFetch                   --> the group: may he? --> what is committed, unless a transaction may change it
 
-A group that nobody joined has offsets and nothing else (`group.OFFSETS_ONLY`).
+A group without members has offsets and nothing else (`group.OFFSETS_ONLY`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 EXPIRY_OFFSETS_MAX: Final = 2_000
 """Offsets, and groups, that one event looks at: some milliseconds. A partition may hold millions."""
 _TIME_MAX: Final = 2**63 - 1
-GROUP_NOT_FOUND_FROM: Final = 9
+GROUP_NOT_FOUND_SINCE: Final = 9
 """The version of OffsetCommit from which clients understand GROUP_ID_NOT_FOUND."""
 
 
@@ -213,7 +213,7 @@ def _unknown_group_error(event: CommitOffsets) -> ErrorCode:
     """Whoever claims no membership may begin a group by committing to it."""
     if event.generation <= NO_GENERATION:
         return ErrorCode.NONE
-    if event.producer is None and event.api_version >= GROUP_NOT_FOUND_FROM:
+    if event.producer is None and event.api_version >= GROUP_NOT_FOUND_SINCE:
         return ErrorCode.GROUP_ID_NOT_FOUND
     return ErrorCode.ILLEGAL_GENERATION
 

@@ -272,9 +272,9 @@ def coverage(read: Sequence[tuple[int, int, int]], ends: Mapping[int, int]) -> t
         position = 0
         for first, after in sorted((first, after) for index, first, after in read if index == partition):
             if first > position:
-                gaps.append(f"partition {partition}: nobody has read the offsets {position} to {first - 1}")
+                gaps.append(f"partition {partition}: no member has read the offsets {position} to {first - 1}")
             twice += max(0, min(after, position) - first)
             position = max(position, after)
         if position < end:
-            gaps.append(f"partition {partition}: nobody has read the offsets from {position} on")
+            gaps.append(f"partition {partition}: no member has read the offsets from {position} on")
     return gaps, twice

@@ -74,7 +74,7 @@ def cleanable_offsets(log: Log, last_cleaned: int | None, now_ms: int) -> Cleana
     if first_dirty < start:
         if not log.config.deleted and last_cleaned is not None:
             logger.warning(
-                "cleaner_offset_reset log=%s offset=%d reason=below the log's start at %d",
+                "cleaner_offset_reset: log=%s offset=%d reason=below the log's start at %d",
                 log.topic_partition,
                 first_dirty,
                 start,
@@ -82,7 +82,7 @@ def cleanable_offsets(log: Log, last_cleaned: int | None, now_ms: int) -> Cleana
         first_dirty = start
     elif first_dirty > log.log_end_offset:
         logger.warning(
-            "cleaner_offset_reset log=%s offset=%d reason=past the log's end at %d",
+            "cleaner_offset_reset: log=%s offset=%d reason=past the log's end at %d",
             log.topic_partition,
             first_dirty,
             log.log_end_offset,

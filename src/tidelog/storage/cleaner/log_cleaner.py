@@ -4,7 +4,7 @@
             |  none                                 too fast: wait         |  failed
             +--> rest for log.cleaner.backoff.ms <-------------------------+
 
-These are `DiskTask`s; whoever runs them asks for the `next_task`, one at a time. A log whose files cannot be cleaned is
+These are `DiskTask`s; the broker asks for the `next_task`, one at a time. A log whose files cannot be cleaned is
 left alone until the next start, and its reason told once; an I/O error takes its directory offline, as any other does.
 Where there is no room, or no descriptor, for what a cleaning writes, nothing is broken: it comes back to it later.
 
@@ -196,7 +196,7 @@ class LogCleaner:
                     warm(log, cleaned)
                 except (OSError, KafkaError, CorruptFile) as error:
                     # It shows again, and is dealt with, in the owner's thread.
-                    logger.debug("cleaner_look_failed log=%s error=%s", log.topic_partition, error)
+                    logger.debug("cleaner_look_failed: log=%s error=%s", log.topic_partition, error)
 
         def finish(_: OSError | None) -> None:
             self._is_busy = False
@@ -249,7 +249,7 @@ class LogCleaner:
         try:
             return log.flush_task()
         except KafkaError as refused:
-            logger.debug("cleaner_flush_refused log=%s reason=%s", log.topic_partition, refused)
+            logger.debug("cleaner_flush_refused: log=%s reason=%s", log.topic_partition, refused)
             return None
 
     def _watched(self, task: DiskTask) -> DiskTask:
@@ -286,7 +286,7 @@ class LogCleaner:
     def _finish_slice(self, cleaning: Cleaning, failed: Exception | None) -> None:
         log = cleaning.log
         if cleaning.is_stale or self._is_stopped or self._is_kept_from(log):
-            logger.info("cleaning_given_up log=%s", log.topic_partition)
+            logger.info("cleaning_given_up: log=%s", log.topic_partition)
             self._give_up(cleaning)
             return
         try:
@@ -307,7 +307,7 @@ class LogCleaner:
                 self.cleanings += 1
                 counts = cleaning.counts
                 logger.info(
-                    "log_cleaned log=%s to=%d records=%d kept=%d bytes=%d written=%d",
+                    "log_cleaned: log=%s to=%d records=%d kept=%d bytes=%d written=%d",
                     log.topic_partition,
                     cleaning.cleaned_to,
                     counts.records_read,
@@ -346,7 +346,7 @@ class LogCleaner:
     def _leave_alone(self, log: Log, error: Exception) -> None:
         reason = str(error) or type(error).__name__
         self._uncleanable[log.topic_partition] = (log, reason)
-        logger.warning("log_uncleanable log=%s reason=%s", log.topic_partition, reason, exc_info=_trace(error))
+        logger.warning("log_uncleanable: log=%s reason=%s", log.topic_partition, reason, exc_info=_trace(error))
 
 
 def _trace(error: Exception) -> Exception | None:

@@ -1,1 +1,1 @@
-"""Classic groups: members assign among themselves, led by one of them; the coordinator takes care of who is in."""
+"""Classic groups: members assign among themselves, led by one of them; the coordinator keeps the membership."""

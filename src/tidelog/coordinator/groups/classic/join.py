@@ -1,4 +1,4 @@
-"""JoinGroup of a classic group: who may be a member, and under which id."""
+"""JoinGroup of a classic group: which clients become members, and under which id."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidelog.coordinator.groups.classic.rebalance import (
 from tidelog.coordinator.groups.classic.turn import ClassicTurn
 from tidelog.model.errors import ErrorCode
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60 * 1000
 """How long a new member's first join may wait. It has no id yet and sends no heartbeats; if its client gave up and
@@ -138,7 +138,7 @@ def _join_as_static_member(turn: ClassicTurn, group: ClassicGroup, event: JoinGr
 
 def _replace(turn: ClassicTurn, group: ClassicGroup, event: JoinGroup, old_id: str) -> ClassicMember:
     """A static member came back: the old id is fenced, whoever still uses it."""
-    log.info(
+    logger.info(
         "static member replaced: group=%s instance=%s member=%s new=%s",
         group.group_id,
         event.instance_id,

@@ -10,7 +10,7 @@ from tidelog.coordinator.groups.classic.rebalance import complete_join_if_all_jo
 from tidelog.coordinator.groups.classic.turn import ClassicTurn
 from tidelog.model.errors import ErrorCode
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def leave(turn: ClassicTurn, group: ClassicGroup, event: LeaveGroup) -> None:
@@ -34,7 +34,7 @@ def _leave(turn: ClassicTurn, group: ClassicGroup, leaving: LeavingMember) -> Er
         member_id = group.static.get(instance_id, UNKNOWN_MEMBER)
     error = group.membership_error(member_id, instance_id)
     if error is ErrorCode.NONE:
-        log.info(
+        logger.info(
             "member left: group=%s member=%s instance=%s reason=%s",
             group.group_id,
             member_id,

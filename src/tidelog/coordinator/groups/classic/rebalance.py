@@ -1,9 +1,10 @@
 """How a classic group comes to its next generation.
 
 A rebalance is two waits. PreparingRebalance waits until all members have joined again, or the slowest one's rebalance
-timeout has passed: whoever has not joined by then is out, except static members, whose absence is no news until their
-session ends. CompletingRebalance waits for the leader's SyncGroup, which says who gets what; the group is Stable when
-that is in the log. Members of which nothing comes in either phase are put out, so that no rebalance waits for ever.
+timeout has passed: members that have not joined by then are removed, except static members, whose absence is no news
+until their session ends. CompletingRebalance waits for the leader's SyncGroup, which says who gets what; the group is
+Stable when that is in the log. Members of which nothing comes in either phase are put out, so that no rebalance waits
+for ever.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tidelog.coordinator.groups.classic.members import ClassicMember
 from tidelog.coordinator.groups.classic.turn import ClassicTurn
 from tidelog.model.errors import ErrorCode
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 GATHER_MS: Final = 100
 """Least wait of a new group for further members, whatever group.initial.rebalance.delay.ms says. Members that start
@@ -46,7 +47,7 @@ def prepare(turn: ClassicTurn, group: ClassicGroup, reason: str) -> None:
         hand_out(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync.clear()
     turn.await_no_syncs(group)
-    log.info(
+    logger.info(
         "rebalance begins: group=%s generation=%d members=%d reason=%s",
         group.group_id,
         group.generation,
@@ -103,7 +104,7 @@ def complete_join(turn: ClassicTurn, group: ClassicGroup) -> None:
     absent = [member for member in group.members.values() if member.join_request is None]
     for member in absent:
         if not member.is_static:
-            log.info("member did not join again: group=%s member=%s", group.group_id, member.member_id)
+            logger.info("member did not join again: group=%s member=%s", group.group_id, member.member_id)
             remove(turn, group, member)
     if group.members and not group.elect_joined_leader():
         # Static members alone, and all are away: their sessions decide.
@@ -111,10 +112,10 @@ def complete_join(turn: ClassicTurn, group: ClassicGroup) -> None:
         return
     group.next_generation(turn.wall_ms)
     if group.state is ClassicGroupState.EMPTY:
-        log.info("group is empty: group=%s generation=%d", group.group_id, group.generation)
+        logger.info("group is empty: group=%s generation=%d", group.group_id, group.generation)
         turn.record(group)
         return
-    log.info(
+    logger.info(
         "generation: group=%s generation=%d members=%d protocol=%s leader=%s",
         group.group_id,
         group.generation,
@@ -135,7 +136,7 @@ def syncs_due(turn: ClassicTurn, group: ClassicGroup) -> None:
     if group.state not in (ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE) or not group.pending_sync:
         return
     for member_id in list(group.pending_sync):
-        log.info("member did not sync: group=%s member=%s", group.group_id, member_id)
+        logger.info("member did not sync: group=%s member=%s", group.group_id, member_id)
         remove(turn, group, group.members[member_id])
     prepare(turn, group, "members did not send SyncGroup")
 
@@ -149,7 +150,7 @@ def member_due(turn: ClassicTurn, group: ClassicGroup, member_id: str) -> None:
     member = group.members.get(member_id)
     if member is None or member.needs_no_heartbeat:
         return
-    log.info("member's session ended: group=%s member=%s", group.group_id, member_id)
+    logger.info("member's session ended: group=%s member=%s", group.group_id, member_id)
     remove(turn, group, member)
     rebalance(turn, group, f"session of {member_id} ended")
 

@@ -39,7 +39,7 @@ from tidelog.protocol.consumer_protocol import PROTOCOL_TYPE
 if TYPE_CHECKING:
     from tidelog.coordinator.groups.offset_events import CommitOffsets, OffsetToCommit
 
-MEMBER_EPOCH_FROM: Final = 9
+MEMBER_EPOCH_SINCE: Final = 9
 """Version of OffsetCommit from which it carries member epochs."""
 
 EMPTY: Final = "Empty"
@@ -222,7 +222,7 @@ class ConsumerGroup:
         member = self.members.get(event.member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if event.producer is None and member.classic is None and event.api_version < MEMBER_EPOCH_FROM:
+        if event.producer is None and member.classic is None and event.api_version < MEMBER_EPOCH_SINCE:
             return ErrorCode.UNSUPPORTED_VERSION
         return ErrorCode.NONE if 0 <= epoch <= member.epoch else _stale(member)
 

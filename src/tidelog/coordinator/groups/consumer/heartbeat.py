@@ -43,7 +43,7 @@ from tidelog.protocol.errors import ProtocolError
 
 logger = logging.getLogger(__name__)
 
-OWN_ID_FROM: Final = 1
+OWN_ID_SINCE: Final = 1
 """Version from which members draw their ids."""
 RETRY_MS_MIN: Final = 100
 """Least wait of a member for a target that is about to be computed."""
@@ -139,7 +139,7 @@ def _complaint(event: ConsumerHeartbeat, subscription_length_max: int) -> str | 
         return f"MemberId is longer than {NAME_LENGTH_MAX} characters."
     if event.topics is not None and sum(map(len, event.topics)) > subscription_length_max:
         return f"SubscribedTopicNames are longer than {subscription_length_max} characters together."
-    if not event.member_id and (event.version >= OWN_ID_FROM or event.epoch != JOINING_EPOCH):
+    if not event.member_id and (event.version >= OWN_ID_SINCE or event.epoch != JOINING_EPOCH):
         return "MemberId can't be empty."
     if event.epoch < STATIC_LEAVE_EPOCH:
         return f"MemberEpoch is invalid: {event.epoch}."

@@ -2,8 +2,9 @@
 
     STABLE --new target--> UNREVOKED_PARTITIONS --gave up--> UNRELEASED_PARTITIONS --others gave up--> STABLE
 
-A partition is given to a member only while nobody holds it; that keeps it from having two owners, whatever is lost on
-the way. Partitions that are to be revoked count as held until the member says, by what it owns, that it gave them up.
+A partition is given to a member only while no member holds it; that keeps it from having two owners, whatever is lost
+on the way. Partitions that are to be revoked count as held until the member says, by what it owns, that it gave them
+up.
 """
 
 from __future__ import annotations

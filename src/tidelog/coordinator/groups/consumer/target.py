@@ -1,4 +1,4 @@
-"""The target assignment of a consumer group: who is to have what, computed when the group's epoch was raised.
+"""The target assignment of a consumer group: which member is to have what, computed when the group's epoch was raised.
 
 The assignor sees each member's former target as what it owns, and so keeps what it can of it. Its cost grows with
 members and partitions; that is why it runs for a group at most once in group.consumer.assignment.interval.ms.
