@@ -87,7 +87,7 @@ def read_columns(
 def _log_absent_kernel() -> None:
     """Says once a worker process that plain Python decodes there, and what that costs."""
     if ABSENT:
-        _LOGGER.warning("kernel_absent: reason=%r effect=%r", ABSENT, PURE_COST)
+        logger.warning("kernel_absent: reason=%r effect=%r", ABSENT, PURE_COST)
 
 
 def _decode(data: FetchedData, start: int, end: int, wanted: Column, options: SourceOptions) -> Iterator[Columns]:

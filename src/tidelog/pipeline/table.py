@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-_LOGGER: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 SAMPLE_RECORDS: Final = 1_000
 """Records a partition that columns are inferred from."""
@@ -257,7 +257,7 @@ class TableCommitter:
             try:
                 last = high_watermarks(self._cluster, list(self._places))
             except (KafkaError, ClientError) as error:
-                _LOGGER.warning("the lag of %s is not known: %s", self._job.topic, error)
+                logger.warning("lag not known: topic=%s reason=%s", self._job.topic, error)
                 return None
         return sum(max(0, last[each] - place) for each, place in self._places.items())
 
