@@ -62,7 +62,7 @@ def broker(properties: str, overrides: dict[str, str], log_level: str = "info", 
         config = BrokerConfig.from_text(text, properties, overrides)
     except ConfigError as error:
         raise Refused(str(error).splitlines()) from error
-    log_to_stderr(log_level)
+    log_to_stderr(log_level, config.logging_format)
     log_absent_kernel()
     try:
         run_in_foreground(

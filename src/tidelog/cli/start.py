@@ -137,7 +137,7 @@ def start(
     from tidelog.launcher.plan import HOST, Plan
     from tidelog.launcher.secure_folder import SecureFolder, UnusableFolder
 
-    log_to_stderr(log_level or "warning")
+    log_to_stderr(log_level or "warning", overrides.get("logging.format", "text"))
     log_absent_kernel()
     try:
         host, secured = (HOST, {}) if secure is None else SecureFolder.read(secure).here()

@@ -108,6 +108,7 @@ class BrokerConfig:
     max_incremental_fetch_session_cache_slots = _Setting[int]("max.incremental.fetch.session.cache.slots")
     max_request_partition_size_limit = _Setting[int]("max.request.partition.size.limit")
     message_max_bytes = _Setting[int]("message.max.bytes")
+    logging_format = _Setting[str]("logging.format")
     metrics_groups = _Setting[str]("metrics.groups")
     metrics_partitions = _Setting[bool]("metrics.partitions")
     metrics_topics = _Setting[str]("metrics.topics")

@@ -159,8 +159,13 @@ LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
 """Log lines as operators read them: time, level, where, what."""
 
 
-def log_to_stderr(level: str) -> None:
-    """Sends the log to stderr, from `level` on."""
+def log_to_stderr(level: str, format: str = "text") -> None:
+    """Sends the log to stderr, from `level` on; `format` is logging.format, text or json."""
     handler: Any = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter(LOG_FORMAT))
+    if format == "json":
+        from tidelog.launcher.json_logs import JsonFormatter
+
+        handler.setFormatter(JsonFormatter())
+    else:
+        handler.setFormatter(logging.Formatter(LOG_FORMAT))
     logging.basicConfig(level=level.upper(), handlers=[handler])

@@ -10,6 +10,8 @@ auto.include.jmx.reporter | boolean | true | | low; accepted | Whether Kafka 3 r
 kafka.metrics.polling.interval.secs | int | 10 | [1,...] | low; accepted |
     How often Kafka's metrics reporters are asked.
 kafka.metrics.reporters | list | | | low; accepted | Classes that report Kafka's metrics.
+logging.format | string | text | [text, json] | |
+    tidelog's own: how the broker's log is written: lines of text, or an object of JSON a line.
 metric.reporters | list | | | low; cluster-wide; accepted |
     Classes that report metrics; Kafka's default is its JMX reporter.
 metrics.groups | string | .* | regular-expression | cluster-wide |
