@@ -20,7 +20,7 @@ VERSIONS_MAX = 32
 class ApiTimes:
     """Counts and durations of one API, or of one kind of its requests."""
 
-    __slots__ = ("at_once", "errors", "failed", "local", "name", "queue", "remote", "slow", "total", "versions")
+    __slots__ = ("at_once", "errors", "failed", "local", "name", "queue", "remote", "total", "versions")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -38,8 +38,6 @@ class ApiTimes:
         """[error code] -> how often it was answered, once for each field that has it; 0 is left out."""
         self.failed = 0
         """Answers with any error code."""
-        self.slow = 0
-        """Requests that took longer than the setting for slow ones."""
 
     @property
     def requests(self) -> int:

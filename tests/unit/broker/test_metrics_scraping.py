@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.unit.broker.harness import ManualClock, ManualShell
 
+from tidelog.broker.deferred import Deferred
 from tidelog.broker.metrics.health import BrokerState, readiness, readiness_text
-from tidelog.broker.metrics.scraping import FRESH_MS, SLICE_MS, Scraping
+from tidelog.broker.metrics.scraping import FRESH_MS, SLICE_MS, WAIT_MS_MAX, Scraping
 from tidelog.metrics.page import Page
 
 
@@ -102,6 +104,32 @@ def test_a_collector_that_fails_is_left_out_and_counted(
     assert "\nsound 1\n" in text
     assert 'tidelog_metrics_collector_failures_total{collector="broken"} 2' in text
     assert caplog.text.count("metrics not collected: collector=broken") == 1
+
+
+def test_a_page_waits_a_while_for_others_and_goes_on_without_them(shell: ManualShell, scraping: Scraping) -> None:
+    """What a collector waits for comes, or does not: the page is made either way, once."""
+    answers: list[Deferred[None]] = []
+
+    def asking(page: Page) -> Iterator[Deferred[Any] | None]:
+        answer: Deferred[None] = Deferred()
+        answers.append(answer)
+        yield answer
+        page.family("known", "gauge", "Known.").add(int(answer.done))
+
+    scraping.add("asking", asking)
+    page = scraping.page()
+    shell.run_turns()
+    assert not page.done
+    answers[0].complete(None)
+    shell.run_turns()
+    assert b"\nknown 1\n" in b"".join(page.result())
+    shell.clock.now_ms += FRESH_MS + 1
+    late = scraping.page()
+    shell.advance(WAIT_MS_MAX)
+    assert b"\nknown 0\n" in b"".join(late.result())
+    answers[1].complete(None)
+    shell.run_turns()
+    assert shell.waiting_timers == 0
 
 
 def test_what_makes_a_broker_ready() -> None:
