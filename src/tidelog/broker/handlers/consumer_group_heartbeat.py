@@ -2,8 +2,8 @@
 
 Versions 0-1. v1: members draw their ids themselves, and may subscribe with a regular expression.
 
-Answered when what it changed is committed, at once where it changed nothing. Topics are not authorized one by one,
-since every client may read all: `broker.context.authorize` would be asked for those that a pattern stands for, too.
+Answered when what it changed is committed, at once where it changed nothing. Topics that are subscribed by name are
+authorized one by one; of those that a pattern stands for, the answer leaves out what the member may not describe.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def handle(
         if not authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     asked = node.groups.ask(request.group_id, lambda request_id: _event(node, context, request, request_id))
-    answer = asked.then(_response)
+    answer = asked.then(lambda reply: _response(node, context, reply))
     return answer.result() if answer.done else answer
 
 
@@ -81,13 +81,18 @@ def _owned(told: list[messages.ConsumerGroupHeartbeatRequest.TopicPartitions] | 
     return owned
 
 
-def _response(reply: ConsumerHeartbeatReply) -> messages.ConsumerGroupHeartbeatResponse:
+def _response(
+    node: Node, context: RequestContext, reply: ConsumerHeartbeatReply
+) -> messages.ConsumerGroupHeartbeatResponse:
     assignment = None
+    names = node.metadata.image.topic_names
     if reply.assignment is not None:
         assignment = _Response.Assignment(
             topic_partitions=[
                 _Response.TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
                 for topic_id, partitions in sorted(reply.assignment.items())
+                # An id that this broker has not heard of yet tells nothing of a name.
+                if topic_id not in names or authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, names[topic_id])
             ]
         )
     return _Response(
