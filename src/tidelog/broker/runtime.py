@@ -561,7 +561,7 @@ class Runtime:
             return outcome
         if broker_id != self._node.broker_id:
             asked = self.ask(broker_id, Purpose.CONTROL, message, version, self.config.controller_socket_timeout_ms)
-            asked.on_complete(lambda settled: _hand_over(settled, outcome))
+            asked.on_complete(lambda settled: _resolve_future(settled, outcome))
             return outcome
         if self._driver is not None:
             self._node.broker_epoch = self._driver.broker_epoch
@@ -650,7 +650,7 @@ class Runtime:
         """What this broker still leads after asking to leave; None when nobody answered."""
         answer: asyncio.Future[Sequence[TopicPartition]] = self._loop.create_future()
         request = ControlledShutdown(node.broker_id, node.broker_epoch)
-        forwarding.submit(request).on_complete(lambda settled: _hand_over(settled, answer))
+        forwarding.submit(request).on_complete(lambda settled: _resolve_future(settled, answer))
         try:
             return await answer
         except (KafkaError, OSError) as error:
@@ -741,11 +741,11 @@ def _deferred(future: asyncio.Future[T]) -> Deferred[T]:
 def _future(deferred: Deferred[T]) -> asyncio.Future[T]:
     """A deferred outcome, for those who wait in the loop."""
     outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-    deferred.on_complete(lambda settled: _hand_over(settled, outcome))
+    deferred.on_complete(lambda settled: _resolve_future(settled, outcome))
     return outcome
 
 
-def _hand_over(settled: Deferred[T], outcome: asyncio.Future[T]) -> None:
+def _resolve_future(settled: Deferred[T], outcome: asyncio.Future[T]) -> None:
     if outcome.done():
         # Nobody waits any more: the channel to that broker was closed.
         return

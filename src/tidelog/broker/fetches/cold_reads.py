@@ -73,7 +73,7 @@ class ColdReads:
         def settled(directory: str, outcome: Deferred[T]) -> None:
             if is_over:
                 self._late[directory] -= 1
-                _hand_over(outcome, late)
+                _pass_when_late(outcome, late)
                 return
             ended[directory] = outcome
             waited_for.discard(directory)
@@ -89,7 +89,7 @@ class ColdReads:
             over()
 
 
-def _hand_over(outcome: Deferred[T], late: Callable[[T], None]) -> None:
+def _pass_when_late(outcome: Deferred[T], late: Callable[[T], None]) -> None:
     try:
         result = outcome.result()
     except Exception:  # Nothing waits for this read any more: the log is the only place that can still tell.
