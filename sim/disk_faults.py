@@ -15,7 +15,7 @@ from tidelog.records.errors import InvalidBatch
 from tidelog.storage.file_names import LOG
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from sim.cluster import Cluster
     from sim.machine import BrokerMachine
@@ -159,7 +159,7 @@ class DiskTrouble:
                 return
             partition = partitions[self._random.below(len(partitions))]
             state, replicas = states.state(partition), states.replicas(partition)
-            if state is None or len(state.isr) < max(2, len(replicas)):
+            if state is None or len(state.isr) < max(2, len(replicas)) or not self._can_be_mended(partition, replicas):
                 continue
             members = [machine for machine in self._cluster.brokers if machine.broker_id in state.isr]
             machine = members[self._random.below(len(members))]
@@ -168,6 +168,12 @@ class DiskTrouble:
                 self._rotten.add(partition)
                 self._cluster.checker.excused.add((machine.broker_id, partition))
                 return
+
+    def _can_be_mended(self, partition: TopicPartition, replicas: Sequence[int]) -> bool:
+        """A compacted replica is copied anew, outside the ISR, where as many others stay as min.insync.replicas asks."""
+        compacted = {topic.name for topic in self._cluster.plan.topics if topic.compacted}
+        is_compacted = partition.topic in compacted or partition.topic.startswith("__")
+        return not is_compacted or len(replicas) > self._cluster.plan.min_insync_replicas
 
     def _flushed(self, machine: BrokerMachine, partition: TopicPartition) -> int:
         """Up to where a machine's log is on its platter, or below 0."""

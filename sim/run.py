@@ -272,14 +272,16 @@ class Simulation:
     def _make_reassigner(self) -> Reassigner | None:
         if not self.plan.reassigns:
             return None
+        # As many replicas as acks=all promises; where some rot, one more: a compacted one leaves its ISR to be mended.
+        spare = FaultKind.ROT in self.plan.faults
+        replicas_min = min(max(2, self.plan.min_insync_replicas + spare), self.plan.brokers)
         return Reassigner(
             self._router("reassigner"),
             self._random.stream("reassigner"),
             self.cluster,
             self.history,
             self.plan.partitions,
-            # As many as acks=all promises.
-            replicas_min=max(2, self.plan.min_insync_replicas),
+            replicas_min=replicas_min,
         )
 
     def _make_directory_mover(self) -> DirectoryMover | None:
