@@ -281,8 +281,14 @@ def test_offsets_are_shown_altered_and_deleted_with_the_group(tmp_path: Path) ->
             # The former member has not ended its session, and its locks have not ended: the epoch fences what it says.
             assert await again.acknowledge((3, 9, 1)) == ErrorCode.FENCED_STATE_EPOCH
             assert await last.acquire() == [(8, 9, 1)]
+            assert await last.acknowledge((8, 9, 1)) == ErrorCode.NONE
             last.member_epoch = -1
             await last.heartbeat()
+            assert await alter(5) == ErrorCode.NONE
+            newest = await Member(topic, "newest").join()
+            assert await newest.acquire() == [(5, 9, 1)], "its leader had nothing left to deliver"
+            newest.member_epoch = -1
+            await newest.heartbeat()
             assert await delete() == ErrorCode.NONE
             assert await shown() == []
 
