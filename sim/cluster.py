@@ -223,6 +223,11 @@ def internal_topics(plan: Plan) -> dict[str, object]:
         "transaction.state.log.num.partitions": 3,
         "transaction.state.log.replication.factor": plan.replication_factor,
         "transaction.state.log.min.isr": plan.min_insync_replicas,
+        "share.coordinator.state.topic.num.partitions": 3,
+        "share.coordinator.state.topic.replication.factor": plan.replication_factor,
+        "share.coordinator.state.topic.min.isr": plan.min_insync_replicas,
+        "group.share.min.record.lock.duration.ms": 2000,
+        "group.share.record.lock.duration.ms": 2000,
         "min.insync.replicas": plan.min_insync_replicas,
         "log.flush.interval.messages": 1 if plan.flushes else 1_000_000,
         # So that no trouble lasts as long as a session of our own client's members.

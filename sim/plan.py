@@ -67,6 +67,7 @@ OF_CLIENTS: Final = (FaultKind.ANSWERS_LOST,)
 ANSWERS_LOST_CHANCE: Final = 0.7
 AWAITED: Final[tuple[FaultKind, ...]] = ()
 """Those that brokers do not survive yet: a run has them only where it is asked for them (`--fault`)."""
+SHARE_GROUP_CHANCE: Final = 0.3
 TWO_DIRECTORIES_CHANCE: Final = 0.3
 """Of brokers with two log directories, between which replicas move."""
 OF_ENSEMBLES: Final = (FaultKind.QUORUM_LOST, FaultKind.SERVER_BEHIND, FaultKind.SERVER_DOWN)
@@ -127,6 +128,8 @@ class Plan:
     topics: tuple[TopicPlan, ...]
     groups: tuple[str, ...]
     """The protocols of the groups that there are: "classic", "consumer" (KIP-848)."""
+    shares: bool
+    """Whether there is a share group (KIP-932)."""
     transactions: tuple[str, ...]
     """The protocols of the transactional producers that there are: "before" or "since" KIP-890."""
     reassigns: bool
@@ -222,6 +225,7 @@ def draw(
         disk_latency_s=((0.0001, 0.008), (0.0001, 0.008), (0.002, 0.05))[random.stream("disks").below(3)],
         topics=tuple(topics),
         groups=groups,
+        shares=random.stream("share groups").chance(SHARE_GROUP_CHANCE),
         transactions=transactions,
         reassigns=reassigns,
         tombstones_go=tombstones_go,

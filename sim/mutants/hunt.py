@@ -21,6 +21,7 @@ from sim.mutants.mutant import Edit, Mutant
 from sim.mutants.protocol import MUTANTS
 from sim.mutants.rot import ROT_MUTANTS
 from sim.mutants.settings import SETTINGS_MUTANTS
+from sim.mutants.sharing import SHARING_MUTANTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +30,7 @@ ALL: Final = (
     *MUTANTS,
     *COORDINATION_MUTANTS,
     *COMPACTION_MUTANTS,
+    *SHARING_MUTANTS,
     *SETTINGS_MUTANTS,
     *ELECTION_MUTANTS,
     *ROT_MUTANTS,

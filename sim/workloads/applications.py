@@ -8,10 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from sim.checks.group_history import GroupHistory
+from sim.checks.share_history import ShareHistory
 from sim.checks.transaction_history import TransactionHistory
 from sim.cluster import OFFSETS_PARTITIONS
 from sim.workloads.coordination import PAUSE_S, committed_offsets
 from sim.workloads.members import ClassicMember, ConsumerMember, Member
+from sim.workloads.share_members import ShareMember
 from sim.workloads.transactions import CommittedReader, TransactionalProducer
 from tidelog.coordinator.partitions import partition_for
 from tidelog.model.identifiers import TopicId, TopicPartition
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 MEMBERS: Final = 3
 """Of a group."""
+DELIVERY_COUNT_LIMIT: Final = 5
+"""group.share.delivery.count.limit."""
 SUBSCRIBED: Final = ("kept", "trimmed")
 
 
@@ -62,6 +66,19 @@ class Applications:
             self._members[protocol] = [
                 self._member(protocol, group, f"{protocol}{number}") for number in range(MEMBERS)
             ]
+        self.share_history = ShareHistory("share-group", DELIVERY_COUNT_LIMIT)
+        self._share_members = [
+            ShareMember(
+                f"share{number}",
+                self._subscribed,
+                self.share_history,
+                make_router(f"share{number}"),
+                random.stream(f"share{number}"),
+                trace,
+                self._topic_ids,
+            )
+            for number in range(MEMBERS if plan.shares else 0)
+        ]
         self.transactions = TransactionHistory()
         accounts = plan.transactional_partitions
         self._producers = [
@@ -111,6 +128,7 @@ class Applications:
             "generations": sum(group.generations for group in self._groups.values()),
             "commits": sum(group.acknowledged for group in self._groups.values()),
             "stale commits": sum(group.refused for group in self._groups.values()),
+            "shared": self.share_history.acknowledged,
             "transactions": self.transactions.committed,
             "aborted": self.transactions.aborted,
             "fenced": self.transactions.fenced,
@@ -118,10 +136,11 @@ class Applications:
 
     async def start(self) -> None:
         """Begins all of them; the topics are there."""
-        if self._groups:
+        if self._groups or self._share_members:
             await self._learn_topic_ids()
         work = [producer.run() for producer in self._producers]
         work += [reader.run() for reader in self._readers]
+        work += [member.run() for member in self._share_members]
         work += [member.run() for members in self._members.values() for member in members]
         self._tasks = [asyncio.ensure_future(each) for each in work]
 
@@ -135,6 +154,8 @@ class Applications:
         for members in self._members.values():
             for member in members:
                 member.calm = True
+        for sharing in self._share_members:
+            sharing.calm = True
         for producer in self._producers:
             producer.stopping = True
 
@@ -154,6 +175,7 @@ class Applications:
             if sorted(owned) != sorted(self._subscribed) or not all(member.is_settled for member in members):
                 owners = {member.name: list(member.positions) for member in members}
                 found.append(f"the {protocol} group is not stable: {owners}")
+        found += [f"{member.name} has not seen all" for member in self._share_members if not member.has_seen_all]
         return found
 
     def stop(self) -> None:
@@ -163,6 +185,8 @@ class Applications:
         for members in self._members.values():
             for member in members:
                 member.stopping = True
+        for sharing in self._share_members:
+            sharing.stopping = True
 
     async def check_final(self) -> None:
         """Everybody is gone: what is committed is what was acknowledged last; transactions are whole, or not there."""
