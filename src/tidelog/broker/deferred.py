@@ -1,4 +1,4 @@
-"""An answer that comes later, without an event loop.
+"""An answer that comes later, without an event loop; `flow` makes one of several steps.
 
 A handler returns its response, or a `Deferred` of it when the answer waits for something: more bytes for a long poll,
 the high watermark for acks=all, the controller for an admin call. It is deliberately less than a future: no loop, no
@@ -8,11 +8,12 @@ and in a simulator's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar, cast
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 T = TypeVar("T")
 U = TypeVar("U")
+E = TypeVar("E", bound=Exception)
 
 
 class Deferred(Generic[T]):
@@ -63,8 +64,11 @@ class Deferred(Generic[T]):
 
     def abandon(self) -> None:
         """Says that the value is not wanted any more; completing it stays allowed and has no effect on anybody."""
-        if not self.done and self.on_abandoned is not None:
-            self.on_abandoned()
+        tell = self.on_abandoned
+        if not self.done and tell is not None:
+            # Once is enough, and nothing here is to keep what will not complete in memory.
+            self.on_abandoned = self.on_hurried = None
+            tell()
 
     def hurry(self) -> None:
         """Asks for the value now, such as it is; it may come during the call, or as if nothing had been said."""
@@ -78,6 +82,11 @@ class Deferred(Generic[T]):
         else:
             self._callbacks.append(callback)
 
+    def forward_to(self, target: Deferred[T]) -> None:
+        """Completes or fails `target` as this one does; passes on to this one that `target` is abandoned or hurried."""
+        self._precede(target)
+        self.on_complete(target._take)
+
     def then(self, function: Callable[[T], U]) -> Deferred[U]:
         """A deferred of `function(value)`; a failure, also one that `function` raises, is passed on."""
         following: Deferred[U] = Deferred()
@@ -90,6 +99,29 @@ class Deferred(Generic[T]):
             else:
                 following.complete(value)
 
+        self._precede(following)
+        self.on_complete(proceed)
+        return following
+
+    def recover(self, kind: type[E], function: Callable[[E], T]) -> Deferred[T]:
+        """This one's value, or `function(error)` where it fails with an error of that kind; others are passed on."""
+        following: Deferred[T] = Deferred()
+
+        def proceed(settled: Deferred[T]) -> None:
+            try:
+                value = settled.result()
+            except Exception as error:
+                if not isinstance(error, kind):
+                    following.fail(error)
+                    return
+                try:
+                    value = function(error)
+                except Exception as other:
+                    following.fail(other)
+                    return
+            following.complete(value)
+
+        self._precede(following)
         self.on_complete(proceed)
         return following
 
@@ -97,24 +129,24 @@ class Deferred(Generic[T]):
         """As `then`, of a function whose own result comes later too."""
         following: Deferred[U] = Deferred()
 
-        def hand_over(settled: Deferred[U]) -> None:
-            try:
-                value = settled.result()
-            except Exception as error:
-                following.fail(error)
-            else:
-                following.complete(value)
-
         def proceed(settled: Deferred[T]) -> None:
             try:
                 working = function(settled.result())
             except Exception as error:
                 following.fail(error)
             else:
-                working.on_complete(hand_over)
+                working.forward_to(following)
 
+        self._precede(following)
         self.on_complete(proceed)
         return following
+
+    def _precede(self, following: Deferred[Any]) -> None:
+        if not self.done:
+            following.on_abandoned, following.on_hurried = self.abandon, self.hurry
+
+    def _take(self, settled: Deferred[T]) -> None:
+        self._settle(settled._value, settled._error)
 
     def _settle(self, value: T | None, error: Exception | None) -> None:
         if self.done:
@@ -151,3 +183,40 @@ def gather(deferreds: list[Deferred[T]]) -> Deferred[list[T]]:
     for deferred in deferreds:
         deferred.on_complete(count)
     return gathered
+
+
+Steps: TypeAlias = Generator[Deferred[Any], Any, T]
+"""What `flow` carries out."""
+
+
+def flow(steps: Steps[T]) -> Deferred[T]:
+    """What `steps` returns: a generator that yields what it waits for, and reads from top to bottom.
+
+    Each deferred's value is sent into the generator, or its failure thrown; what is complete already does not wait for
+    the loop. That the result is abandoned or hurried is passed on to what is waited for at that moment.
+    """
+    result: Deferred[T] = Deferred()
+
+    def go_on(settled: Deferred[Any] | None) -> None:
+        while True:
+            try:
+                if settled is None:
+                    waited = next(steps)
+                elif settled._error is not None:
+                    waited = steps.throw(settled._error)
+                else:
+                    waited = steps.send(settled._value)
+            except StopIteration as end:
+                result.complete(end.value)
+                return
+            except Exception as error:
+                result.fail(error)
+                return
+            if not waited.done:
+                waited._precede(result)
+                waited.on_complete(go_on)
+                return
+            settled = waited
+
+    go_on(None)
+    return result

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from tidelog.broker.deferred import Deferred
+
 if TYPE_CHECKING:
-    from tidelog.broker.deferred import Deferred
     from tidelog.storage.tasks import DiskTask
 
 T = TypeVar("T")
@@ -65,6 +66,29 @@ class Timer(Protocol):
     def cancel(self) -> None:
         """Idempotent; without effect once it ran."""
         ...
+
+
+def pause(shell: Shell, delay_ms: int) -> Deferred[None]:
+    """Completes after `delay_ms`."""
+    over: Deferred[None] = Deferred()
+    shell.after(delay_ms, over.complete, None)
+    return over
+
+
+def at_latest(shell: Shell, outcome: Deferred[T], delay_ms: int, late: Callable[[], Exception]) -> Deferred[T]:
+    """`outcome`, or a failure with `late()` after `delay_ms`; what `outcome` stands for goes on."""
+    if outcome.done:
+        return outcome
+    bounded: Deferred[T] = Deferred()
+    timer = shell.after(max(0, delay_ms), lambda: None if bounded.done else bounded.fail(late()))
+
+    def in_time(settled: Deferred[T]) -> None:
+        timer.cancel()
+        if not bounded.done:
+            settled.forward_to(bounded)
+
+    outcome.on_complete(in_time)
+    return bounded
 
 
 class Shell(Protocol):

@@ -13,14 +13,15 @@ broker's own metadata shows it, and altered settings are in force here.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import struct
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from tidelog.broker.cluster import controller_requests
 from tidelog.broker.cluster.settings_in_force import until_in_force
-from tidelog.broker.deferred import Deferred
-from tidelog.broker.shell import Purpose
+from tidelog.broker.deferred import Deferred, flow
+from tidelog.broker.shell import Purpose, pause
 from tidelog.controller.events import AlterConfigs, AlterPartition, ControlledShutdown, CreateTopics
 from tidelog.metadata.image import ConfigResource, ConfigResourceType
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from tidelog.broker.cluster.config_changes import KnownSettings
     from tidelog.broker.cluster.metadata_cache import MetadataCache
     from tidelog.broker.context import RequestContext
+    from tidelog.broker.deferred import Steps
     from tidelog.broker.environment import BrokerEnvironment
     from tidelog.controller.events import Request
     from tidelog.model.identifiers import BrokerId, ControllerEpoch
@@ -197,36 +199,23 @@ class Forwarding:
 
     def _persist(self, attempt: Callable[[], Deferred[T]], deadline_ms: int) -> Deferred[T]:
         """Tries again while nobody, or nobody who controls, answers."""
-        outcome: Deferred[T] = Deferred()
+        return flow(self._attempts(attempt, deadline_ms))
 
-        def start() -> None:
+    def _attempts(self, attempt: Callable[[], Deferred[T]], deadline_ms: int) -> Steps[T]:
+        while True:
             try:
-                attempted = attempt()
-            except Exception as error:
-                attempted = _failed(error)
-            attempted.on_complete(settle)
-
-        def settle(settled: Deferred[T]) -> None:
-            try:
-                value = settled.result()
-            except Exception as error:
-                again = isinstance(error, OSError) or (
-                    isinstance(error, KafkaError) and error.code is ErrorCode.NOT_CONTROLLER
-                )
-                if not again:
-                    outcome.fail(error)
-                elif self._now_ms() + RETRY_MS < deadline_ms:
-                    self._shell.after(RETRY_MS, start)
-                elif isinstance(error, OSError):
-                    reason = f"The controller did not answer in time: {error}"
-                    outcome.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT, reason))
-                else:
-                    outcome.fail(error)
+                outcome: T = yield attempt()
+            except (OSError, KafkaError) as error:
+                if isinstance(error, KafkaError) and error.code is not ErrorCode.NOT_CONTROLLER:
+                    raise
+                if self._now_ms() + RETRY_MS >= deadline_ms:
+                    if isinstance(error, OSError):
+                        reason = f"The controller did not answer in time: {error}"
+                        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, reason) from error
+                    raise
             else:
-                outcome.complete(value)
-
-        start()
-        return outcome
+                return outcome
+            yield pause(self._shell, RETRY_MS)
 
     def _elsewhere(self) -> int | None:
         """The broker to ask; None while there is none, or while this one is about to control."""
@@ -267,18 +256,7 @@ class Forwarding:
 
     def _after(self, outcome: Deferred[T], condition: Callable[[T], Deferred[None]]) -> Deferred[T]:
         """`outcome`, once `condition(value)` has completed, in whatever way."""
-        following: Deferred[T] = Deferred()
-
-        def settle(settled: Deferred[T]) -> None:
-            try:
-                value = settled.result()
-            except Exception as error:
-                following.fail(error)
-                return
-            condition(value).on_complete(lambda _: following.complete(value))
-
-        outcome.on_complete(settle)
-        return following
+        return outcome.and_then(lambda value: _whatever_comes(condition(value)).then(lambda _: value))
 
     def _in_force(self, context: RequestContext, request: Any, response: Any) -> Deferred[None]:
         if not isinstance(response, bytes) or getattr(request, "validate_only", False):
@@ -317,32 +295,19 @@ class Forwarding:
     def _until_altered(self, outcomes: Any) -> Deferred[None]:
         """Altered settings are in force here, and on all brokers, or those that are late were waited for."""
         altered = [outcome.resource for outcome in outcomes if outcome.error is ErrorCode.NONE]
-        everywhere: Deferred[None] = Deferred()
-
-        def wait(_: Deferred[None]) -> None:
-            until_in_force(self._environment, self._metadata, self._known_settings, altered).on_complete(
-                lambda _: everywhere.complete(None)
-            )
-
-        self._refresh(altered).on_complete(wait)
-        return everywhere
+        in_force = functools.partial(until_in_force, self._environment, self._metadata, self._known_settings, altered)
+        return _whatever_comes(self._refresh(altered)).and_then(lambda _: in_force())
 
     def _refresh(self, resources: list[ConfigResource]) -> Deferred[None]:
         return self._settings.refresh(resources)
 
     def _until_visible(self, condition: Callable[[], bool]) -> Deferred[None]:
         """Completes when this broker's metadata is as it should be; almost always it is, for the controller waited."""
-        seen: Deferred[None] = Deferred()
-        deadline_ms = self._now_ms() + VISIBLE_MS_MAX
+        return flow(self._look_until(condition, self._now_ms() + VISIBLE_MS_MAX))
 
-        def look() -> None:
-            if condition() or self._now_ms() >= deadline_ms:
-                seen.complete(None)
-            else:
-                self._shell.after(VISIBLE_POLL_MS, look)
-
-        look()
-        return seen
+    def _look_until(self, condition: Callable[[], bool], deadline_ms: int) -> Steps[None]:
+        while not condition() and self._now_ms() < deadline_ms:
+            yield pause(self._shell, VISIBLE_POLL_MS)
 
     def _now_ms(self) -> int:
         return self._clock.monotonic_ms()
@@ -355,6 +320,11 @@ def throttle_ms_of(key: ApiKey, version: int, answer: bytes) -> int:
     """
     position = 9 if version >= apis.first_flexible_version(key) else 8
     return int(_SIZE.unpack_from(answer, position)[0])
+
+
+def _whatever_comes(condition: Deferred[None]) -> Deferred[None]:
+    """What was asked for is done, also where this broker cannot see to it that it holds here, and is told later."""
+    return condition.recover(Exception, lambda _: None)
 
 
 def _altered(answer: Any) -> list[ConfigResource]:

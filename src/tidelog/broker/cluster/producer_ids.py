@@ -65,7 +65,7 @@ class ProducerIds:
         self._free_ms = turn_ms + RECENT_MS / producers_max
 
         def take() -> None:
-            self.take().on_complete(lambda outcome: _give_id(outcome, taken))
+            self.take().forward_to(taken)
 
         self._shell.after(int(turn_ms - now_ms), take)
         return taken
@@ -92,10 +92,3 @@ class ProducerIds:
                 return
             self._next += 1
             taken.complete(ProducerId(self._next - 1))
-
-
-def _give_id(outcome: Deferred[ProducerId], taken: Deferred[ProducerId]) -> None:
-    try:
-        taken.complete(outcome.result())
-    except KafkaError as error:
-        taken.fail(error)

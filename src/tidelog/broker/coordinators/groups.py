@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.assignors import BROKERS
 from tidelog.broker.coordinators.internal_topic import InternalTopic
 from tidelog.broker.coordinators.shards import Shards
-from tidelog.broker.deferred import Deferred, gather
+from tidelog.broker.deferred import Deferred, flow, gather
 from tidelog.config import group_config
 from tidelog.config.group_config import GroupLimits
 from tidelog.coordinator.groups.consumer.settings import ConsumerSettings
@@ -38,12 +38,12 @@ from tidelog.records.batch import Codec
 if TYPE_CHECKING:
     from tidelog.broker.channels import ControllerChannel
     from tidelog.broker.cluster.metadata_cache import MetadataCache
+    from tidelog.broker.deferred import Steps
     from tidelog.broker.environment import BrokerEnvironment
     from tidelog.broker.replicas.replica_manager import ReplicaManager
     from tidelog.broker.replicas.transactional_appends import TransactionalAppends
     from tidelog.config.broker_config import BrokerConfig
     from tidelog.metadata.image import PartitionImage
-    from tidelog.storage.verification import VerificationGuard
 
 MINUTE_MS: Final = 60_000
 RECORD_ROOM: Final = 48_588
@@ -150,47 +150,29 @@ class GroupCoordinatorService:
 
         `adds`: the group's partition joins the transaction by this, rather than having been added before.
         """
-        answer: Deferred[Any] = Deferred()
-        self._try_in_transaction(group, transactional_id, make, adds, _VERIFICATIONS_MAX, answer)
-        return answer
+        return flow(self._in_transaction(group, transactional_id, make, adds=adds))
 
-    def _try_in_transaction(
-        self,
-        group: str,
-        transactional_id: str,
-        make: Callable[[int], CommitOffsets],
-        adds: bool,
-        tries: int,
-        answer: Deferred[Any],
-    ) -> None:
+    def _in_transaction(
+        self, group: str, transactional_id: str, make: Callable[[int], CommitOffsets], *, adds: bool
+    ) -> Steps[Any]:
         producer = make(NOBODY).producer
         assert producer is not None
         partition = self.shards.partition_of(group)
-        try:
+        tries = 0
+        while True:
             shard = self.shards.ready(partition)
-        except KafkaError as error:
-            answer.fail(error)
-            return
-
-        def append(guard: VerificationGuard | None) -> Deferred[Any]:
-            if not shard.is_current:
-                raise KafkaError(ErrorCode.NOT_COORDINATOR, "The coordinator has moved, or begins anew.")
-            return self.shards.ask_partition(partition, make, guard)
-
-        def settle(outcome: Deferred[Any]) -> None:
+            tries += 1
             try:
-                reply = outcome.result()
+                guard = yield self._transactional_appends().verify(
+                    shard.replica, transactional_id, *producer, adds=adds
+                )
+                if not shard.is_current:
+                    raise KafkaError(ErrorCode.NOT_COORDINATOR, "The coordinator has moved, or begins anew.")
+                return (yield self.shards.ask_partition(partition, make, guard))
             except KafkaError as error:
-                if error.code is ErrorCode.INVALID_TXN_STATE and tries > 1:
-                    # A marker of an earlier transaction, sent twice, has made the coordinator's word void.
-                    self._try_in_transaction(group, transactional_id, make, adds, tries - 1, answer)
-                else:
-                    answer.fail(error)
-            else:
-                answer.complete(reply)
-
-        verified = self._transactional_appends().verify(shard.replica, transactional_id, *producer, adds=adds)
-        verified.and_then(append).on_complete(settle)
+                # A marker of an earlier transaction, sent twice, may have made the coordinator's word void.
+                if error.code is not ErrorCode.INVALID_TXN_STATE or tries >= _VERIFICATIONS_MAX:
+                    raise
 
     def list_groups(self) -> Deferred[list[ListedGroup]]:
         """Groups of all coordinators here; fails with COORDINATOR_LOAD_IN_PROGRESS while one is loading."""
@@ -210,16 +192,11 @@ class GroupCoordinatorService:
         )
 
     def _delete(self, partition: int, groups: list[str]) -> Deferred[Sequence[tuple[str, ErrorCode]]]:
-        answer: Deferred[Sequence[tuple[str, ErrorCode]]] = Deferred()
-
-        def settle(outcome: Deferred[DeletedGroups]) -> None:
-            try:
-                answer.complete(outcome.result().errors)
-            except KafkaError as error:
-                answer.complete([(group, error.code) for group in groups])
-
-        self.shards.ask_partition(partition, lambda request_id: DeleteGroups(request_id, groups)).on_complete(settle)
-        return answer
+        asked: Deferred[DeletedGroups] = self.shards.ask_partition(
+            partition, lambda request_id: DeleteGroups(request_id, groups)
+        )
+        errors: Deferred[Sequence[tuple[str, ErrorCode]]] = asked.then(lambda deleted: deleted.errors)
+        return errors.recover(KafkaError, lambda error: [(group, error.code) for group in groups])
 
     # What else concerns the groups.
 

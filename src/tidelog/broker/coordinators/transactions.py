@@ -196,9 +196,7 @@ class TransactionCoordinatorService:
     def describe(self, transactional_id: str) -> Deferred[Transaction]:
         """Fails with TRANSACTIONAL_ID_NOT_FOUND for one that is not known, INVALID_REQUEST for an empty one."""
         if not transactional_id:
-            refused: Deferred[Transaction] = Deferred()
-            refused.fail(KafkaError(ErrorCode.INVALID_REQUEST))
-            return refused
+            return Deferred.failed(KafkaError(ErrorCode.INVALID_REQUEST))
 
         def known(description: Description) -> Transaction:
             if description.transaction is None:
@@ -222,19 +220,12 @@ class TransactionCoordinatorService:
     # How it is asked.
 
     def _ask(self, transactional_id: str, make: Callable[[int], Any]) -> Deferred[Any]:
-        asked = self.shards.ask(transactional_id, make)
-        answer: Deferred[Any] = Deferred()
-        answer.on_abandoned = asked.abandon
+        def translate(error: KafkaError) -> Any:
+            if error.code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            raise error
 
-        def translate(outcome: Deferred[Any]) -> None:
-            try:
-                answer.complete(outcome.result())
-            except KafkaError as error:
-                too_large = error.code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-                answer.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) if too_large else error)
-
-        asked.on_complete(translate)
-        return answer
+        return self.shards.ask(transactional_id, make).recover(KafkaError, translate)
 
     def _ask_with_producer_id(self, transactional_id: str, make: Callable[[int, ProducerId], Any]) -> Deferred[Any]:
         """Asks, and where the coordinator needs a fresh producer id for its answer, once more with one."""

@@ -54,17 +54,5 @@ def filter_of(asked: Any) -> AclFilter:
 
 def change(node: Node, pattern: ResourcePattern, by: AclChange) -> Deferred[KafkaError | None]:
     """Changes one pattern's ACLs; the error that kept it from that, None where there was none."""
-    outcome: Deferred[KafkaError | None] = Deferred()
-
-    def settle(settled: Deferred[None]) -> None:
-        try:
-            settled.result()
-        except KafkaError as error:
-            outcome.complete(error)
-        except Exception as error:
-            outcome.fail(error)
-        else:
-            outcome.complete(None)
-
-    node.security.change_acls(pattern, by).on_complete(settle)
-    return outcome
+    changed: Deferred[KafkaError | None] = node.security.change_acls(pattern, by).then(lambda _: None)
+    return changed.recover(KafkaError, lambda error: error)

@@ -98,8 +98,7 @@ def alter_each(
         else:
             wanted.append(change(ConfigResource(ConfigResourceType(key[0]), key[1]), resource.configs))
     settled = _alter(node, wanted, validate_only=request.validate_only)
-    answer = settled.then(lambda altered: _response(kind, list(counts), outcomes | altered))
-    return answer.result() if answer.done else answer
+    return settled.then(lambda altered: _response(kind, list(counts), outcomes | altered))
 
 
 def refuse_all(request: Any, kind: type[R], error: KafkaError) -> R:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.shell import at_latest
 from tidelog.model.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -20,26 +21,5 @@ CREATION_MS_MAX: Final = 1_000
 
 def soon(node: Node, creation: Deferred[Any]) -> Deferred[None]:
     """Completes when `creation` does, fails as it does, or after a while with KafkaError REQUEST_TIMED_OUT."""
-    outcome: Deferred[None] = Deferred()
-    if creation.done:
-        _settle(creation, outcome)
-        return outcome
     late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The topic is still being created.")
-    timer = node.shell.after(CREATION_MS_MAX, lambda: None if outcome.done else outcome.fail(late))
-
-    def settle(settled: Deferred[Any]) -> None:
-        timer.cancel()
-        if not outcome.done:
-            _settle(settled, outcome)
-
-    creation.on_complete(settle)
-    return outcome
-
-
-def _settle(settled: Deferred[Any], outcome: Deferred[None]) -> None:
-    try:
-        settled.result()
-    except KafkaError as error:
-        outcome.fail(error)
-    else:
-        outcome.complete(None)
+    return at_latest(node.shell, creation, CREATION_MS_MAX, lambda: late).then(lambda _: None)

@@ -109,21 +109,12 @@ def _of_broker(
             version=BUMPING_VERSION,
             hold_ms=NO_HOLD,
         ).then(lambda error: [(place, error) for place in partitions])
-    result: Deferred[messages.AddPartitionsToTxnResponse.AddPartitionsToTxnResult] = Deferred()
-
-    def settle(outcome: Deferred[Errors]) -> None:
-        try:
-            errors = outcome.result()
-        except KafkaError as error:
-            errors = [(place, error.code) for place in partitions]
-        result.complete(
-            Response.AddPartitionsToTxnResult(
-                transactional_id=transaction.transactional_id, topic_results=_by_topic(errors)
-            )
+    told = asked.recover(KafkaError, lambda error: [(place, error.code) for place in partitions])
+    return told.then(
+        lambda errors: Response.AddPartitionsToTxnResult(
+            transactional_id=transaction.transactional_id, topic_results=_by_topic(errors)
         )
-
-    asked.on_complete(settle)
-    return result
+    )
 
 
 def _partitions(topics: Iterable[messages.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]) -> list[TopicPartition]:

@@ -76,20 +76,8 @@ def _alter(
     def apply(before: Values) -> Values:
         return {key: value for key, value in {**before, **changes}.items() if value is not None}
 
-    outcome: Deferred[messages.AlterClientQuotasResponse.EntryData] = Deferred()
-
-    def settle(settled: Deferred[None]) -> None:
-        try:
-            settled.result()
-        except KafkaError as error:
-            outcome.complete(_result(entry, error))
-        except Exception as error:
-            outcome.fail(error)
-        else:
-            outcome.complete(_result(entry))
-
-    node.stored_quotas.alter(entity, apply).on_complete(settle)
-    return outcome
+    altered = node.stored_quotas.alter(entity, apply).then(lambda _: _result(entry))
+    return altered.recover(KafkaError, lambda error: _result(entry, error))
 
 
 def _result(entry: _Entry, error: KafkaError | None = None) -> messages.AlterClientQuotasResponse.EntryData:

@@ -46,7 +46,6 @@ def handle(
 
 def _carry_out(node: Node, change: _Upsertion | _Deletion, *others: _Upsertion | _Deletion) -> Deferred[_Result]:
     """The first of a user's changes, if it is the only one."""
-    outcome: Deferred[_Result] = Deferred()
     try:
         name = _judge(change)
         if isinstance(change, _Deletion) and name not in node.security.users().get(change.name, {}):
@@ -67,18 +66,10 @@ def _carry_out(node: Node, change: _Upsertion | _Deletion, *others: _Upsertion |
             raise _absent()
         return {known: credential for known, credential in before.items() if known != name}
 
-    def settle(settled: Deferred[None]) -> None:
-        try:
-            settled.result()
-        except KafkaError as error:
-            outcome.complete(_failed(change.name, error))
-        except Exception as error:
-            outcome.fail(error)
-        else:
-            outcome.complete(_Result(user=change.name, error_code=ErrorCode.NONE, error_message=None))
-
-    node.security.alter_user(change.name, apply).on_complete(settle)
-    return outcome
+    altered = node.security.alter_user(change.name, apply)
+    return altered.then(lambda _: _Result(user=change.name, error_code=ErrorCode.NONE, error_message=None)).recover(
+        KafkaError, lambda error: _failed(change.name, error)
+    )
 
 
 def _judge(change: _Upsertion | _Deletion) -> str:

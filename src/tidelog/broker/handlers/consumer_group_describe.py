@@ -43,43 +43,36 @@ def handle(
         _describe(node, context, group, with_operations=request.include_authorized_operations)
         for group in dict.fromkeys(request.group_ids)
     ]
-    answer = gather(asked).then(lambda groups: _Response(groups=groups))
-    return answer.result() if answer.done else answer
+    return gather(asked).then(lambda groups: _Response(groups=groups))
 
 
 def _describe(
     node: Node, context: RequestContext, group: str, *, with_operations: bool
 ) -> Deferred[messages.ConsumerGroupDescribeResponse.DescribedGroup]:
     """One group; never fails with a KafkaError."""
-    answer: Deferred[messages.ConsumerGroupDescribeResponse.DescribedGroup] = Deferred()
     if not authorize(context, Operation.DESCRIBE, ResourceType.GROUP, group):
-        answer.complete(_failed(group, KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)))
-        return answer
+        return Deferred.of(_failed(group, KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)))
     if not group:
-        answer.complete(_failed(group, KafkaError(ErrorCode.INVALID_GROUP_ID)))
-        return answer
+        return Deferred.of(_failed(group, KafkaError(ErrorCode.INVALID_GROUP_ID)))
 
-    def settle(outcome: Deferred[DescribedConsumerGroup]) -> None:
-        try:
-            described = _described(outcome.result(), context.api_version)
-        except KafkaError as error:
-            answer.complete(_failed(group, error))
-            return
+    def describe(found: DescribedConsumerGroup) -> messages.ConsumerGroupDescribeResponse.DescribedGroup:
+        described = _described(found, context.api_version)
         if not all(
             authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic, quiet=True)
             for topic in _topics(described)
         ):
             reason = "The group has described topic(s) that the client is not authorized to describe."
-            answer.complete(_failed(group, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, reason)))
-            return
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, reason)
         if with_operations:
             described.authorized_operations = authorized_operations(
                 context, GROUP_OPERATIONS, ResourceType.GROUP, group
             )
-        answer.complete(described)
+        return described
 
-    node.groups.ask(group, lambda request_id: DescribeConsumerGroup(request_id, group)).on_complete(settle)
-    return answer
+    asked: Deferred[DescribedConsumerGroup] = node.groups.ask(
+        group, lambda request_id: DescribeConsumerGroup(request_id, group)
+    )
+    return asked.then(describe).recover(KafkaError, lambda error: _failed(group, error))
 
 
 def _described(reply: DescribedConsumerGroup, version: int) -> messages.ConsumerGroupDescribeResponse.DescribedGroup:

@@ -42,8 +42,7 @@ def handle(
         if not authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     asked = node.groups.ask(request.group_id, lambda request_id: _event(node, context, request, request_id))
-    answer = asked.then(lambda reply: _response(node, context, reply))
-    return answer.result() if answer.done else answer
+    return asked.then(lambda reply: _response(node, context, reply))
 
 
 def _event(

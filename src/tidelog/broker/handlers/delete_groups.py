@@ -39,8 +39,7 @@ def handle(
         return node.groups.delete_groups(gone).then(lambda deleted: _response(groups, errors | deleted))
 
     # What share groups have stored elsewhere goes before they do.
-    answer = node.sharing.offsets.forget_groups(allowed).and_then(delete)
-    return answer.result() if answer.done else answer
+    return node.sharing.offsets.forget_groups(allowed).and_then(delete)
 
 
 def _response(groups: list[str], errors: dict[str, ErrorCode]) -> messages.DeleteGroupsResponse:

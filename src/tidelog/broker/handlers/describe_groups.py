@@ -34,34 +34,26 @@ def handle(
 ) -> messages.DescribeGroupsResponse | Deferred[messages.DescribeGroupsResponse]:
     with_operations = context.api_version >= OPERATIONS_SINCE and request.include_authorized_operations
     described = gather([_describe(node, context, group, with_operations) for group in request.groups])
-    answer = described.then(lambda groups: messages.DescribeGroupsResponse(groups=groups))
-    return answer.result() if answer.done else answer
+    return described.then(lambda groups: messages.DescribeGroupsResponse(groups=groups))
 
 
 def _describe(
     node: Node, context: RequestContext, group: str, with_operations: bool
 ) -> Deferred[messages.DescribeGroupsResponse.DescribedGroup]:
     """One group; never fails with a KafkaError."""
-    answer: Deferred[messages.DescribeGroupsResponse.DescribedGroup] = Deferred()
     if not authorize(context, Operation.DESCRIBE, ResourceType.GROUP, group):
-        answer.complete(_failed(group, ErrorCode.GROUP_AUTHORIZATION_FAILED))
-        return answer
+        return Deferred.of(_failed(group, ErrorCode.GROUP_AUTHORIZATION_FAILED))
 
-    def settle(outcome: Deferred[DescribedGroup]) -> None:
-        try:
-            found = outcome.result()
-        except KafkaError as error:
-            answer.complete(_failed(group, error.code))
-            return
+    def describe(found: DescribedGroup) -> messages.DescribeGroupsResponse.DescribedGroup:
         described = _described(context.api_version, group, found)
         if with_operations:
             described.authorized_operations = authorized_operations(
                 context, GROUP_OPERATIONS, ResourceType.GROUP, group
             )
-        answer.complete(described)
+        return described
 
-    node.groups.ask(group, lambda request_id: DescribeGroup(request_id, group)).on_complete(settle)
-    return answer
+    asked: Deferred[DescribedGroup] = node.groups.ask(group, lambda request_id: DescribeGroup(request_id, group))
+    return asked.then(describe).recover(KafkaError, lambda error: _failed(group, error.code))
 
 
 def _described(version: int, group: str, found: DescribedGroup) -> messages.DescribeGroupsResponse.DescribedGroup:

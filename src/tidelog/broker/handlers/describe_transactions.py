@@ -40,16 +40,10 @@ def _describe(
 ) -> Deferred[messages.DescribeTransactionsResponse.TransactionState]:
     if not authorize(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return Deferred.of(_failed(transactional_id, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
-    state: Deferred[messages.DescribeTransactionsResponse.TransactionState] = Deferred()
-
-    def settle(outcome: Deferred[Transaction]) -> None:
-        try:
-            state.complete(_state(context, transactional_id, outcome.result()))
-        except KafkaError as error:
-            state.complete(_failed(transactional_id, error.code))
-
-    node.transactions.describe(transactional_id).on_complete(settle)
-    return state
+    described = node.transactions.describe(transactional_id)
+    return described.then(lambda transaction: _state(context, transactional_id, transaction)).recover(
+        KafkaError, lambda error: _failed(transactional_id, error.code)
+    )
 
 
 def _state(

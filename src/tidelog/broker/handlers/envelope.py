@@ -71,18 +71,11 @@ def handle(
         raise _refusal(reason) from reason
     if not isinstance(answer, Deferred):
         return _response(answer)
-    response: Deferred[messages.EnvelopeResponse] = Deferred()
 
-    def settle(settled: Deferred[Answer]) -> None:
-        try:
-            data = settled.result()
-        except CloseConnection as reason:
-            response.fail(_refusal(reason))
-        else:
-            response.complete(_response(data))
+    def refuse(reason: CloseConnection) -> messages.EnvelopeResponse:
+        raise _refusal(reason)
 
-    answer.on_complete(settle)
-    return response
+    return answer.then(_response).recover(CloseConnection, refuse)
 
 
 def _refusal(reason: CloseConnection) -> KafkaError:

@@ -63,7 +63,7 @@ def handle(
         may_answer.on_complete(lambda _: answer.complete(_response(node, context, request.key_type, keys, failure)))
 
     soon(node, coordinators.ensure_topic()).on_complete(created)
-    return answer.result() if answer.done else answer
+    return answer
 
 
 def _names_doubted(node: Node, coordinators: _Coordinators, keys: list[str]) -> bool:

@@ -38,22 +38,13 @@ def handle(
             request_id, group, request.member_id, request.generation_id, request.group_instance_id
         ),
     )
-    if asked.done:
-        return _response(asked)
-    answer: Deferred[messages.HeartbeatResponse] = Deferred()
-    asked.on_complete(lambda outcome: answer.complete(_response(outcome)))
-    answer.on_abandoned = asked.abandon
-    return answer
+    told = asked.then(lambda reply: reply.error).recover(KafkaError, _told)
+    return told.then(lambda error: messages.HeartbeatResponse(error_code=error))
 
 
-def _response(outcome: Deferred[HeartbeatReply]) -> messages.HeartbeatResponse:
-    try:
-        error = outcome.result().error
-    except KafkaError as failure:
-        # While the coordinator loads it does not know its members, whose sessions begin anew when it has.
-        loading = failure.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        error = ErrorCode.NONE if loading else failure.code
-    return messages.HeartbeatResponse(error_code=error)
+def _told(failure: KafkaError) -> ErrorCode:
+    """While the coordinator loads it does not know its members, whose sessions begin anew when it has."""
+    return ErrorCode.NONE if failure.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else failure.code
 
 
 def error_response(request: messages.HeartbeatRequest, version: int, error: KafkaError) -> messages.HeartbeatResponse:

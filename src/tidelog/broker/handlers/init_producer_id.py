@@ -49,8 +49,7 @@ def handle(
     if transactional_id is None:
         limit = node.logs.producer_limit
         ids = node.producer_ids
-        answer = (ids.take_in_turn(limit.count_max) if limit.is_pressed else ids.take()).then(_idempotent)
-        return answer.result() if answer.done else answer
+        return (ids.take_in_turn(limit.count_max) if limit.is_pressed else ids.take()).then(_idempotent)
     expected = None
     if request.producer_id != NO_PRODUCER_ID:
         expected = (ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch))

@@ -44,20 +44,12 @@ def handle(
     refused = _refusal(node, request)
     if refused is not ErrorCode.NONE:
         return _response(version, JoinReply(refused, request.member_id))
-    answer: Deferred[messages.JoinGroupResponse] = Deferred()
-
-    def settle(outcome: Deferred[JoinReply]) -> None:
-        try:
-            reply = outcome.result()
-        except KafkaError as error:
-            reply = JoinReply(member_error(error), request.member_id)
-        answer.complete(_response(version, reply))
-
-    asked = node.groups.ask(request.group_id, lambda request_id: _event(node, context, request, request_id))
-    asked.on_complete(settle)
     # A client that goes away leaves a member behind that waits: it expires, unless the client comes back.
-    answer.on_abandoned = asked.abandon
-    return answer.result() if answer.done else answer
+    asked: Deferred[JoinReply] = node.groups.ask(
+        request.group_id, lambda request_id: _event(node, context, request, request_id)
+    )
+    told = asked.recover(KafkaError, lambda error: JoinReply(member_error(error), request.member_id))
+    return told.then(lambda reply: _response(version, reply))
 
 
 def _refusal(node: Node, request: messages.JoinGroupRequest) -> ErrorCode:

@@ -39,19 +39,12 @@ def handle(
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     version = context.api_version
     leaving = _leaving(request, version)
-    answer: Deferred[messages.LeaveGroupResponse] = Deferred()
-
-    def settle(outcome: Deferred[LeaveReply]) -> None:
-        try:
-            errors = outcome.result().errors
-        except KafkaError as error:
-            answer.complete(error_response(request, version, KafkaError(member_error(error))))
-        else:
-            answer.complete(_response(version, leaving, errors))
-
-    asked = node.groups.ask(group, lambda request_id: LeaveGroup(request_id, group, leaving, node.clock.wall_ms()))
-    asked.on_complete(settle)
-    return answer.result() if answer.done else answer
+    asked: Deferred[LeaveReply] = node.groups.ask(
+        group, lambda request_id: LeaveGroup(request_id, group, leaving, node.clock.wall_ms())
+    )
+    return asked.then(lambda reply: _response(version, leaving, reply.errors)).recover(
+        KafkaError, lambda error: error_response(request, version, KafkaError(member_error(error)))
+    )
 
 
 def _leaving(request: messages.LeaveGroupRequest, version: int) -> Sequence[LeavingMember]:

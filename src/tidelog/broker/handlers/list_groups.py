@@ -31,8 +31,7 @@ TYPES_SINCE: Final = 5
 def handle(
     node: Node, context: RequestContext, request: messages.ListGroupsRequest
 ) -> messages.ListGroupsResponse | Deferred[messages.ListGroupsResponse]:
-    answer = node.groups.list_groups().then(lambda groups: _response(context, request, groups))
-    return answer.result() if answer.done else answer
+    return node.groups.list_groups().then(lambda groups: _response(context, request, groups))
 
 
 def _response(

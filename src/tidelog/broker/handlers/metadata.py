@@ -51,8 +51,7 @@ def handle(
     missing = _to_create(node, context, request)
     if not missing:
         may_answer = node.departures.before_naming(lambda: _names_doubted(node, request))
-        answered = may_answer.then(lambda _: _answer(node, context, request))
-        return answered.result() if answered.done else answered
+        return may_answer.then(lambda _: _answer(node, context, request))
     answer: Deferred[messages.MetadataResponse] = Deferred()
     # If it could not be created (there is no controller, say), it is simply not there yet: the client asks again.
     creation = node.controller.submit(CreateTopics([NewTopic(name) for name in missing]))

@@ -56,14 +56,6 @@ def handle(
                 )
     if not wanted:
         return _response(request, refused)
-    answer: Deferred[messages.OffsetCommitResponse] = Deferred()
-
-    def settle(outcome: Deferred[CommitOutcome]) -> None:
-        try:
-            errors = [code for _, code in outcome.result().errors]
-        except KafkaError as error:
-            errors = [error.code] * len(wanted)
-        answer.complete(_response(request, refused | dict(zip(wanted, errors, strict=True))))
 
     def make(request_id: int) -> CommitOffsets:
         return CommitOffsets(
@@ -78,8 +70,11 @@ def handle(
             api_version=context.api_version,
         )
 
-    node.groups.ask(request.group_id, make).on_complete(settle)
-    return answer.result() if answer.done else answer
+    asked: Deferred[CommitOutcome] = node.groups.ask(request.group_id, make)
+    told = asked.then(lambda outcome: [code for _, code in outcome.errors]).recover(
+        KafkaError, lambda error: [error.code] * len(wanted)
+    )
+    return told.then(lambda errors: _response(request, refused | dict(zip(wanted, errors, strict=True))))
 
 
 def _topic(

@@ -51,8 +51,7 @@ def handle(
         return _response(request, errors | dict(reply.errors))
 
     asked = node.groups.ask(request.group_id, lambda request_id: DeleteOffsets(request_id, request.group_id, wanted))
-    answer = asked.then(finish)
-    return answer.result() if answer.done else answer
+    return asked.then(finish)
 
 
 def _response(

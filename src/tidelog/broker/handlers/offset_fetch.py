@@ -83,8 +83,7 @@ def handle(
         asked = [_Asked(request.group_id, None, NO_GENERATION, _asked_by_name(context, request.topics))]
     stable = version >= STABLE_SINCE and request.require_stable
     answers = gather([_fetch(node, context, each, require_stable=stable) for each in asked])
-    response = answers.then(lambda groups: _response(version, groups))
-    return response.result() if response.done else response
+    return answers.then(lambda groups: _response(version, groups))
 
 
 def _asked_by_name(
@@ -125,31 +124,24 @@ def _denied(context: RequestContext, topic: str) -> ErrorCode:
 
 def _fetch(node: Node, context: RequestContext, wanted: _Asked, *, require_stable: bool) -> Deferred[_Group]:
     """The answer for one group; never fails with a KafkaError."""
-    answer: Deferred[_Group] = Deferred()
     group, asked = wanted.group, wanted.topics
     if not authorize(context, Operation.DESCRIBE, ResourceType.GROUP, group):
-        answer.complete(_failed(group, asked, ErrorCode.GROUP_AUTHORIZATION_FAILED))
-        return answer
+        return Deferred.of(_failed(group, asked, ErrorCode.GROUP_AUTHORIZATION_FAILED))
     partitions = None if asked is None else [TopicPartition(topic.name, p) for topic in asked for p in topic.partitions]
 
-    def settle(outcome: Deferred[FetchedOffsets]) -> None:
-        try:
-            found = outcome.result()
-            if found.error is not ErrorCode.NONE:
-                raise KafkaError(found.error)
-        except KafkaError as error:
-            answer.complete(_failed(group, asked, error.code))
-            return
+    def answer(found: FetchedOffsets) -> _Group:
+        if found.error is not ErrorCode.NONE:
+            raise KafkaError(found.error)
         topics = _everything(node, context, found) if asked is None else [_topic(topic, found) for topic in asked]
-        answer.complete(_Group(group, ErrorCode.NONE, topics))
+        return _Group(group, ErrorCode.NONE, topics)
 
     def make(request_id: int) -> FetchOffsets:
         return FetchOffsets(
             request_id, group, partitions, require_stable, wanted.member_id, member_epoch=wanted.member_epoch
         )
 
-    node.groups.ask(group, make).on_complete(settle)
-    return answer
+    fetched: Deferred[FetchedOffsets] = node.groups.ask(group, make)
+    return fetched.then(answer).recover(KafkaError, lambda error: _failed(group, asked, error.code))
 
 
 def _failed(group: str, asked: list[_AskedTopic] | None, error: ErrorCode) -> _Group:

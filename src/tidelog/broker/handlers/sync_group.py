@@ -38,19 +38,8 @@ def handle(
         raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    answer: Deferred[messages.SyncGroupResponse] = Deferred()
-
-    def settle(outcome: Deferred[SyncReply]) -> None:
-        try:
-            reply = outcome.result()
-        except KafkaError as error:
-            reply = SyncReply(member_error(error))
-        answer.complete(_response(reply))
-
-    asked = node.groups.ask(request.group_id, lambda request_id: _event(node, request, request_id))
-    asked.on_complete(settle)
-    answer.on_abandoned = asked.abandon
-    return answer.result() if answer.done else answer
+    asked: Deferred[SyncReply] = node.groups.ask(request.group_id, lambda request_id: _event(node, request, request_id))
+    return asked.recover(KafkaError, lambda error: SyncReply(member_error(error))).then(_response)
 
 
 def _event(node: Node, request: messages.SyncGroupRequest, request_id: int) -> SyncGroup:

@@ -68,14 +68,6 @@ def handle(
         return _response(request, errors)
     if not request.group_id:
         return _response(request, errors | dict.fromkeys(wanted, ErrorCode.INVALID_GROUP_ID))
-    answer: Deferred[messages.TxnOffsetCommitResponse] = Deferred()
-
-    def settle(outcome: Deferred[CommitOutcome]) -> None:
-        try:
-            told = dict(outcome.result().errors)
-        except KafkaError as error:
-            told = dict.fromkeys(wanted, _told(error.code, context.api_version))
-        answer.complete(_response(request, errors | told))
 
     def make(request_id: int) -> CommitOffsets:
         return CommitOffsets(
@@ -91,8 +83,13 @@ def handle(
         )
 
     adds = context.api_version >= ADDS_SINCE
-    node.groups.ask_in_transaction(request.group_id, request.transactional_id, make, adds=adds).on_complete(settle)
-    return answer.result() if answer.done else answer
+    asked: Deferred[CommitOutcome] = node.groups.ask_in_transaction(
+        request.group_id, request.transactional_id, make, adds=adds
+    )
+    told = asked.then(lambda outcome: dict(outcome.errors)).recover(
+        KafkaError, lambda error: dict.fromkeys(wanted, _told(error.code, context.api_version))
+    )
+    return told.then(lambda told: _response(request, errors | told))
 
 
 def _told(error: ErrorCode, version: int) -> ErrorCode:

@@ -341,13 +341,7 @@ class Moves:
         _follow(future, move.replica.log)
         flush = future.flush_task()
         flushed: Deferred[None] = Deferred.of(None) if flush is None else self._disk_scheduler.run(flush)
-        written: Deferred[None] = Deferred()
-
-        def write(_: Deferred[None]) -> None:
-            self._disk_scheduler.starts_durable().on_complete(lambda _: written.complete(None))
-
-        flushed.on_complete(write)
-        return written
+        return flushed.and_then(lambda _: self._disk_scheduler.starts_durable())
 
     def _moved(self, replica: Replica) -> None:
         """Another log directory has the replica's log now."""

@@ -59,20 +59,6 @@ class StartingDispatcher(Dispatcher):
                 answer.fail(reason)
                 continue
             if isinstance(given, Deferred):
-                _pass_on(given, answer)
+                given.forward_to(answer)
             else:
                 answer.complete(given)
-
-
-def _pass_on(source: Deferred[Answer], target: Deferred[Answer]) -> None:
-    target.on_abandoned = source.abandon
-
-    def settle(settled: Deferred[Answer]) -> None:
-        try:
-            answer = settled.result()
-        except CloseConnection as reason:
-            target.fail(reason)
-        else:
-            target.complete(answer)
-
-    source.on_complete(settle)
