@@ -219,7 +219,7 @@ class Runtime:
 
     def _address_of(self, broker_id: int) -> tuple[str, int] | None:
         """Where this broker reaches another one: as the controller knows it, if it runs here, else as it was told."""
-        known = None if self._driver is None else self._driver.image
+        known = None if self._driver is None else self._driver.elections.image
         if known is None:
             known = None if self._node is None else self._node.metadata.image
         registration = None if known is None else known.brokers.get(BrokerId(broker_id))
@@ -306,7 +306,7 @@ class Runtime:
         await self._with_session(lambda: patiently(quotas.open))
         quotas.start()
         tokens = self._tokens = stored_tokens(
-            self.config, lambda: driver.store, self._clock, self._random, lambda: driver.is_controller
+            self.config, lambda: driver.store, self._clock, self._random, lambda: driver.elections.is_controller
         )
         if tokens is not None:
             await self._with_session(lambda: patiently(tokens.open))
@@ -509,7 +509,7 @@ class Runtime:
 
     def _config_changed(self, names: frozenset[str]) -> None:
         if self._driver is not None:
-            self._driver.set_settings(self._controller_settings())
+            self._driver.elections.set_settings(self._controller_settings())
         self._server.configure()
 
     def _controller_settings(self) -> ControllerSettings:
@@ -703,21 +703,21 @@ class _LocalController:
 
     @property
     def is_controller(self) -> bool:
-        return self._driver.is_controller
+        return self._driver.elections.is_controller
 
     @property
     def controller_id(self) -> int:
-        return self._driver.controller_id
+        return self._driver.elections.controller_id
 
     @property
     def lacks_store(self) -> bool:
         return self._driver.lacks_store
 
-    def submit(self, event: Request[T], timeout_ms: int) -> Deferred[T]:
-        return _deferred(self._driver.submit(event, timeout_ms))
+    def serve(self, event: Request[T], timeout_ms: int) -> Deferred[T]:
+        return _deferred(self._driver.elections.serve(event, timeout_ms))
 
     def confirm(self, controller_id: BrokerId, epoch: ControllerEpoch) -> Deferred[bool]:
-        return _deferred(self._driver.confirm(controller_id, epoch))
+        return _deferred(self._driver.elections.confirm(controller_id, epoch))
 
 
 def _deferred(future: asyncio.Future[T]) -> Deferred[T]:

@@ -65,7 +65,7 @@ class Local:
         self.submitted: list[Any] = []
         self.answer: Callable[[Any], Any] = lambda event: None
 
-    def submit(self, event: Any, timeout_ms: int) -> Deferred[Any]:
+    def serve(self, event: Any, timeout_ms: int) -> Deferred[Any]:
         self.submitted.append(event)
         outcome: Deferred[Any] = Deferred()
         if self.is_controller:

@@ -242,7 +242,7 @@ def test_the_first_broker_writes_what_kafkas_first_broker_writes() -> None:
             "set /controller_epoch 1",
             'create /feature {"features":{},"version":1,"status":1}',
         ]
-        assert driver.is_controller
+        assert driver.elections.is_controller
         assert driver.broker_epoch == harness.store.tree.get("/brokers/ids/0")[1].czxid
         await driver.close()
 
@@ -259,7 +259,9 @@ def test_a_topics_life_is_written_as_kafka_writes_it() -> None:
     async def scenario(harness: Harness) -> None:
         driver, session = await harness.broker(0)
         told(session)
-        [created] = await driver.submit(CreateTopics([NewTopic("api", 1, 1, configs=[("retention.ms", "1000")])]))
+        [created] = await driver.elections.serve(
+            CreateTopics([NewTopic("api", 1, 1, configs=[("retention.ms", "1000")])])
+        )
         id = format_topic_id(created.topic_id)
         node = f'"topic_id":"{id}","adding_replicas":{{}},"removing_replicas":{{}},"version":3}}'
         state = '{"controller_epoch":1,"leader":0,"version":1,"leader_epoch":0,"isr":[0]}'
@@ -271,8 +273,8 @@ def test_a_topics_life_is_written_as_kafka_writes_it() -> None:
             f"* create /brokers/topics/api/partitions/0/state {state}",
         ]
         change = ConfigChange("flush.messages", AlterOperation.SET, "7")
-        await driver.submit(AlterConfigs([ChangeConfigs(T, [change])]))
-        await driver.submit(CreatePartitions([MorePartitions("api", 2)]))
+        await driver.elections.serve(AlterConfigs([ChangeConfigs(T, [change])]))
+        await driver.elections.serve(CreatePartitions([MorePartitions("api", 2)]))
         assert told(session) == [
             '* set /config/topics/api {"version":1,"config":{"retention.ms":"1000","flush.messages":"7"}}',
             '* create /config/changes/config_change_ {"version":2,"entity_path":"topics/api"}',
@@ -280,7 +282,7 @@ def test_a_topics_life_is_written_as_kafka_writes_it() -> None:
             "* create /brokers/topics/api/partitions/1",
             f"* create /brokers/topics/api/partitions/1/state {state}",
         ]
-        await driver.submit(DeleteTopics([TopicReference("api")]))
+        await driver.elections.serve(DeleteTopics([TopicReference("api")]))
         gone = state.replace('"leader":0', '"leader":-1').replace('"leader_epoch":0', '"leader_epoch":1')
         assert told(session) == [
             "create /admin/delete_topics/api",
@@ -308,7 +310,7 @@ def test_an_answer_comes_when_the_brokers_know() -> None:
         driver, _ = await harness.broker(0)
         await eventually(harness.kinds)
         harness.failing[0] = 2
-        await driver.submit(CreateTopics([NewTopic("t", 1000, 1)]))
+        await driver.elections.serve(CreateTopics([NewTopic("t", 1000, 1)]))
         assert [(key, version) for _, key, version, _ in harness.requests] == [
             (ApiKey.UPDATE_METADATA, 8),
             (ApiKey.LEADER_AND_ISR, 7),
@@ -325,14 +327,14 @@ def test_brokers_join_and_leave() -> None:
     async def scenario(harness: Harness) -> None:
         first, _ = await harness.broker(0)
         second, _ = await harness.broker(1)
-        assert (second.is_controller, second.controller_id) == (False, 0)
-        image = first.image
+        assert (second.elections.is_controller, second.elections.controller_id) == (False, 0)
+        image = first.elections.image
         assert image is not None
         await eventually(lambda: len(image.brokers) == 2)
-        await first.submit(CreateTopics([NewTopic("t", assignment=[(0, [1, 0])])]))
+        await first.elections.serve(CreateTopics([NewTopic("t", assignment=[(0, [1, 0])])]))
         assert image.topics["t"].partitions[0].leader == 1
         with pytest.raises(KafkaError) as refusal:
-            await second.submit(CreateTopics([]))
+            await second.elections.serve(CreateTopics([]))
         assert refusal.value.code is ErrorCode.NOT_CONTROLLER
         harness.kinds()
         await second.close()
@@ -351,11 +353,13 @@ def test_another_broker_takes_over() -> None:
     async def scenario(harness: Harness) -> None:
         first, _ = await harness.broker(0)
         second, session = await harness.broker(1)
-        await first.submit(CreateTopics([NewTopic("t", assignment=[(0, [0])])]))
+        await first.elections.serve(CreateTopics([NewTopic("t", assignment=[(0, [0])])]))
         told(session)
         await first.close()
-        await eventually(lambda: second.is_controller and harness.store.tree.get("/controller_epoch")[0] == b"2")
-        [outcome] = await second.submit(CreateTopics([NewTopic("t", 1, 1)]))
+        await eventually(
+            lambda: second.elections.is_controller and harness.store.tree.get("/controller_epoch")[0] == b"2"
+        )
+        [outcome] = await second.elections.serve(CreateTopics([NewTopic("t", 1, 1)]))
         assert outcome.error is ErrorCode.TOPIC_ALREADY_EXISTS
         assert told(session)[:2] == [
             'create /controller ephemeral {"version":1,"brokerid":1,"timestamp":"1795243446749"}',
@@ -375,7 +379,7 @@ def test_a_deposed_controller_changes_nothing() -> None:
     async def scenario(harness: Harness) -> None:
         driver, _ = await harness.broker(0)
         other = await LocalStore.connect(harness.store)
-        await driver.submit(CreateTopics([NewTopic("t", 1, 1)]))
+        await driver.elections.serve(CreateTopics([NewTopic("t", 1, 1)]))
         usurper = other.multi(
             [
                 Delete("/controller"),
@@ -383,7 +387,7 @@ def test_a_deposed_controller_changes_nothing() -> None:
                 SetData("/controller_epoch", b"5"),
             ]
         )
-        growth = driver.submit(CreatePartitions([MorePartitions("t", 2)]))
+        growth = driver.elections.serve(CreatePartitions([MorePartitions("t", 2)]))
         await usurper
         before = harness.store.tree.get("/brokers/topics/t")
         with pytest.raises(KafkaError) as refusal:
@@ -391,9 +395,15 @@ def test_a_deposed_controller_changes_nothing() -> None:
         assert refusal.value.code is ErrorCode.NOT_CONTROLLER
         assert harness.store.tree.get("/brokers/topics/t") == before
         assert harness.store.tree.exists("/brokers/topics/t/partitions/1") is None
-        await eventually(lambda: driver.controller_id == 9)
+        await eventually(lambda: driver.elections.controller_id == 9)
         await other.close()
-        await eventually(lambda: driver.is_controller and driver.image is not None and "t" in driver.image.topics)
+        await eventually(
+            lambda: (
+                driver.elections.is_controller
+                and driver.elections.image is not None
+                and "t" in driver.elections.image.topics
+            )
+        )
         assert harness.store.tree.get("/controller_epoch")[0] == b"6"
         await driver.close()
 
@@ -406,11 +416,11 @@ def test_a_deposed_controller_writes_over_no_settings() -> None:
     async def scenario(harness: Harness) -> None:
         driver, _ = await harness.broker(0)
         other = await LocalStore.connect(harness.store)
-        await driver.submit(CreateTopics([NewTopic("api", 1, 1)]))
+        await driver.elections.serve(CreateTopics([NewTopic("api", 1, 1)]))
         altered = znodes.encode_config({"retention.ms": "-1"})
         successor = other.multi([SetData("/controller_epoch", b"5"), SetData("/config/topics/api", altered)])
         change = ConfigChange("flush.messages", AlterOperation.SET, "7")
-        alteration = driver.submit(AlterConfigs([ChangeConfigs(T, [change])]))
+        alteration = driver.elections.serve(AlterConfigs([ChangeConfigs(T, [change])]))
         await successor
         with pytest.raises(KafkaError) as refusal:
             await alteration
@@ -428,15 +438,15 @@ def test_what_a_later_controller_wrote_is_no_strangers(caplog: pytest.LogCapture
     async def scenario(harness: Harness) -> None:
         driver, session = await harness.broker(0)
         other = await LocalStore.connect(harness.store)
-        await driver.submit(CreateTopics([NewTopic("t", 1, 1)]))
+        await driver.elections.serve(CreateTopics([NewTopic("t", 1, 1)]))
         before = znodes.decode_topic("t", harness.store.tree.get("/brokers/topics/t")[0])
         moving = znodes.encode_topic(znodes.TopicAssignment({0: [7, 0]}, before.topic_id, {0: [7]}, {0: [0]}))
         session.transcript.clear()
         await other.multi([SetData("/controller_epoch", b"5"), SetData("/brokers/topics/t", moving)])
-        await eventually(lambda: driver.image is not None and driver.image.controller_epoch == 5)
+        await eventually(lambda: driver.elections.image is not None and driver.elections.image.controller_epoch == 5)
         assert harness.store.tree.get("/brokers/topics/t")[0] == moving
-        assert driver.image is not None
-        assert driver.image.topics["t"].partitions[0].replicas == (7, 0)
+        assert driver.elections.image is not None
+        assert driver.elections.image.topics["t"].partitions[0].replicas == (7, 0)
         assert not [each for each in session.transcript if "/brokers/topics/t " in each]
         assert not [each for each in caplog.messages if "changed by another client" in each]
         await other.close()
@@ -458,9 +468,9 @@ def test_a_deposed_controller_asks_the_store_who_came_after_it() -> None:
                 SetData("/controller_epoch", b"5"),
             ]
         )
-        assert driver.is_controller
+        assert driver.elections.is_controller
         asked = [
-            driver.confirm(BrokerId(id), ControllerEpoch(epoch))
+            driver.elections.confirm(BrokerId(id), ControllerEpoch(epoch))
             for id, epoch in ((9, 5), (8, 5), (9, 1), (0, 1), (9, 6))
         ]
         await usurper
@@ -479,7 +489,7 @@ def test_without_its_store_a_broker_asks_for_patience() -> None:
         driver, _ = await harness.broker(0)
         await driver.close()
         with pytest.raises(KafkaError) as refused:
-            await driver.confirm(BrokerId(9), ControllerEpoch(9))
+            await driver.elections.confirm(BrokerId(9), ControllerEpoch(9))
         assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
 
     run(scenario)
@@ -493,12 +503,14 @@ def test_a_write_that_fails_makes_it_load_anew() -> None:
         other = await LocalStore.connect(harness.store)
         await other.create("/config/topics/t", znodes.encode_config({"flush.ms": "9"}))
         await other.create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[0]}}')
-        outcomes = await driver.submit(CreateTopics([NewTopic("t", 1, 1), NewTopic("u", 1, 1)]))
+        outcomes = await driver.elections.serve(CreateTopics([NewTopic("t", 1, 1), NewTopic("u", 1, 1)]))
         assert [outcome.error for outcome in outcomes] == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
         assert harness.store.tree.get("/config/topics/t")[0] == znodes.encode_config({})
-        image = driver.image
+        image = driver.elections.image
         assert image is not None
-        await eventually(lambda: "u" in image.topics or (driver.image is not None and "u" in driver.image.topics))
+        await eventually(
+            lambda: "u" in image.topics or (driver.elections.image is not None and "u" in driver.elections.image.topics)
+        )
         await other.close()
         await driver.close()
 
@@ -511,8 +523,8 @@ def test_a_living_broker_whose_node_is_garbage_stays_when_all_is_loaded_anew(cap
     async def scenario(harness: Harness) -> None:
         driver, _ = await harness.broker(0)
         second, _ = await harness.broker(1)
-        await eventually(lambda: driver.image is not None and len(driver.image.brokers) == 2)
-        await driver.submit(CreateTopics([NewTopic("t", 1, 2)]))
+        await eventually(lambda: driver.elections.image is not None and len(driver.elections.image.brokers) == 2)
+        await driver.elections.serve(CreateTopics([NewTopic("t", 1, 2)]))
         state = znodes.state_path("t", 0)
         before = harness.store.tree.get(state)[0]
         other = await LocalStore.connect(harness.store)
@@ -520,7 +532,7 @@ def test_a_living_broker_whose_node_is_garbage_stays_when_all_is_loaded_anew(cap
         await eventually(lambda: "broker 1 is taken as it was before" in caplog.text)
         # A write that fails has everything loaded anew.
         await other.create("/config/topics/u", znodes.encode_config({"flush.ms": "9"}))
-        outcomes = await driver.submit(CreateTopics([NewTopic("u", 1, 2)]))
+        outcomes = await driver.elections.serve(CreateTopics([NewTopic("u", 1, 2)]))
         assert "the metadata is loaded anew" in caplog.text
         assert [outcome.error for outcome in outcomes] == [ErrorCode.NONE]
         assert "broker 1 is left out" not in caplog.text
@@ -549,8 +561,8 @@ def test_what_old_tools_write_is_carried_out() -> None:
         assert any(content.topic_id)
         await tool.set("/brokers/topics/topicone", b'{"version":1,"partitions":{"0":[0],"1":[0]}}')
         await eventually(lambda: tree.exists("/brokers/topics/topicone/partitions/1/state"))
-        assert driver.image is not None
-        assert driver.image.topics["topicone"].topic_id == content.topic_id
+        assert driver.elections.image is not None
+        assert driver.elections.image.topics["topicone"].topic_id == content.topic_id
         await tool.create("/admin/delete_topics/topicone")
         await tool.create("/admin/delete_topics/unknown")
         await eventually(lambda: tree.children("/admin/delete_topics")[0] == [])
@@ -569,8 +581,8 @@ def test_a_broker_that_reports_a_failed_directory_loses_those_replicas() -> None
     async def scenario(harness: Harness) -> None:
         harness.storage_errors[0] = {"broken"}
         driver, _ = await harness.broker(0)
-        await driver.submit(CreateTopics([NewTopic("broken", 1, 1), NewTopic("fine", 1, 1)]))
-        image = driver.image
+        await driver.elections.serve(CreateTopics([NewTopic("broken", 1, 1), NewTopic("fine", 1, 1)]))
+        image = driver.elections.image
         assert image is not None
         await eventually(lambda: image.topics["broken"].partitions[0].leader == -1)
         assert image.topics["fine"].partitions[0].leader == 0
@@ -585,11 +597,11 @@ def test_every_broker_hears_of_changed_settings() -> None:
 
     async def scenario(harness: Harness) -> None:
         first, _ = await harness.broker(0)
-        await first.submit(CreateTopics([NewTopic("api", 1, 1)]))
+        await first.elections.serve(CreateTopics([NewTopic("api", 1, 1)]))
 
         def alter(value: str) -> Awaitable[object]:
             change = ConfigChange("flush.messages", AlterOperation.SET, value)
-            return first.submit(AlterConfigs([ChangeConfigs(T, [change])]))
+            return first.elections.serve(AlterConfigs([ChangeConfigs(T, [change])]))
 
         await alter("1")
         await eventually(lambda: harness.changed == [(0, T, {"flush.messages": "1"})])
@@ -613,18 +625,18 @@ def test_a_controller_builds_on_settings_whose_notification_was_missed() -> None
 
     async def scenario(harness: Harness) -> None:
         driver, _ = await harness.broker(0)
-        await driver.submit(CreateTopics([NewTopic("api", 1, 1)]))
+        await driver.elections.serve(CreateTopics([NewTopic("api", 1, 1)]))
         tool = await LocalStore.connect(harness.store)
         await tool.set("/config/topics/api", znodes.encode_config({"retention.ms": "7"}))
         assert await driver.read_configs([T]) == {T: {"retention.ms": "7"}}
         _, stat = await tool.children("/config/changes")
         name = f"/config/changes/config_change_{(stat.cversion + stat.num_children) // 2:010d}"
         await tool.multi([Create(name[:-10], znodes.encode_config_change("topics/api"), sequential=True), Delete(name)])
-        image = driver.image
+        image = driver.elections.image
         assert image is not None
         await eventually(lambda: image.topic_config("api") == {"retention.ms": "7"})
         change = ConfigChange("flush.messages", AlterOperation.SET, "1")
-        await driver.submit(AlterConfigs([ChangeConfigs(T, [change])]))
+        await driver.elections.serve(AlterConfigs([ChangeConfigs(T, [change])]))
         assert znodes.decode_config("", harness.store.tree.get("/config/topics/api")[0]) == {
             "retention.ms": "7",
             "flush.messages": "1",
@@ -642,7 +654,7 @@ def test_settings_are_written_together_with_their_notification(monkeypatch: pyte
     async def scenario(harness: Harness) -> None:
         driver, session = await harness.broker(0)
         names = [f"t{number}" for number in range(9)]
-        await driver.submit(CreateTopics([NewTopic(name, 1, 1) for name in names]))
+        await driver.elections.serve(CreateTopics([NewTopic(name, 1, 1) for name in names]))
         multis: list[list[str]] = []
         multi = session.multi
 
@@ -653,7 +665,7 @@ def test_settings_are_written_together_with_their_notification(monkeypatch: pyte
         session.multi = watched  # type: ignore[method-assign]
         resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
         change = ConfigChange("flush.messages", AlterOperation.SET, "1")
-        await driver.submit(AlterConfigs([ChangeConfigs(resource, [change]) for resource in resources]))
+        await driver.elections.serve(AlterConfigs([ChangeConfigs(resource, [change]) for resource in resources]))
         assert len(multis) > 1
         assert [paths[0] for paths in multis] == len(multis) * [znodes.CONTROLLER_EPOCH]
         assert [paths[1].rpartition("/")[0] for paths in multis] == len(multis) * ["/config/topics"]
@@ -670,7 +682,7 @@ def test_a_restarted_cluster_finds_everything_again() -> None:
         driver, session = await harness.stranger(0)
         cluster_id = await driver.open()
         await driver.register()
-        [topic] = await driver.submit(CreateTopics([NewTopic("t", 3, 1)]))
+        [topic] = await driver.elections.serve(CreateTopics([NewTopic("t", 3, 1)]))
         # No close: killed.
         harness.store = EmbeddedStore(harness.persistence, harness.clock, harness.random)
         harness.store.start()
@@ -678,8 +690,8 @@ def test_a_restarted_cluster_finds_everything_again() -> None:
         assert await again.open() == cluster_id
         epoch = await again.register()
         assert epoch > driver.broker_epoch
-        assert again.image is not None
-        assert again.image.topics["t"].topic_id == topic.topic_id
+        assert again.elections.image is not None
+        assert again.elections.image.topics["t"].topic_id == topic.topic_id
         assert [text for text in told(session) if "/brokers/topics" in text] == []
         await again.close()
 
@@ -697,7 +709,7 @@ def test_a_broker_id_in_use_is_refused_with_the_reason() -> None:
         await eventually(lambda: any("/brokers/ids/0" in text for text in session.transcript))
         await first.close()
         await joining
-        assert double.is_controller
+        assert double.elections.is_controller
         third, _ = await harness.stranger(0)
         joining = asyncio.ensure_future(third.register())
         await asyncio.sleep(0)
@@ -742,13 +754,13 @@ def test_nodes_that_nobody_knows_do_not_hold_a_deletion_up(before: bool) -> None
 
     async def scenario(harness: Harness) -> None:
         driver, session = await harness.broker(0)
-        await driver.submit(CreateTopics([NewTopic("t", 1, 1)]))
+        await driver.elections.serve(CreateTopics([NewTopic("t", 1, 1)]))
         for name in strangers:
             await session.create(f"/brokers/topics/t/{name}")
         if before:
             await driver.close()
             driver, session = await harness.broker(0)
-        await driver.submit(DeleteTopics([TopicReference("t")]))
+        await driver.elections.serve(DeleteTopics([TopicReference("t")]))
         assert not [path for path in harness.store.tree.paths() if "/topics/t" in path]
         assert harness.store.tree.exists("/admin/delete_topics/t") is None
         await driver.close()
@@ -761,10 +773,10 @@ def test_a_request_that_takes_too_long_is_told_so() -> None:
 
     async def scenario(harness: Harness) -> None:
         driver, _ = await harness.broker(0)
-        await driver.submit(CreateTopics([NewTopic("t", 1, 1)]))
+        await driver.elections.serve(CreateTopics([NewTopic("t", 1, 1)]))
         harness.failing[0] = 1 << 30
         with pytest.raises(KafkaError) as refusal:
-            await driver.submit(DeleteTopics([TopicReference("t")]), timeout_ms=10)
+            await driver.elections.serve(DeleteTopics([TopicReference("t")]), timeout_ms=10)
         assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
         harness.failing[0] = 0
         await eventually(lambda: harness.store.tree.exists("/brokers/topics/t") is None)
@@ -778,8 +790,8 @@ def test_settings_are_replaced_while_it_runs() -> None:
 
     async def scenario(harness: Harness) -> None:
         driver, _ = await harness.broker(0)
-        driver.set_settings(ControllerSettings(default_partitions=4))
-        [outcome] = await driver.submit(CreateTopics([NewTopic("t")]))
+        driver.elections.set_settings(ControllerSettings(default_partitions=4))
+        [outcome] = await driver.elections.serve(CreateTopics([NewTopic("t")]))
         assert outcome.partitions == 4
         await driver.close()
         await driver.close()

@@ -35,10 +35,10 @@ def test_brokers_own_requests_are_answered_when_they_are_durable(monkeypatch: py
     async def scenario(harness: Harness) -> None:
         driver, _ = await harness.broker(0)
         other, _ = await harness.broker(1)
-        image = driver.image
+        image = driver.elections.image
         assert image is not None
         await eventually(lambda: len(image.brokers) == 2)
-        await driver.submit(CreateTopics([NewTopic("t", assignment=[(0, [0, 1])])]))
+        await driver.elections.serve(CreateTopics([NewTopic("t", assignment=[(0, [0, 1])])]))
         harness.failing[1] = 1_000_000
         proposal = IsrProposal(
             TopicPartition("t", 0), ZERO_TOPIC_ID, LeaderEpoch(0), [IsrMember(BrokerId(0))], PartitionEpoch(0)
@@ -49,11 +49,11 @@ def test_brokers_own_requests_are_answered_when_they_are_durable(monkeypatch: py
             ControlledShutdown(BrokerId(1), other.broker_epoch),
         ]
         for wish in wishes:
-            await driver.submit(wish)
+            await driver.elections.serve(wish)
         state = znodes.decode_state("t", 0, harness.store.tree.get("/brokers/topics/t/partitions/0/state")[0])
         assert state.isr == (0,)
         # A client waits: it may produce when it is told that the topic is there.
-        creation = driver.submit(CreateTopics([NewTopic("waits", assignment=[(0, [0])])]))
+        creation = driver.elections.serve(CreateTopics([NewTopic("waits", assignment=[(0, [0])])]))
         await eventually(lambda: harness.store.tree.exists("/brokers/topics/waits/partitions/0/state") is not None)
         assert not creation.done()
         harness.failing[1] = 0
@@ -70,17 +70,17 @@ def test_what_is_done_is_not_done_again() -> None:
     async def scenario(harness: Harness) -> None:
         driver, _ = await harness.broker(0)
         other, _ = await harness.broker(1)
-        image = driver.image
+        image = driver.elections.image
         assert image is not None
         await eventually(lambda: len(image.brokers) == 2)
         harness.failing[1] = 1_000_000
-        creation = driver.submit(CreateTopics([NewTopic("waits", assignment=[(0, [0])])]))
+        creation = driver.elections.serve(CreateTopics([NewTopic("waits", assignment=[(0, [0])])]))
         await eventually(lambda: harness.store.tree.exists("/brokers/topics/waits/partitions/0/state") is not None)
         stranger = await LocalStore.connect(harness.store)
         await stranger.set(znodes.PRODUCER_ID_BLOCK, harness.store.tree.get(znodes.PRODUCER_ID_BLOCK)[0])
         # The version is another than the controller knows: this write fails first, and all is loaded anew.
-        await driver.submit(AllocateProducerIds(BrokerId(0), driver.broker_epoch))
-        assert driver.image is not image
+        await driver.elections.serve(AllocateProducerIds(BrokerId(0), driver.broker_epoch))
+        assert driver.elections.image is not image
         assert not creation.done()
         harness.failing[1] = 0
         assert (await creation)[0].error is ErrorCode.NONE
@@ -96,7 +96,7 @@ def test_notices_of_isr_changes_are_followed() -> None:
 
     async def scenario(harness: Harness) -> None:
         driver, _ = await harness.broker(0)
-        await driver.submit(CreateTopics([NewTopic("t", 1, 1)]))
+        await driver.elections.serve(CreateTopics([NewTopic("t", 1, 1)]))
         stranger = await LocalStore.connect(harness.store)
         path = "/brokers/topics/t/partitions/0/state"
         state = b'{"controller_epoch":1,"leader":0,"version":1,"leader_epoch":0,"isr":[0,7]}'
@@ -105,7 +105,7 @@ def test_notices_of_isr_changes_are_followed() -> None:
             [SetData(path, state), Create("/isr_change_notification/isr_change_", notice, sequential=True)]
         )
         await eventually(lambda: harness.store.tree.children("/isr_change_notification")[0] == [])
-        image = driver.image
+        image = driver.elections.image
         assert image is not None
         partition = image.topics["t"].partitions[0]
         assert (partition.isr, partition.partition_epoch) == ((0, 7), 1)
@@ -122,7 +122,7 @@ def test_containers_that_somebody_deletes_are_taken_as_empty(caplog: pytest.LogC
         driver, _ = await harness.broker(0)
         stranger = await LocalStore.connect(harness.store)
         await stranger.delete("/admin/delete_topics")
-        [outcome] = await driver.submit(CreateTopics([NewTopic("t", 1, 1)]))
+        [outcome] = await driver.elections.serve(CreateTopics([NewTopic("t", 1, 1)]))
         assert outcome.error is ErrorCode.NONE
         await stranger.multi([Create("/admin/delete_topics"), Create("/admin/delete_topics/t")])
         await eventually(lambda: harness.store.tree.exists("/brokers/topics/t") is None)

@@ -4,8 +4,8 @@ from collections import Counter
 from decimal import Decimal
 
 from pyspark.sql import Row
-from tidelog.pipeline.demo.publishing import _faults, rows_of
 
+from tidelog.pipeline.demo.publishing import _faults, rows_of
 from tidelog.pipeline.demo.questions import Answers
 
 ROWS = [("airline/A", "{1}"), ("airline/B", "{2}"), ("destination/C", "{3}")]

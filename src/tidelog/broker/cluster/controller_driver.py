@@ -1,8 +1,7 @@
-"""The shell around the controller: gives it the store, the other brokers, time, and takes care that it is the only one.
+"""One broker's session with the metadata store: registers the broker, follows settings, keeps elections going.
 
-Every broker runs one. It registers the broker, races for /controller, and while it holds that node a `Term` runs the
-pure `Controller`: `controller_term` has the loop, `broker_channel` the way to each broker. A failed fence means
-that another broker is the controller: this one resigns.
+Every broker runs one. `elections` races for /controller, and while it holds that node a `Term` runs the pure
+`Controller`: `controller_term` has the loop, `broker_channel` the way to each broker.
 
 **The session.** While the connection to the store is lost the broker serves on, and a controller waits: nothing can be
 decided without the store, and what was under way is read back when the connection has returned (`commit`). When the
@@ -23,32 +22,22 @@ from typing import Any, Final, TypeVar
 from tidelog.broker.cluster.broker_channel import SendRequest
 from tidelog.broker.cluster.commit import RETRY_DELAY_MS
 from tidelog.broker.cluster.config_changes import ConfigListener, KnownSettings
-from tidelog.broker.cluster.controller_node import Claim, claim_of_holder, controller_as_stored, take_office
-from tidelog.broker.cluster.controller_term import Deposed, Pending, Term
+from tidelog.broker.cluster.elections import Elections
 from tidelog.broker.cluster.membership import Membership, patiently
-from tidelog.controller.controller import Controller
-from tidelog.controller.events import LogDirectoryFailed, Request, UncleanElectionAllowed
 from tidelog.controller.settings import ControllerSettings
-from tidelog.metadata.image import BrokerRegistration, ClusterImage, ConfigResource
+from tidelog.metadata.image import BrokerRegistration, ConfigResource
 from tidelog.metadata.znodes import (
-    CONTROLLER,
-    FEATURE,
     LOG_DIRECTORY_EVENT_PREFIX,
     MalformedZnode,
-    decode_controller,
-    encode_feature,
     encode_log_directory_event,
 )
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch, TopicId
+from tidelog.model.identifiers import BrokerEpoch, TopicId
 from tidelog.ports.clock import Clock
 from tidelog.ports.random import Random
-from tidelog.store.client import SessionState, StoreClient, WatchEvent
+from tidelog.store.client import SessionState, StoreClient
 from tidelog.store.errors import (
-    BadVersion,
     ConnectionLoss,
-    NodeExists,
-    NoNode,
     SessionExpired,
     StoreClosed,
     StoreError,
@@ -58,15 +47,10 @@ R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
 
-REQUEST_TIMEOUT_MS: Final = 30_000
-"""request.timeout.ms, for requests that bring none of their own."""
 RENEWAL_DELAY_MS_MAX: Final = 2_000
 """Between attempts to open a new session, while the store is away; the first ones follow faster."""
 CLOSE_MS_MAX: Final = 5_000
 """How long a stopping broker waits for the store to end its session."""
-CONFIRM_LOOKS: Final = 4
-"""How often the store is read before somebody who claims to be a newer controller than it names is refused."""
-CONFIRM_DELAY_MS: Final = 50
 READ_MS_MAX: Final = 20_000
 """How long settings that somebody waits for are tried to be read from a store that is away."""
 
@@ -74,11 +58,10 @@ READ_MS_MAX: Final = 20_000
 class ControllerDriver:
     """One broker's part in controlling the cluster. All methods are called on the loop's thread.
 
-    Use: `await open()`, then `await register()`, then `submit`; at last `await close()`, which closes the session too.
+    Use: `await open()`, then `await register()`, then `elections.serve`; at last `await close()`, with its session.
 
     A session that ends before is followed by another, from `connect_store`: the broker registers anew, with a new
-    epoch, and goes on serving meanwhile. A controller whose connection is lost cannot know whether it still is one, and
-    need not: whatever it decides is written with the fence of its term, or not at all.
+    epoch, and goes on serving meanwhile.
     """
 
     def __init__(
@@ -111,14 +94,9 @@ class ControllerDriver:
         self._store = store
         self._connect_store = connect_store
         self._registration = registration
-        self._settings = settings
-        self._send = send
         self._clock = clock
         self._random = random
-        self._known_controller_epoch = known_controller_epoch
-        self._known_topic_ids = known_topic_ids
         self._tell_config = on_config_changed
-        self._on_controller_changed = on_controller_changed
         self._on_registered_anew = on_registered_anew
         self._write_marks = write_marks
         self._on_failure = on_failure
@@ -126,18 +104,25 @@ class ControllerDriver:
         """What this broker has read of topics' and brokers' settings, in all its sessions."""
         self._membership = self._member()
         self._cluster_id: str | None = None
-        self._term: Term | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
-        self._election: asyncio.Task[None] | None = None
-        self._election_due = False
         self._renewal: asyncio.Task[None] | None = None
-        self._next_request_id = 0
         self._registered = False
         self._closed = False
         self.broker_epoch = BrokerEpoch(-1)
         """czxid of this broker's registration; -1 before `register`."""
-        self.controller_id = NO_LEADER
-        """Who holds /controller, as far as this broker knows."""
+        self.elections = Elections(
+            broker_id=registration.id,
+            store=lambda: self._store,
+            spawn=self.spawn,
+            settings=settings,
+            send=send,
+            clock=clock,
+            random=random,
+            known_controller_epoch=known_controller_epoch,
+            known_topic_ids=known_topic_ids,
+            on_controller_changed=on_controller_changed,
+        )
+        """Who controls the cluster; requests to the controller, where it is this broker."""
         store.add_listener(functools.partial(self._session_changed, store))
 
     def _member(self) -> Membership:
@@ -151,28 +136,9 @@ class ControllerDriver:
         return self._store
 
     @property
-    def is_controller(self) -> bool:
-        return self._term is not None
-
-    @property
-    def controller(self) -> Controller | None:
-        """The controller itself, to be read only; None where this broker does not control."""
-        return None if self._term is None else self._term.controller
-
-    @property
-    def controller_queue(self) -> int:
-        """Events that the controller has not handled yet."""
-        return 0 if self._term is None else self._term.queue_size
-
-    @property
     def lacks_store(self) -> bool:
         """Whether there is no connection to the store at the moment: nothing can be decided then."""
         return self._store.state is not SessionState.CONNECTED
-
-    @property
-    def image(self) -> ClusterImage | None:
-        """The controller's own picture of the cluster, to be read only; None where this broker does not control."""
-        return None if self._term is None else self._term.controller.image
 
     async def open(self) -> str:
         """Prepares the store for a cluster, if nobody has, and follows settings; returns the cluster's id.
@@ -216,9 +182,7 @@ class ControllerDriver:
         """
         self.broker_epoch = await self._register()
         self._registered = True
-        self._election_due = True
-        self._election = asyncio.get_running_loop().create_task(self._follow_controller())
-        await self._election
+        await self.elections.begin()
         return self.broker_epoch
 
     async def _register(self) -> BrokerEpoch:
@@ -228,64 +192,9 @@ class ControllerDriver:
             await patiently(lambda: write_marks(store))
         return await self._membership.register(replace(self._registration, timestamp_ms=self._clock.wall_ms()))
 
-    def submit(self, request: Request[R], timeout_ms: int = REQUEST_TIMEOUT_MS) -> asyncio.Future[R]:
-        """Asks the controller. The future fails with KafkaError: NOT_CONTROLLER at once where it is another broker,
-        REQUEST_TIMED_OUT after `timeout_ms` (what was decided by then still happens), or what refuses the request.
-        """
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[R] = loop.create_future()
-        if self._term is None:
-            answer.set_exception(
-                KafkaError(ErrorCode.NOT_CONTROLLER, f"Broker {self._registration.id} is not the controller.")
-            )
-            return answer
-        self._next_request_id += 1
-        expiry = loop.call_later(timeout_ms / 1000, self._expire, answer)
-        answer.add_done_callback(lambda _: expiry.cancel())
-        self._term.submit(Pending(self._next_request_id, request, answer))
-        return answer
-
-    def _expire(self, answer: asyncio.Future[Any]) -> None:
-        if answer.done():
-            return
-        reason = "The controller did not finish in time."
-        if self.lacks_store:
-            reason = "The controller has no connection to the metadata store: nothing can be changed until it is back."
-        answer.set_exception(KafkaError(ErrorCode.REQUEST_TIMED_OUT, reason))
-
-    def confirm(self, controller_id: BrokerId, epoch: ControllerEpoch) -> asyncio.Future[bool]:
-        """Whether the store names that broker as the controller, and of that epoch; fails with KafkaError
-        REQUEST_TIMED_OUT where the store cannot be asked: who gives orders repeats them."""
-        return asyncio.ensure_future(self._confirm(controller_id, epoch))
-
-    async def _confirm(self, controller_id: BrokerId, epoch: ControllerEpoch) -> bool:
-        if self._term is not None and epoch <= self._term.controller.image.controller_epoch:
-            return controller_id == self._registration.id and epoch == self._term.controller.image.controller_epoch
-        # A newer one may be in charge before this broker knows that it is deposed. Refused, it would never tell this
-        # broker anything: the store is asked.
-        deadline_ms = self._clock.monotonic_ms() + READ_MS_MAX
-        looks_left = CONFIRM_LOOKS
-        while True:
-            looks_left -= 1
-            try:
-                await self._store.sync()
-                holder, stored = await controller_as_stored(self._store)
-            except (ConnectionLoss, SessionExpired, StoreClosed) as error:
-                if self._closed or self._clock.monotonic_ms() >= deadline_ms:
-                    reason = f"The metadata store cannot be asked who controls the cluster: {error}"
-                    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, reason) from error
-            else:
-                if (holder, stored) == (controller_id, epoch):
-                    return True
-                if stored >= epoch or looks_left <= 0:
-                    return False
-            await asyncio.sleep(CONFIRM_DELAY_MS / 1000)
-
     def log_directory_failed(self) -> None:
         """A log directory of this broker went offline: the controller is told, and asks it about its replicas."""
-        if self._term is not None:
-            self._term.post(LogDirectoryFailed(self._registration.id))
-        elif self._registered and not self._closed:
+        if not self.elections.tell_directory_failed() and self._registered and not self._closed:
             self.spawn(self._announce_directory_failure())
 
     async def _announce_directory_failure(self) -> None:
@@ -314,14 +223,6 @@ class ControllerDriver:
             except (ConnectionLoss, SessionExpired, StoreClosed):
                 await asyncio.sleep(RETRY_DELAY_MS / 1000)
 
-    def set_settings(self, settings: ControllerSettings) -> None:
-        """Replaces what dynamic settings have changed."""
-        before, self._settings = self._settings, settings
-        if self._term is not None:
-            self._term.controller.settings = settings
-            if settings.unclean_leader_election_enable and not before.unclean_leader_election_enable:
-                self._term.post(UncleanElectionAllowed())
-
     async def read_configs(self, resources: Iterable[ConfigResource]) -> dict[ConfigResource, Mapping[str, str]]:
         """Settings of topics and brokers as they stand in the store; empty where there are none.
 
@@ -348,7 +249,7 @@ class ControllerDriver:
         if self._closed:
             return
         self._closed = True
-        self._end_term()
+        self.elections.close()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -358,14 +259,12 @@ class ControllerDriver:
 
     def _config_changed(self, resource: ConfigResource, values: Mapping[str, str]) -> None:
         self._tell_config(resource, values)
-        if self._term is not None:
-            self._term.config_changed(resource)
+        self.elections.config_changed(resource)
 
     def _settings_missed(self, resources: Iterable[ConfigResource]) -> None:
         """What this broker has read meanwhile, the controller may not have: it builds the next settings on its own."""
-        if self._term is not None:
-            for resource in resources:
-                self._term.config_changed(resource)
+        for resource in resources:
+            self.elections.config_changed(resource)
 
     # The session.
 
@@ -379,10 +278,9 @@ class ControllerDriver:
             if self._registered:
                 # Watches may have been lost with the connection, and changes missed.
                 self._membership.catch_up()
-                self._look_at_controller()
+                self.elections.look()
         elif state is SessionState.EXPIRED:
-            self._end_term()
-            self._saw_controller(NO_LEADER)
+            self.elections.session_ended()
             if not self._registered:
                 return
             if self._connect_store is None:
@@ -429,7 +327,7 @@ class ControllerDriver:
         if store.state is SessionState.EXPIRED:
             # It ended before anybody listened.
             raise SessionExpired
-        self._look_at_controller()
+        self.elections.look()
 
     async def _cluster_id_as_stored(self) -> str | None:
         """As the store has it; a broker that knows it goes on where nobody can read it any more."""
@@ -438,127 +336,6 @@ class ControllerDriver:
         except MalformedZnode as error:
             logger.error("cluster id kept: cluster=%s reason=%s", self._cluster_id, error)
             return self._cluster_id
-
-    # Elections.
-
-    def _controller_changed(self, event: WatchEvent) -> None:
-        self._look_at_controller()
-
-    def _look_at_controller(self) -> None:
-        if self._closed:
-            return
-        self._election_due = True
-        if self._election is None or self._election.done():
-            self._election = self.spawn(self._follow_controller())
-
-    async def _follow_controller(self) -> None:
-        """Settles who controls the cluster, as often as the node changes meanwhile."""
-        while self._election_due and not self._closed:
-            self._election_due = False
-            store = self._store
-            try:
-                await self._settle_controller(store)
-            except ConnectionLoss:
-                # What was written may be there or not: it is read back.
-                self._election_due = True
-                await asyncio.sleep(RETRY_DELAY_MS / 1000)
-            except (BadVersion, NodeExists, NoNode) as error:
-                logger.warning(
-                    "nodes of the controller were written by another client, reading them again: reason=%s", error
-                )
-                self._election_due = True
-                await asyncio.sleep(RETRY_DELAY_MS / 1000)
-            except (SessionExpired, StoreClosed):
-                self._end_term()
-                if store is not self._store:
-                    # The next session is here already, and its turn was asked for meanwhile.
-                    continue
-                return
-
-    async def _settle_controller(self, store: StoreClient) -> None:
-        try:
-            data, stat = await store.get(CONTROLLER, self._controller_changed)
-            holder = decode_controller(data)
-        except NoNode:
-            self._end_term()
-            self._saw_controller(NO_LEADER)
-            claim = await take_office(
-                store, self._registration.id, self._clock.wall_ms(), self._known_controller_epoch()
-            )
-            if claim is not None:
-                await self._begin_term(store, claim)
-            # Whoever won: the node is to be watched, and the winner to be known.
-            self._election_due = True
-            return
-        except MalformedZnode as error:
-            logger.error("no controller until the node is mended or deleted: reason=%s", error)
-            self._end_term()
-            return
-        self._saw_controller(holder)
-        if stat.ephemeral_owner != store.session_id:
-            self._end_term()
-        elif self._term is None:
-            # This session won, but the answer to its multi was lost, or it has resigned meanwhile.
-            claim = await claim_of_holder(store, self._known_controller_epoch())
-            # Had another controller come and gone between the reads, the epoch would be that one's, and the fence too.
-            _, unchanged = await store.get(CONTROLLER)
-            if unchanged.czxid == stat.czxid:
-                await self._begin_term(store, claim)
-            else:
-                self._election_due = True
-
-    def _saw_controller(self, controller_id: BrokerId) -> None:
-        if controller_id != self.controller_id:
-            self.controller_id = controller_id
-            self._on_controller_changed(controller_id)
-
-    async def _begin_term(self, store: StoreClient, claim: Claim) -> None:
-        self._saw_controller(self._registration.id)
-        logger.info("broker %d controls the cluster, epoch %d", self._registration.id, claim.epoch)
-        if await store.exists(FEATURE) is None:
-            with contextlib.suppress(NodeExists):
-                await store.create(FEATURE, encode_feature())
-        if store.state is not SessionState.CONNECTED:
-            # It was suspected meanwhile; when the connection is back, this is looked at again.
-            return
-        term = self._term = Term(
-            store=store,
-            epoch_version=claim.version,
-            new_controller=lambda: Controller(self._registration.id, claim.epoch, self._settings, self._random),
-            send=self._send,
-            clock=self._clock,
-            spawn=self.spawn,
-            known_topic_ids=self._known_topic_ids,
-        )
-        try:
-            await term.load()
-        except Deposed:
-            self._end(term)
-        except BaseException:
-            self._end(term)
-            raise
-        else:
-            self.spawn(self._run(term))
-
-    async def _run(self, term: Term) -> None:
-        try:
-            await term.run()
-        except Deposed:
-            logger.warning("another controller was elected")
-            self._end(term)
-            self._look_at_controller()
-        except (SessionExpired, StoreClosed):
-            self._end(term)
-
-    def _end(self, term: Term) -> None:
-        if self._term is term:
-            self._end_term()
-
-    def _end_term(self) -> None:
-        if self._term is not None:
-            logger.info("broker %d controls the cluster no more", self._registration.id)
-            term, self._term = self._term, None
-            term.end()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Runs `work` beside everything else; an error that it does not handle stops the driver."""
@@ -574,7 +351,7 @@ class ControllerDriver:
         error = task.exception()
         if isinstance(error, Exception) and not self._closed:
             logger.error("the broker's part in controlling the cluster ended", exc_info=error)
-            self._end_term()
+            self.elections.end_term()
             self._on_failure(error)
 
 

@@ -132,7 +132,7 @@ class Term:
         """Events that are not handled yet."""
         return len(self._events)
 
-    def submit(self, pending: Pending) -> None:
+    def enqueue(self, pending: Pending) -> None:
         """Queues a request; its answer is given when its turn has come and gone."""
         self._pending[pending.id] = pending
         pending.answer.add_done_callback(lambda _: self._pending.pop(pending.id, None))

@@ -93,7 +93,7 @@ class LocalController(Protocol):
         """Whether there is no connection to the metadata store at the moment."""
         ...
 
-    def submit(self, event: Request[T], timeout_ms: int) -> Deferred[T]:
+    def serve(self, event: Request[T], timeout_ms: int) -> Deferred[T]:
         """Fails with KafkaError NOT_CONTROLLER at once where another broker is the controller."""
         ...
 
@@ -153,7 +153,7 @@ class Forwarding:
         def attempt() -> Deferred[T]:
             if self._local.is_controller:
                 left_ms = max(deadline_ms - self._now_ms(), 1)
-                return self._local.submit(event, left_ms)
+                return self._local.serve(event, left_ms)
             if not carried:
                 return _failed(_not_controller())
             return self._ask_elsewhere(event, deadline_ms)
@@ -167,7 +167,7 @@ class Forwarding:
 
     def serve(self, event: Request[T]) -> Deferred[T]:
         """Another broker's request: fails with KafkaError NOT_CONTROLLER at once where the controller is not here."""
-        return self._local.submit(event, self._request_timeout_ms)
+        return self._local.serve(event, self._request_timeout_ms)
 
     def carry_out(
         self, context: RequestContext, request: Any, frame: memoryview, locally: Callable[[], Any]

@@ -62,7 +62,7 @@ def require_controller(node: Node, context: RequestContext, request: FromControl
     return confirmed.then(judge)
 
 
-def submit_here(node: Node, context: RequestContext, event: Request[T]) -> Deferred[T]:
+def serve_here(node: Node, context: RequestContext, event: Request[T]) -> Deferred[T]:
     """Hands a broker's request to the controller, which must be here: the sender finds the right one by itself."""
     require_broker(node, context)
     return node.controller.serve(event)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.handlers import Versions
-from tidelog.broker.handlers._between_brokers import submit_here
+from tidelog.broker.handlers._between_brokers import serve_here
 from tidelog.controller.events import AllocateProducerIds
 from tidelog.model.identifiers import BrokerEpoch, BrokerId
 from tidelog.protocol import messages
@@ -28,7 +28,7 @@ def handle(
     node: Node, context: RequestContext, request: messages.AllocateProducerIdsRequest
 ) -> Deferred[messages.AllocateProducerIdsResponse]:
     event = AllocateProducerIds(BrokerId(request.broker_id), BrokerEpoch(request.broker_epoch))
-    return submit_here(node, context, event).then(
+    return serve_here(node, context, event).then(
         lambda block: messages.AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.length)
     )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.cluster.controller_requests import alter_partition_event, alter_partition_response
 from tidelog.broker.handlers import Versions
-from tidelog.broker.handlers._between_brokers import submit_here
+from tidelog.broker.handlers._between_brokers import serve_here
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
@@ -28,7 +28,7 @@ def handle(
     node: Node, context: RequestContext, request: messages.AlterPartitionRequest
 ) -> Deferred[messages.AlterPartitionResponse]:
     event = alter_partition_event(request, context.api_version, node.metadata.topic_name)
-    outcomes = submit_here(node, context, event)
+    outcomes = serve_here(node, context, event)
     return outcomes.then(lambda decided: alter_partition_response(request, decided))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.cluster.controller_requests import controlled_shutdown_response
 from tidelog.broker.handlers import Versions
-from tidelog.broker.handlers._between_brokers import submit_here
+from tidelog.broker.handlers._between_brokers import serve_here
 from tidelog.controller.events import ControlledShutdown
 from tidelog.model.identifiers import BrokerEpoch, BrokerId
 from tidelog.protocol import messages
@@ -29,7 +29,7 @@ def handle(
     node: Node, context: RequestContext, request: messages.ControlledShutdownRequest
 ) -> Deferred[messages.ControlledShutdownResponse]:
     event = ControlledShutdown(BrokerId(request.broker_id), BrokerEpoch(request.broker_epoch))
-    return submit_here(node, context, event).then(controlled_shutdown_response)
+    return serve_here(node, context, event).then(controlled_shutdown_response)
 
 
 def error_response(

@@ -25,7 +25,7 @@ _TOPICS_PER_STEP: Final = 50
 
 def collect_controller(page: Page, driver: ControllerDriver) -> Iterator[None]:
     """What only the controller knows; zeros on other brokers."""
-    controller = driver.controller
+    controller = driver.elections.controller
     counts = dict.fromkeys(
         ("offlinepartitionscount", "preferredreplicaimbalancecount", "globalpartitioncount", "reassigning"), 0
     )
@@ -46,7 +46,7 @@ def collect_controller(page: Page, driver: ControllerDriver) -> Iterator[None]:
     for name, value in counts.items():
         page.family(f"{_CONTROLLER}{name}", "gauge", _HELP[name]).add(value)
     page.family("kafka_controller_controllereventmanager_eventqueuesize", "gauge", "Events that wait.").add(
-        driver.controller_queue
+        driver.elections.controller_queue
     )
     unclean = page.meter("kafka_controller_controllerstats_uncleanleaderelections", "Leaders that were not in sync.")
     unclean.add(0 if controller is None else controller.unclean_elections)
