@@ -170,7 +170,7 @@ class DiskTrouble:
                 return
 
     def _can_be_mended(self, partition: TopicPartition, replicas: Sequence[int]) -> bool:
-        """A compacted replica is copied anew, outside the ISR, where as many others stay as min.insync.replicas asks."""
+        """A compacted replica is copied anew, out of the ISR, where as many others stay as min.insync.replicas says."""
         compacted = {topic.name for topic in self._cluster.plan.topics if topic.compacted}
         is_compacted = partition.topic in compacted or partition.topic.startswith("__")
         return not is_compacted or len(replicas) > self._cluster.plan.min_insync_replicas
