@@ -451,8 +451,9 @@ def test_find_coordinator(connection: BlockingConnection, version: int) -> None:
     message = messages.FindCoordinatorRequest(coordinator_keys=["t", ""], key_type=1)
     found = connection.request(message, version).coordinators
     assert [(coordinator.key, coordinator.node_id) for coordinator in found] == [("t", 0), ("", 0)]
-    message = messages.FindCoordinatorRequest(coordinator_keys=["g:AAAAAAAAAAAAAAAAAAAAAA:0"], key_type=2)
-    (refused,) = connection.request(message, version).coordinators
+    message = messages.FindCoordinatorRequest(coordinator_keys=["g:AAAAAAAAAAAAAAAAAAAAAA:0", "g"], key_type=2)
+    shared, refused = connection.request(message, version).coordinators
+    assert shared.error_code == (ErrorCode.NONE if version >= 6 else ErrorCode.INVALID_REQUEST)
     assert refused.error_code == ErrorCode.INVALID_REQUEST
 
 
