@@ -37,7 +37,7 @@ VERSIONS: Final = Versions(0, 6)
 GROUP: Final = 0
 TRANSACTION: Final = 1
 SHARE: Final = 2
-SHARE_FROM: Final = 6
+SHARE_SINCE: Final = 6
 _FORBIDDEN: Final = {
     GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     TRANSACTION: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -124,7 +124,7 @@ def _coordinator(
         return _failed(key, _FORBIDDEN.get(key_type, ErrorCode.CLUSTER_AUTHORIZATION_FAILED), None)
     if coordinators is None:
         return _failed(key, ErrorCode.INVALID_REQUEST, f"There is no coordinator for key type {key_type}.")
-    if key_type == SHARE and (context.api_version < SHARE_FROM or not _is_share_key(key)):
+    if key_type == SHARE and (context.api_version < SHARE_SINCE or not _is_share_key(key)):
         return _failed(key, ErrorCode.INVALID_REQUEST, "It is not a group, a topic id and a partition, between colons.")
     if failure is not None:
         return _failed(key, failure.code, failure.message)
