@@ -311,7 +311,7 @@ def test_two_movers() -> None:
         with Served() as old, Served() as new:
             async with client(old.hosts) as tool, client(new.hosts) as there:
                 await tool.create(MOVING)
-                with pytest.raises(TransferRefused, match="somebody else is moving"):
+                with pytest.raises(TransferRefused, match="another process is moving that store"):
                     await move(tool, there, old.hosts, new.hosts)
 
     run(scenario)
