@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from pyspark_tidelog import kafka_settings
 from pyspark_tidelog.errors import OptionError
+from pyspark_tidelog.security_options import parse_security
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from tidelog.model.topics import invalid_topic_name_reason
 
@@ -182,7 +183,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool | None) -> Source
         fetch_bytes=_parse_positive(options, "kafka.max.partition.fetch.bytes") or FETCH_BYTES_DEFAULT,
         batch_rows=_parse_positive(options, "batchRows") or BATCH_ROWS_DEFAULT,
         request_timeout_ms=_parse_positive(options, "kafka.request.timeout.ms") or 30_000,
-        security=_parse_security(kafka),
+        security=parse_security(kafka),
     )
 
 
@@ -388,19 +389,6 @@ def _parse_group(options: Mapping[str, str]) -> str | None:
     if not group.strip():
         raise OptionError("progressGroup", "is empty; leave it out to publish no progress")
     return group.strip()
-
-
-def _parse_security(kafka: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """The properties of security, once it is clear that connections can be secured by them. Reads their files."""
-    given = {name: value for name, value in kafka.items() if name in kafka_settings.SECURITY}
-    from tidelog.client.errors import UnsupportedSecurity
-    from tidelog.client.security import ClientSecurity
-
-    try:
-        ClientSecurity.from_properties(given)
-    except UnsupportedSecurity as error:
-        raise OptionError("kafka.security.protocol", f"and what belongs to it cannot be used: {error}") from None
-    return tuple(sorted(given.items()))
 
 
 def _parse_isolation(kafka: Mapping[str, str]) -> bool:

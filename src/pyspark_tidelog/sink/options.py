@@ -3,11 +3,13 @@
 import difflib
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from pyspark_tidelog import kafka_settings
 from pyspark_tidelog.errors import OptionError
+from pyspark_tidelog.security_options import parse_security
 from tidelog.client.partitioners import DEFAULT, PARTITIONERS
 from tidelog.model.topics import invalid_topic_name_reason
 from tidelog.records.compression import LEVELS, Codec
@@ -53,6 +55,8 @@ class SinkOptions:
     transactional_id: str | None = None
     """None: one of the query's, or of the batch job's, own."""
     client_id: str = "tidelog-spark"
+    security: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Kafka's client properties of security, name and value, passwords among them."""
     staging_prefix: str = STAGING_PREFIX_DEFAULT
     staging_partitions: int = STAGING_PARTITIONS_DEFAULT
     staging_replication_factor: int = -1
@@ -88,7 +92,7 @@ _KAFKA_USED: Final = frozenset(
         "transaction.timeout.ms",
         "transactional.id",
         "client.id",
-        "security.protocol",
+        *kafka_settings.SECURITY,
     }
 )
 _KAFKA_ACCEPTED: Final = frozenset(
@@ -110,6 +114,7 @@ _KAFKA_ACCEPTED: Final = frozenset(
         "client.dns.lookup",
         "socket.connection.setup.timeout.ms",
         "socket.connection.setup.timeout.max.ms",
+        *kafka_settings.SECURITY_ACCEPTED,
         "metric.reporters",
         "metrics.num.samples",
         "metrics.recording.level",
@@ -125,6 +130,7 @@ _KAFKA_REFUSED: Final = {
     "value.serializer": "values are binary or strings; convert them with DataFrame operations",
     "interceptor.classes": "there is no Java producer that could run an interceptor",
     "partitioner.class": f"there is no Java here; set partitioner to one of {', '.join(PARTITIONERS)}, or module:name",
+    **{name: reason for name, reason in kafka_settings.REFUSED.items() if name.startswith(("ssl.", "sasl."))},
     "partitioner.ignore.keys": "set partitioner to uniform_sticky, round_robin or random",
 }
 
@@ -137,9 +143,6 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     bootstrap = kafka.get("bootstrap.servers", "").strip()
     if not bootstrap:
         raise OptionError("kafka.bootstrap.servers", "is missing: give the brokers as host:port,host:port,...")
-    protocol = kafka.get("security.protocol", "PLAINTEXT")
-    if protocol.upper() != "PLAINTEXT":
-        raise OptionError("kafka.security.protocol", f"is {protocol!r}; only PLAINTEXT listeners can be written so far")
     delivery = _parse_delivery(options)
     codec = _parse_codec(kafka)
     transactional_id = kafka.get("transactional.id")
@@ -163,6 +166,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
         transaction_timeout_ms=_positive(options, "kafka.transaction.timeout.ms", TRANSACTION_TIMEOUT_MS_DEFAULT),
         transactional_id=transactional_id,
         client_id=kafka.get("client.id", "tidelog-spark"),
+        security=parse_security(kafka),
         staging_prefix=_parse_prefix(options),
         staging_partitions=_positive(options, "stagingPartitions", STAGING_PARTITIONS_DEFAULT, most=1000),
         staging_replication_factor=_positive(options, "stagingReplicationFactor", -1, most=32767),
@@ -183,7 +187,7 @@ def _check_names(given: Mapping[str, str]) -> None:
             if setting in _KAFKA_USED or setting in _KAFKA_ACCEPTED:
                 continue
             if setting.startswith(("ssl.", "sasl.")):
-                raise OptionError(name, "has no effect yet: only PLAINTEXT listeners can be written so far")
+                raise OptionError(name, "is no setting that secures the sink's connections; docs/spark.md lists those")
             candidates = {KAFKA_PREFIX + setting: KAFKA_PREFIX + setting for setting in _KAFKA_USED | _KAFKA_ACCEPTED}
         else:
             candidates = known | {"kafka.bootstrap.servers": "kafka.bootstrap.servers"}

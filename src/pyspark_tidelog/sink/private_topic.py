@@ -13,6 +13,7 @@ from tidelog.client.blocking import BlockingCluster
 from tidelog.client.errors import ClientError
 from tidelog.client.fetching import READ_COMMITTED, FetchSettings
 from tidelog.client.offsets import delete_records
+from tidelog.client.security import ClientSecurity
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from tidelog.records.columns import AbortedTransactions, Column, decode_columns
@@ -34,6 +35,7 @@ def open_cluster(options: SinkOptions) -> BlockingCluster:
         client_id=options.client_id,
         call_timeout_s=options.request_timeout_ms / 1000,
         operation_timeout_s=max(options.delivery_timeout_ms, options.request_timeout_ms) / 1000,
+        security=ClientSecurity.from_properties(dict(options.security)),
     )
 
 

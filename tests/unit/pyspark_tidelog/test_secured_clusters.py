@@ -1,4 +1,4 @@
-"""A secured cluster through the source: Kafka's client properties in the driver and in tasks."""
+"""A secured cluster through source and sink: Kafka's client properties in the driver and in tasks."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from tests.certificates import Authority
 
 from pyspark_tidelog import connections
 from pyspark_tidelog.batch import TidelogBatchReader
 from pyspark_tidelog.options import parse_options
+from pyspark_tidelog.sink.copying import commit_micro_batch
+from pyspark_tidelog.sink.options import parse_sink_options
+from pyspark_tidelog.sink.task import stage
 from tidelog.client import admin
 from tidelog.client.blocking import BlockingCluster
 from tidelog.client.errors import AuthenticationError
@@ -22,6 +26,7 @@ from tidelog.testing import Cluster
 
 pytestmark = [pytest.mark.row("R38")]
 
+ALICE = {"kafka.sasl.username": "alice", "kafka.sasl.password": "secret"}
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 
@@ -43,25 +48,29 @@ def cluster(authority: Authority) -> Iterator[Cluster]:
         "connection.failed.authentication.delay.ms": "10",
     }
     with Cluster(settings) as started, BlockingCluster(started.runtime.addresses[1]) as client:
-        client.run(admin.create_topics(client.routing, [admin.NewTopic("t", 1, 1)]))
+        client.run(admin.create_topics(client.routing, [admin.NewTopic("t", 1, 1), admin.NewTopic("written", 1, 1)]))
         records = [Record(index, 0, None, b"v%d" % index, ()) for index in range(3)]
         client.produce(TopicPartition("t", 0), build_batch(records))
         yield started
         connections.close_idle()
 
 
-def read(cluster: Cluster, trusted: Path, login: dict[str, str]) -> list[bytes]:
-    """As Spark does it: planned here, read by a copy."""
-    given = {
+def secured(cluster: Cluster, trusted: Path) -> dict[str, str]:
+    """The options that reads and writes share, but for user and password."""
+    return {
         "kafka.bootstrap.servers": cluster.runtime.addresses[0],
-        "subscribe": "t",
         "kafka.security.protocol": "SASL_SSL",
         "kafka.sasl.mechanism": "PLAIN",
         "kafka.ssl.truststore.type": "PEM",
         "kafka.ssl.truststore.location": str(trusted),
         "kafka.request.timeout.ms": "5000",
     }
-    reader = TidelogBatchReader(parse_options(given | login, streaming=False))
+
+
+def read(cluster: Cluster, trusted: Path, login: dict[str, str], topic: str = "t") -> list[bytes]:
+    """As Spark does it: planned here, read by a copy."""
+    given = secured(cluster, trusted) | login | {"subscribe": topic, "kafka.isolation.level": "read_committed"}
+    reader = TidelogBatchReader(parse_options(given, streaming=False))
     in_task = pickle.loads(pickle.dumps(reader))
     batches = [batch for each in reader.partitions() for batch in in_task.read(each)]
     return [value for batch in batches for value in batch.column("value").to_pylist()]
@@ -71,7 +80,7 @@ def read(cluster: Cluster, trusted: Path, login: dict[str, str]) -> list[bytes]:
     "login",
     [
         {"kafka.sasl.jaas.config": f'{PLAIN} username="alice" password="secret";'},
-        {"kafka.sasl.username": "alice", "kafka.sasl.password": "secret"},
+        ALICE,
     ],
 )
 def test_a_secured_topic_is_read(cluster: Cluster, authority: Authority, login: dict[str, str]) -> None:
@@ -90,6 +99,24 @@ def test_a_broker_that_is_not_trusted_gets_no_password(cluster: Cluster, tmp_pat
         read(cluster, stranger.certificate, {"kafka.sasl.username": "alice", "kafka.sasl.password": "secret"})
 
 
+def test_a_secured_topic_is_written_once(cluster: Cluster, authority: Authority) -> None:
+    """Staged by a task, copied by the driver, in a transaction."""
+    given = secured(cluster, authority.certificate) | ALICE | {"topic": "written", "stagingPartitions": "1"}
+    options = pickle.loads(pickle.dumps(parse_sink_options(given)))
+    rows = pa.RecordBatch.from_arrays([pa.array([b"one", b"two"])], ["value"])
+    staged = stage(options, ("value",), [rows], query="q" * 32, batch=0, is_query=True)
+    commit_micro_batch(options, [staged], 0)
+    assert read(cluster, authority.certificate, ALICE, "written") == [b"one", b"two"]
+
+
+def test_a_write_with_a_wrong_password_is_refused_at_once(cluster: Cluster, authority: Authority) -> None:
+    login = {"kafka.sasl.username": "alice", "kafka.sasl.password": "wrong"}
+    options = parse_sink_options(secured(cluster, authority.certificate) | login | {"topic": "written"})
+    rows = pa.RecordBatch.from_arrays([pa.array([b"one"])], ["value"])
+    with pytest.raises(AuthenticationError):
+        stage(options, ("value",), [rows], query="p" * 32, batch=0, is_query=True)
+
+
 def test_passwords_are_not_printed() -> None:
     """Options come into logs and error messages."""
     given = {"kafka.bootstrap.servers": "x:1", "subscribe": "t", "kafka.security.protocol": "SASL_PLAINTEXT"}
@@ -97,3 +124,7 @@ def test_passwords_are_not_printed() -> None:
     options = parse_options(given | login, streaming=False)
     assert ("sasl.password", "hunter2") in options.security
     assert "hunter2" not in repr(options)
+    del given["subscribe"]
+    sink = parse_sink_options(given | login)
+    assert ("sasl.password", "hunter2") in sink.security
+    assert "hunter2" not in repr(sink)
