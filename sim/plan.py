@@ -62,6 +62,8 @@ DRAWN_LATER: Final = (
     FaultKind.WRITE_UNANSWERED,
     FaultKind.CONTROLLER_UNHEARD,
 )
+"""These, and those of disks, clients and ensembles, are drawn from streams of their own, so that earlier seeds have the
+faults that they had. None of them stands in `LONE`."""
 OF_DISKS: Final = (FaultKind.SHORTAGE, FaultKind.DISK_FULL, FaultKind.DISK_HANGS, FaultKind.ROT)
 OF_CLIENTS: Final = (FaultKind.ANSWERS_LOST,)
 ANSWERS_LOST_CHANCE: Final = 0.7
@@ -71,7 +73,6 @@ SHARE_GROUP_CHANCE: Final = 0.3
 TWO_DIRECTORIES_CHANCE: Final = 0.3
 """Of brokers with two log directories, between which replicas move."""
 OF_ENSEMBLES: Final = (FaultKind.QUORUM_LOST, FaultKind.SERVER_BEHIND, FaultKind.SERVER_DOWN)
-"""Drawn from streams of their own, so that seeds of before they were there have the other faults that they had."""
 LONE: Final = (
     FaultKind.RESET,
     FaultKind.HOLD,

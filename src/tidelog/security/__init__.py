@@ -1,1 +1,1 @@
-"""Principals, authentication mechanisms, access decisions, quotas. Pure."""
+"""Principals, authentication mechanisms, access decisions. Pure."""
