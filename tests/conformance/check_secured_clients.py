@@ -151,6 +151,7 @@ def test_lets_in(site: Site, client: str) -> None:
         assert outcome.said == SENT, (case, outcome)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("case", REFUSED)
 @pytest.mark.parametrize("client", [client for client, there in THERE.items() if there])
 def test_refuses(site: Site, client: str, case: str, caplog: pytest.LogCaptureFixture) -> None:
