@@ -575,6 +575,11 @@ class JsonValues(Stateless):
 
     VALUES = (b'{"a": 1, "b": "x"}', b'{"a": 2.5}', b'{"a": null, "c": [1, {"d": true}]}', b"{}")
 
+    def __init__(self) -> None:
+        import pyarrow as pa
+
+        pa.array([b""], pa.binary())  # Loads pandas, which takes seconds on a busy machine, before inputs are timed.
+
     def attempt(self, draw: Random) -> bool:
         import pyarrow as pa
 
