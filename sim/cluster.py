@@ -129,6 +129,19 @@ class Cluster:
         state = None if self.states is None else self.states.state(partition)
         return next((machine for machine in self.brokers if state and machine.broker_id == state.leader), None)
 
+    def leadership(self, partition: TopicPartition) -> tuple[int, int] | None:
+        """The broker that leads a partition and its epoch, as the store has them now; None where it says nothing."""
+        state = None if self.states is None else self.states.state(partition)
+        return None if state is None else (state.leader, state.leader_epoch)
+
+    def presumed_leadership(self, partition: TopicPartition, broker: int) -> tuple[int, int] | None:
+        """The same as `broker` has it, if it takes itself for the leader; None where it does not, or does not run."""
+        for machine in self.brokers:
+            for replica in replicas_of(machine) if machine.broker_id == broker else ():
+                if replica.topic_partition == partition and replica.leader is not None:
+                    return broker, replica.leader.leader_epoch
+        return None
+
     def session_of(self, machine: BrokerMachine) -> int | None:
         """The session with which a broker is registered now."""
         stat = self.store_history.now(broker_path(machine.broker_id)).stat

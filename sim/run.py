@@ -158,7 +158,7 @@ class Simulation:
         self._alterer = SettingsAlterer(self._router("alterer"), own, self.cluster, topics)
         self._directory_mover = self._make_directory_mover()
         own = random.stream("applications")
-        self._applications = Applications(plan, loop, self._router, own, self.history, trace, self._leader)
+        self._applications = Applications(plan, loop, self._router, own, self.history, trace, self.cluster)
         own = random.stream("clients")
         self._users = ClientUsers(plan, self.cluster, self._router, own, trace, lambda: self.history.generation)
         self._live_logs = LiveLogs(self.cluster.brokers, self.cluster.checker, random.stream("live logs"))
@@ -289,11 +289,6 @@ class Simulation:
             return None
         random = self._random.stream("directory moves")
         return DirectoryMover(self._router("directory mover"), random, self.cluster, self.plan.partitions)
-
-    def _leader(self, partition: TopicPartition) -> int | None:
-        """The broker that leads it, as the store has it now; None where none does, and with a lone broker."""
-        machine = self.cluster.leader(partition)
-        return None if machine is None else machine.broker_id
 
     # The course of a run.
 

@@ -2,39 +2,81 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sim.invariants import require
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidelog.model.identifiers import TopicPartition
+
+
+Leadership = tuple[int, int]
+"""Broker, leader epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is so of a partition when a fetch is sent to its leader."""
+
+    done: frozenset[int]
+    """Offsets that are never to be delivered again."""
+    presumed: Leadership | None
+    """As which the broker asked answers, as far as it knows; None: it does not lead."""
 
 
 class ShareHistory:
     """Of one group."""
 
-    def __init__(self, group: str, delivery_count_limit: int) -> None:
+    def __init__(
+        self,
+        group: str,
+        delivery_count_limit: int,
+        stored: Callable[[TopicPartition], Leadership | None] = lambda _: None,
+        presumed: Callable[[TopicPartition, int], Leadership | None] = lambda *_: None,
+    ) -> None:
+        """`stored`: who leads a partition, as the store has it now; None where it does not say, as with a lone broker.
+        `presumed`: the same as a broker has it that takes itself for the leader."""
         self.group = group
+        self._stored = stored
+        self._presumed = presumed
         self._limit = delivery_count_limit
         self.acknowledged = 0
         self.refused = 0
+        self.by_deposed = 0
+        """Records that a deposed leader has delivered though they were done."""
         self._done: dict[TopicPartition, dict[int, str]] = {}
         """[partition][offset] -> who has acknowledged it for good, and was told that this holds."""
 
-    def done(self, partition: TopicPartition) -> frozenset[int]:
-        """Offsets that are never to be delivered again, as of now: to be kept when a fetch is sent."""
-        return frozenset(self._done.get(partition, ()))
+    def asks(self, partition: TopicPartition, broker: int) -> Asked:
+        """A fetch is sent to a broker: to be kept until it is answered."""
+        return Asked(frozenset(self._done.get(partition, ())), self._presumed(partition, broker))
 
-    def acquired(
-        self, partition: TopicPartition, member: str, first: int, last: int, count: int, done: frozenset[int]
-    ) -> None:
-        """A member got records; `done` is what was acknowledged for good before it asked."""
+    def _is_bound(self, partition: TopicPartition, asked: Asked) -> bool:
+        """Whether the leader whose answer has just arrived had to know all that was acknowledged before it was asked.
+
+        One that was deposed, as by a pause longer than its session, delivers from memory until it hears of that, and
+        knows nothing of what its successors were told; so does Kafka's: locks are never written, and only who writes
+        is fenced. What its members acknowledge is refused. A leader is bound that knew at the question of the
+        leadership which the store has at the answer: since epochs only rise, it was the leader all the time between,
+        and has read its state, and fenced all others, under this epoch.
+        """
+        stored = self._stored(partition)
+        return stored is None or stored == asked.presumed
+
+    def acquired(self, partition: TopicPartition, member: str, first: int, last: int, count: int, asked: Asked) -> None:
+        """A member got records; `asked` is what `asks` gave for the fetch."""
         require(22, 1 <= count <= self._limit, f"{self.group}: {partition} {first}-{last} is delivered {count} times")
-        for offset in range(first, last + 1):
-            owner = self._done.get(partition, {}).get(offset, "")
-            require(
-                22, offset not in done, f"{self.group}: {partition} {offset} goes to {member} after {owner} was done"
-            )
+        again = sorted(asked.done.intersection(range(first, last + 1)))
+        if not again:
+            return
+        if not self._is_bound(partition, asked):
+            self.by_deposed += len(again)
+            return
+        owner = self._done[partition][again[0]]
+        require(22, False, f"{self.group}: {partition} {again[0]} goes to {member} after {owner} was done")
 
     def accepted(self, partition: TopicPartition, member: str, first: int, last: int) -> None:
         """A member was told that nothing is left to do with these records: by its word, or by another's before, if its

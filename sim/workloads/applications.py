@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from sim.checks.history import History
+    from sim.cluster import Cluster
     from sim.plan import Plan
     from sim.workloads.client import Router
     from sim.world.loop import VirtualLoop
@@ -49,9 +50,9 @@ class Applications:
         random: SeededRandom,
         history: History,
         trace: Trace,
-        leader: Callable[[TopicPartition], int | None],
+        cluster: Cluster,
     ) -> None:
-        """`leader` is a partition's, as the store has it now; None where that is not known."""
+        """`cluster` is asked who leads what, as the store has it, and as brokers do."""
         self._make_router = make_router
         self._random = random
         self._trace = trace
@@ -62,11 +63,13 @@ class Applications:
         for protocol in plan.groups:
             name = f"{protocol}-group"
             coordinated_by = TopicPartition(CONSUMER_OFFSETS_TOPIC, partition_for(name, OFFSETS_PARTITIONS))
-            group = self._groups[protocol] = GroupHistory(name, loop.time, partial(leader, coordinated_by))
+            group = self._groups[protocol] = GroupHistory(name, loop.time, partial(_leader, cluster, coordinated_by))
             self._members[protocol] = [
                 self._member(protocol, group, f"{protocol}{number}") for number in range(MEMBERS)
             ]
-        self.share_history = ShareHistory("share-group", DELIVERY_COUNT_LIMIT)
+        self.share_history = ShareHistory(
+            "share-group", DELIVERY_COUNT_LIMIT, cluster.leadership, cluster.presumed_leadership
+        )
         self._share_members = [
             ShareMember(
                 f"share{number}",
@@ -129,6 +132,7 @@ class Applications:
             "commits": sum(group.acknowledged for group in self._groups.values()),
             "stale commits": sum(group.refused for group in self._groups.values()),
             "shared": self.share_history.acknowledged,
+            "shared by deposed leaders": self.share_history.by_deposed,
             "transactions": self.transactions.committed,
             "aborted": self.transactions.aborted,
             "fenced": self.transactions.fenced,
@@ -223,3 +227,9 @@ class Applications:
                         self._topic_ids[topic.name] = TopicId(bytes(topic.topic_id))
             await asyncio.sleep(PAUSE_S)
         router.close()
+
+
+def _leader(cluster: Cluster, partition: TopicPartition) -> int | None:
+    """The broker that leads it, as the store has it now; None where none does, and with a lone broker."""
+    machine = cluster.leader(partition)
+    return None if machine is None else machine.broker_id

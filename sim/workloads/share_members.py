@@ -122,7 +122,7 @@ class ShareMember:
         if not self._router.brokers[broker].is_connected:
             self._sessions.pop(broker, None)
         epoch = self._sessions.get(broker, 0)
-        done = {partition: self._history.done(partition) for partition in self._partitions}
+        asked = {partition: self._history.asks(partition, broker) for partition in self._partitions}
         request = messages.ShareFetchRequest
         message = request(
             group_id=self._history.group,
@@ -154,7 +154,7 @@ class ShareMember:
             for each in data.acquired_records:
                 self._trace.record("share_acquires", self.name, str(place), each.first_offset, each.last_offset)
                 self._history.acquired(
-                    place, self.name, each.first_offset, each.last_offset, each.delivery_count, done[place]
+                    place, self.name, each.first_offset, each.last_offset, each.delivery_count, asked[place]
                 )
                 got += each.last_offset - each.first_offset + 1
                 await self._acknowledge(broker, place, each.first_offset, each.last_offset)
