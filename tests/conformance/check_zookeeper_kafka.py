@@ -107,7 +107,8 @@ def tree(served: Served) -> Iterator[KazooClient]:
 def test_topics_live_and_die(kafka: Kafka, tree: KazooClient) -> None:
     """Created, grown, altered, written, read and deleted, with Kafka's nodes in our tree."""
     kafka.done(kafka.admin.create_topics([NewTopic(f"t{number}", 3, 2) for number in range(10)]))
-    assert sorted(set(kafka.leaders("t0"))) == [0, 1]
+    # Kafka answers before every broker knows of the topic.
+    until(lambda: sorted(set(kafka.leaders("t0"))) == [0, 1])
     state = json.loads(tree.get("/brokers/topics/t0/partitions/0/state")[0])
     assert sorted(state["isr"]) == [0, 1]
     kafka.done(kafka.admin.create_partitions([NewPartitions("t0", 5)]))
