@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -23,7 +24,7 @@ class Outside(NamedTuple):
     random: SeededRandom
 
 
-class Owner:
+class Owner(ABC):
     """A process, as whatever runs its callbacks sees it."""
 
     def __init__(self, name: str) -> None:
@@ -36,13 +37,13 @@ class Owner:
         self.held: list[asyncio.Handle] = []
         """Callbacks that came due while it was paused."""
 
+    @abstractmethod
     def started(self, task: asyncio.Task[Any]) -> None:
         """A task that belongs to the process."""
-        raise NotImplementedError
 
+    @abstractmethod
     def on_close(self, callback: Callable[[], object]) -> None:
         """What else is unwound at the end."""
-        raise NotImplementedError
 
 
 PROCESS: Final[ContextVar[Owner | None]] = ContextVar("simulated process", default=None)

@@ -127,7 +127,7 @@ class Job:
         if victim == "worker":
             return sum(_signal(pid, signal.SIGKILL) for pid in some)
         halted = sum(_signal(pid, signal.SIGSTOP) for pid in some)
-        time.sleep(HALT_S)
+        time.sleep(HALT_S)  # The fault itself: the workers stand still for as long.
         for pid in some:
             _signal(pid, signal.SIGCONT)
         return halted
@@ -181,7 +181,7 @@ def run(arguments: argparse.Namespace, seed: int, target: Target, folder: Path) 
             for cycle in range(arguments.cycles):
                 feed.send(ROWS_OF_A_CYCLE)
                 batches = _wait_for_batch(cluster, job)
-                time.sleep(generator.random() * DELAY_S_MAX)
+                time.sleep(generator.random() * DELAY_S_MAX)  # So that strikes hit every stage of a batch; by the seed.
                 victim = generator.choice(VICTIMS)
                 count = job.strike(victim, generator)
                 struck[victim] += bool(count)

@@ -53,7 +53,7 @@ def top(
         reader = Reader(cluster.routing, timeout)
         before = cluster.run(reader.read(_now_ms()))
         if output is Form.JSON or once or not sys.stdout.isatty():
-            time.sleep(interval)
+            time.sleep(interval)  # Rates are taken between two readings.
             now = cluster.run(reader.read(_now_ms()))
             if output is Form.JSON:
                 print_json(document(now, before))

@@ -84,7 +84,7 @@ class IssuerKeys:
         def done(settled: Deferred[dict[str | None, _Key]]) -> None:
             try:
                 self._keys = settled.result()
-            except Exception as error:
+            except Exception as error:  # Of the network, of JSON, of a key: the broker says that it cannot read them.
                 outcome.fail(BrokerFailed(f"the keys of bearer tokens cannot be read: {self.url}: {error}"))
                 return
             self._read_ms = self._clock.monotonic_ms()

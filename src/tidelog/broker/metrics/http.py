@@ -216,7 +216,7 @@ class HttpConnection(asyncio.Protocol):
         self._wait(ANSWER_MS_MAX)
         try:
             answering = self._answering = self._server.respond(request)
-        except Exception:
+        except Exception:  # The scraper is answered 500, and the log has the traceback: clients do not notice.
             self._failed(request)
             return
         answering.on_complete(lambda settled: self._answered(request, settled, with_body=method == b"GET"))
@@ -227,7 +227,7 @@ class HttpConnection(asyncio.Protocol):
             return
         try:
             response = settled.result()
-        except Exception:
+        except Exception:  # The scraper is answered 500, and the log has the traceback: clients do not notice.
             self._failed(request)
             return
         self._write(response, with_body=with_body)

@@ -127,7 +127,7 @@ class MeasuredDispatcher(Dispatcher):
                 self._measure(times, answer, began, took, received_ms)
             else:
                 times.at_once.observe(took, self._weight)
-        except Exception:
+        except Exception:  # A fault of the metrics fails no request: it is counted, and logged once.
             self._metrics.fault()
         return answer
 
@@ -169,7 +169,7 @@ class MeasuredDispatcher(Dispatcher):
                     has_failed = True
                     times.errors[code] = times.errors.get(code, 0) + 1
                 times.failed += has_failed
-        except Exception:
+        except Exception:  # A fault of the metrics fails no request: it is counted, and logged once.
             self._metrics.fault()
         return super()._encode(handler, context, response)
 

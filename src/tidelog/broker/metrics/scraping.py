@@ -92,7 +92,7 @@ class Scraping:
         for name, collector in self._collectors:
             try:
                 yield from collector(page)
-            except Exception:
+            except Exception:  # One collector's fault leaves the others' metrics on the page.
                 self._failures[name] += 1
                 if self._failures[name] == 1:
                     # Each scrape would say the same.

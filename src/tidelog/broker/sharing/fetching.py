@@ -211,7 +211,7 @@ class ShareFetch:
                 led.is_reading = False
             try:
                 results = outcome.result()
-            except Exception as error:
+            except Exception as error:  # Whatever it is, the request is answered with it.
                 self.answer.fail(error)
                 return
             for (place, led), result, before in zip(ready, results, truncations, strict=True):
