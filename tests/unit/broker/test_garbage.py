@@ -20,8 +20,12 @@ __all__ = ["transactional"]
 
 @pytest.fixture
 def garbage() -> Iterator[Callable[[], Counter[str]]]:
-    """What only a garbage collection could free since the test began: `class -> count`, of classes of the product."""
+    """What only a garbage collection could free, of what was made since the test began: `class -> count`, of tidelog's.
+
+    Objects that earlier tests left are frozen: a thread of theirs that ends late makes garbage that is not this test's.
+    """
     gc.collect()
+    gc.freeze()
     gc.disable()
 
     def found() -> Counter[str]:
@@ -34,6 +38,7 @@ def garbage() -> Iterator[Callable[[], Counter[str]]]:
     yield found
     gc.set_debug(0)
     gc.garbage.clear()
+    gc.unfreeze()
     gc.enable()
 
 
