@@ -13,6 +13,8 @@ from tidelog.protocol.wire import Buffer, read_unknown_tags
 
 FRAME_SIZE_MAX: Final = 0x7FFFFFFF
 """Bytes after the size, as far as the protocol goes; brokers refuse more than socket.request.max.bytes."""
+REQUEST_SIZE_MIN: Final = 10
+"""Bytes of the smallest request that is served: key, version, correlation id, length of the client id."""
 
 _REQUEST: Final = Struct(">ihhih")
 _RESPONSE: Final = Struct(">ii")

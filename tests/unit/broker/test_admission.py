@@ -9,7 +9,8 @@ from tests.unit.broker.harness import ManualClock, ManualShell
 from tests.unit.broker.test_server import EchoDispatcher, FakeTransport, feed, frame
 
 from tidelog.broker.connections.admission import IDLE_MS_MIN, SILENT_MS_MIN, TOLD_INTERVAL_MS
-from tidelog.broker.connections.server import Connection, Server
+from tidelog.broker.connections.connection import Connection
+from tidelog.broker.connections.server import Server
 from tidelog.broker.descriptors import Descriptors
 from tidelog.config.broker_config import BrokerConfig
 

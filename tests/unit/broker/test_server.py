@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from tests.amount import examples
 from tests.unit.broker.harness import Broker, ManualClock, ManualShell, make_batch, produce_request
 
+from tidelog.broker.connections import connection as connection_module
 from tidelog.broker.connections import server as server_module
 from tidelog.broker.connections.authentication import AUTHENTICATION_MS_MAX
-from tidelog.broker.connections.server import FRAMES_PER_TURN, RECEIVE_BUFFER_SIZE, STALL_MS_MAX, Connection, Server
+from tidelog.broker.connections.connection import STALL_MS_MAX, Connection
+from tidelog.broker.connections.server import FRAMES_PER_TURN, RECEIVE_BUFFER_SIZE, Server
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.peer import CloseConnection
 from tidelog.config.broker_config import BrokerConfig
@@ -426,7 +428,7 @@ def test_reads_are_small_while_memory_is_short() -> None:
     for _ in range(2):
         feed(world.connect()[0], hundred_megabytes())
     connection, _ = world.connect()
-    assert len(connection.get_buffer(-1)) == server_module.CROWDED_WINDOW
+    assert len(connection.get_buffer(-1)) == connection_module.CROWDED_WINDOW
 
 
 def test_idle_connections_are_closed() -> None:

@@ -18,6 +18,7 @@ from tidelog.broker.peer import CloseConnection
 from tidelog.config.jaas import InvalidJaas
 from tidelog.config.listener_security import MECHANISMS, OAUTHBEARER, PLAIN, SASL_PROTOCOLS, parse_super_users
 from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.protocol.framing import REQUEST_SIZE_MIN
 from tidelog.security.access import Principal
 from tidelog.security.authorizer import Authorizer, one_line
 from tidelog.security.mechanisms import ServerMechanism
@@ -43,8 +44,6 @@ logger: Final = logging.getLogger(__name__)
 
 AUTHENTICATION_MS_MAX: Final = 60_000
 """How long a connection may take to authenticate; Kafka has connections.max.idle.ms alone."""
-REQUEST_SIZE_MIN: Final = 10
-"""Bytes of the smallest request: key, version, correlation id, length of the client id."""
 _NONCE_CHARACTERS: Final = string.ascii_letters + string.digits
 _NONCE_LENGTH: Final = 24
 """Characters of a nonce: 142 bits."""

@@ -29,8 +29,6 @@ KEY: Final = ApiKey.ENVELOPE
 VERSIONS: Final = Versions(0, 0, advertised=False)
 
 SIZE_PREFIX: Final = 4
-REQUEST_SIZE_MIN: Final = 10
-"""Bytes of the smallest request: key, version, correlation id, length of the client id."""
 
 
 class _Deposed(CloseConnection):
@@ -58,7 +56,7 @@ def handle(
         header, _ = framing.decode_request_header(inside)
     except ProtocolError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"The forwarded request is malformed: {error}") from error
-    if len(inside) < REQUEST_SIZE_MIN or header.request_api_key not in FORWARDED:
+    if len(inside) < framing.REQUEST_SIZE_MIN or header.request_api_key not in FORWARDED:
         reason = f"Requests of API key {header.request_api_key} are not forwarded."
         raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
     peer = Peer(context.listener, context.connection_id, decode_address(request.client_host_address))

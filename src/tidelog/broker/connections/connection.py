@@ -1,0 +1,710 @@
+"""One connection: frames in, answers out, in order.
+
+    socket -> get_buffer -> buffer_updated -> _take -> _request for each whole frame -> joined answers -> one write
+                 |               |
+                 |               +-- a frame larger than what came: its own buffer, after a reservation
+                 +-- the shared receive buffer, or exactly the rest of the current large frame
+
+Whole frames are parsed in place, in the buffer that all connections share; a rest stays with its connection as a copy.
+Handlers are called synchronously: no task and no future for a request, unless its answer has to wait.
+
+**Order.** Answers go out in the order of the requests. As in Kafka, a request is not begun while an earlier one of its
+connection waits for its answer; produce requests alone may overlap, so that acks=all doesn't cost a round trip each.
+
+**Bounds.** Bytes of large frames are reserved first (`budget`); a connection whose answers aren't read has no further
+requests begun. Those that hold for all connections together are the server's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import mmap
+import struct
+from collections import deque
+from socket import SO_LINGER, SOL_SOCKET
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from tidelog.broker.connections.authentication import AUTHENTICATION_MS_MAX, Gate
+from tidelog.broker.connections.budget import ByteBudget, Reservation
+from tidelog.broker.connections.outbox import Outbox
+from tidelog.broker.connections.tls import UnknownPrincipal
+from tidelog.broker.deferred import Deferred
+from tidelog.broker.peer import CloseConnection, Peer
+from tidelog.ports.disk import FileRange
+from tidelog.protocol.framing import REQUEST_SIZE_MIN
+from tidelog.security.authorizer import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tidelog.broker.connections.admission import Admission
+    from tidelog.broker.connections.throttling import ConnectionRates
+    from tidelog.broker.connections.tls import ListenerTls
+    from tidelog.broker.requests.dispatch import Answer, Dispatcher
+    from tidelog.broker.shell import Shell, Timer
+    from tidelog.security.authorizer import Authorizer
+
+logger: Final = logging.getLogger(__name__)
+
+CROWDED_WINDOW: Final = 4 << 10
+"""Bytes of a read while others wait for memory: what is kept of frames that can't be begun stays small."""
+TAIL_MAX: Final = 16 << 10
+"""Bytes of an incomplete frame that are kept as a copy and put before the next read; longer ones get a buffer."""
+OVERLAPPING_PRODUCE_MAX: Final = 64
+"""Produce requests of one connection that may wait for their answers at once."""
+WRITE_BUFFER_HIGH: Final = 256 << 10
+"""Bytes of unread answers in the transport beyond which no further request of a connection is begun."""
+STALL_MS_MAX: Final = 5_000
+"""Time without a byte after which the sender of a large frame is closed, while others wait for its memory."""
+FRAME_MS_MAX: Final = 60_000
+"""Time for a whole large frame, while others wait for its memory."""
+
+_NO_LINGER: Final = struct.pack("ii", 1, 0)
+_INT: Final = struct.Struct(">i")
+_PRODUCE: Final = 0
+
+
+class Served(Protocol):
+    """What a connection needs of the server that it belongs to."""
+
+    shell: Shell
+    monotonic_ms: Callable[[], int]
+    dispatcher: Dispatcher
+    serving: bool
+    """Whether requests are handled; before that, what comes waits."""
+    stopping: bool
+    request_bytes_max: int
+    """Bytes of the largest request (socket.request.max.bytes)."""
+    send_buffer_bytes: int
+    view: memoryview
+    """The buffer that all connections read into."""
+    budget: ByteBudget
+    admission: Admission[Connection]
+    rates: ConnectionRates
+    authorizer: Authorizer | None
+    tls: Mapping[str, ListenerTls]
+
+    def gate(self, connection: Connection) -> Gate | None:
+        """What the connection has to pass before its requests are handled; None by a listener without SASL."""
+        ...
+
+    def admit(self, connection: Connection, address: str) -> str | None:
+        """Counts the connection; the reason when it may not stay."""
+        ...
+
+    def dismiss(self, connection: Connection, address: str) -> None:
+        """Counts the connection no more."""
+        ...
+
+    def hold(self, connection: Connection, milliseconds: int) -> None:
+        """Resets the connection so much later."""
+        ...
+
+    def frames_now(self) -> int:
+        """How many requests the connection that asks may have handled now."""
+        ...
+
+    def frames_handled(self, count: int) -> None:
+        """Counts requests that were handled in this turn of the loop."""
+        ...
+
+    def unread(self, connection: Connection, size: int) -> None:
+        """Notes how many bytes of answers the connection's client leaves unread."""
+        ...
+
+    def schedule_stall_check(self) -> None:
+        """Has connections closed that hold memory and stall, while others wait for it."""
+        ...
+
+
+class _Slot:
+    """A place in the order of answers: the encoded answer once it is known."""
+
+    __slots__ = ("answer", "filled", "produce", "waits_for")
+
+    def __init__(self, waits_for: Deferred[Any] | None, produce: bool) -> None:
+        self.waits_for = waits_for
+        self.produce = produce
+        self.answer: Answer = None
+        self.filled = waits_for is None
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client."""
+
+    __slots__ = (
+        "_admitted",
+        "_backlog",
+        "_closed",
+        "_frame",
+        "_frame_filled",
+        "_frame_size",
+        "_frame_started_ms",
+        "_gate",
+        "_late",
+        "_muted",
+        "_muted_until_ms",
+        "_outbox",
+        "_outgoing",
+        "_paused_reading",
+        "_reservation",
+        "_resuming",
+        "_server",
+        "_slots",
+        "_tail",
+        "_transport",
+        "_write_paused",
+        "active_ms",
+        "begun_ms",
+        "has_asked",
+        "peer",
+        "provisional",
+    )
+
+    _transport: asyncio.Transport
+
+    def __init__(self, server: Served, listener: str, connection_id: int) -> None:
+        self._server = server
+        self.peer = Peer(listener, connection_id)
+        self.active_ms = server.monotonic_ms()
+        """When the last bytes came in or went out."""
+        self.begun_ms = self.active_ms
+        self._gate: Gate | None = None
+        """By SASL listeners: what requests have to pass."""
+        self.has_asked = False
+        """Whether anything ever came in; by a SASL listener, from a client that has authenticated."""
+        self.provisional = False
+        """Whether its first request has to be a broker's: there was no room for a client (`admission`)."""
+        self._tail = b""
+        """The beginning of a frame, to be put before the next read."""
+        self._frame: bytearray | mmap.mmap | None = None
+        """The buffer of a large frame under way."""
+        self._frame_size = 0
+        self._frame_filled = 0
+        self._frame_started_ms = 0
+        self._reservation: Reservation | None = None
+        self._backlog: memoryview | None = None
+        """Bytes received that must wait: for an answer, for the client to read, for the next turn."""
+        self._slots: deque[_Slot] = deque()
+        """Answers that can't go out yet, and those behind them; empty as a rule."""
+        self._outgoing: list[Any] | None = None
+        """Answers collected while `_take` runs."""
+        self._late: list[Any] | None = None
+        """Answers that came later, collected until the next turn of the loop."""
+        self._outbox: Outbox | None = None
+        self._write_paused = False
+        self._paused_reading = False
+        self._resuming = False
+        self._closed = False
+        self._admitted = False
+        self._muted: Timer | None = None
+        """Runs while its client is over a quota: no further request is begun."""
+        self._muted_until_ms = 0
+        self.peer.on_throttled = self._mute
+
+    # asyncio's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are none of asyncio's classes, though they have their methods.
+        self._transport = transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self.peer.address = str(peer[0]) if peer else ""
+        self.peer.port = int(peer[1]) if peer else 0
+        try:
+            self._gate = self._server.gate(self)
+            self.peer.authorizer = self._server.authorizer
+            if self._gate is None and not self._identify(transport):
+                return
+        except BaseException:
+            # The loop logs what is raised, and reads on: nothing may be handled without a gate or a principal.
+            self.close("authentication could not begin", abort=True)
+            raise
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
+        held = self._server.rates.came(self.peer.listener, self.peer.address, self.begun_ms)
+        if held.milliseconds:
+            self._mute(held.milliseconds)
+        if held.is_refused:
+            self._server.hold(self, held.milliseconds)
+            return
+        refusal = self._server.admit(self, self.peer.address)
+        if refusal is not None:
+            self.close(refusal, abort=True, quiet=True)
+            return
+        self._admitted = True
+        if not self._server.serving:
+            self._pause_reading()
+
+    def _identify(self, transport: asyncio.Transport) -> bool:
+        """Takes the principal of the client's certificate, if there is one; closes where it names nobody."""
+        tls = self._server.tls.get(self.peer.listener)
+        principal = self.peer.principal
+        if tls is not None:
+            try:
+                principal = tls.principal(transport)
+            except UnknownPrincipal as error:
+                self.close(f"authentication failed: {one_line(str(error))}", abort=True)
+                return False
+        if tls is not None or self.peer.authorizer is not None:
+            self.peer.authenticated(principal)
+        return True
+
+    def begin(self) -> None:
+        """The broker is ready."""
+        if self._backlog is not None:
+            self._continue()
+        else:
+            self._resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed = True
+        if self._server.serving:
+            self._server.dispatcher.connection_closed(self.peer)
+        self.peer.on_throttled = None
+        if self._muted is not None:
+            self._muted.cancel()
+        if self._admitted:
+            self._server.dismiss(self, self.peer.address)
+        for slot in self._slots:
+            if slot.waits_for is not None and not slot.filled:
+                slot.waits_for.abandon()
+            _release(slot.answer)
+        self._slots.clear()
+        _release(self._late)
+        self._late = None
+        self._backlog = None
+        self._give_back_frame()
+        if self._outbox is not None:
+            self._outbox.close()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._frame is not None:
+            return memoryview(self._frame)[self._frame_filled : self._frame_size]
+        view = self._server.view
+        tail = self._tail
+        if self._server.budget.crowded:
+            view = view[: len(tail) + CROWDED_WINDOW]
+        if tail:
+            size = len(tail)
+            view[:size] = tail
+            return view[size:]
+        return view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._closed:
+            return
+        server = self._server
+        self.active_ms = server.monotonic_ms()
+        if self.provisional:
+            if not server.admission.prove(self, server.view[:nbytes]):
+                self.close("there is no room for connections of clients", abort=True, quiet=True)
+                return
+            self.provisional = False
+        if not server.serving:
+            # uvloop begins to read when `connection_made` is over, whatever was asked there.
+            self._backlog = memoryview(bytearray(server.view[:nbytes]))
+            self._transport.pause_reading()
+            return
+        if self._muted is not None:
+            # The same of uvloop, where the rate of connections is held.
+            self._transport.pause_reading()
+        if self._frame is not None:
+            self._frame_filled += nbytes
+            if self._frame_filled < self._frame_size:
+                return
+            self._take_frame()
+            return
+        tail = self._tail
+        if tail:
+            nbytes += len(tail)
+            self._tail = b""
+        self._take(server.view[:nbytes])
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        if self._outbox is not None:
+            self._outbox.transport_paused = True
+        self._server.unread(self, self._transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self.active_ms = self._server.monotonic_ms()
+        self._server.unread(self, 0)
+        if self._outbox is not None:
+            self._outbox.resume()
+        self._continue()
+
+    # Requests.
+
+    def _take_frame(self) -> None:
+        """A large frame is complete."""
+        frame, size = self._frame, self._frame_size
+        assert frame is not None
+        view = memoryview(frame)[:size]
+        if self._blocked(view):
+            # It stays where it is, reserved, and is taken up when its turn comes.
+            self._pause_reading()
+            return
+        self._take(view)
+        self._give_back_frame()
+        if self._backlog is None and not self._closed:
+            self._resume_reading()
+
+    def _take(self, view: memoryview, *, owned: bool = False) -> None:
+        """Handles the frames at the start of `view` and keeps what can't be handled now; `owned`: it may be kept."""
+        position, end = 0, len(view)
+        server = self._server
+        turn = allowed = server.frames_now()
+        unsent = 0
+        outgoing = self._outgoing = []
+        gate = self._gate
+        request = server.dispatcher.request if gate is None else gate.request
+        size_min, size_max = REQUEST_SIZE_MIN, server.request_bytes_max
+        if gate is not None and not gate.is_open:
+            size_min, size_max = 0, gate.frame_size_max
+        received_ms = self.active_ms
+        try:
+            while end - position >= 4:
+                (size,) = _INT.unpack_from(view, position)
+                if size < size_min or size > size_max:
+                    if gate is not None and not gate.is_open:
+                        gate.refuse_size(size)
+                        break
+                    if size < REQUEST_SIZE_MIN or size > server.request_bytes_max:
+                        raise CloseConnection(_frame_complaint(size, server.request_bytes_max))
+                frame_end = position + 4 + size
+                if frame_end > end:
+                    break
+                if turn <= 0 or unsent > WRITE_BUFFER_HIGH:
+                    break
+                if (self._slots or self._write_paused or self._outbox or self._muted) and self._blocked(
+                    view[position:]
+                ):
+                    break
+                turn -= 1
+                frame_start = position + 4
+                answer = request(self.peer, view, frame_start, frame_end, received_ms)
+                position = frame_end
+                if answer is not None:
+                    if type(answer) is bytes and not self._slots:
+                        outgoing.append(answer)
+                    else:
+                        unsent += _memory_of(answer)
+                        self._answer(answer, size > 1 and view[frame_start + 1] == _PRODUCE)
+                        if gate is not None and gate.is_ending:
+                            break
+        except CloseConnection as reason:
+            self._outgoing = None
+            if outgoing:
+                self._write(outgoing)
+            self.close(str(reason))
+            return
+        self._outgoing = None
+        self.has_asked = gate is None or gate.is_open
+        if gate is not None and gate.is_ending:
+            # What it sends is not read any more: it is about to be closed.
+            self._pause_reading()
+            position = end
+        server.frames_handled(allowed - turn)
+        if outgoing:
+            self._write(outgoing)
+        if position < end and not self._closed:
+            self._keep(view, position, end, owned)
+
+    def _answer(self, answer: Answer | Deferred[Answer], produce: bool) -> None:
+        """Puts an answer in its place: among the outgoing ones, or in the queue behind one that waits."""
+        if isinstance(answer, Deferred):
+            if not answer.done:
+                slot = _Slot(answer, produce)
+                self._slots.append(slot)
+                answer.on_complete(lambda settled: self._arrived(slot, settled))
+                return
+            answer = answer.result()
+        if self._slots:
+            slot = _Slot(None, produce)
+            slot.answer = answer
+            self._slots.append(slot)
+        else:
+            assert self._outgoing is not None
+            _append(self._outgoing, answer)
+
+    def _arrived(self, slot: _Slot, settled: Deferred[Any]) -> None:
+        slot.filled = True
+        try:
+            slot.answer = settled.result()
+        except CloseConnection as reason:
+            self.close(str(reason))
+            return
+        if self._closed:
+            _release(slot.answer)
+            return
+        # In the middle of `_take` the answers join those that it has collected, which go before them.
+        outgoing: list[Any] = [] if self._outgoing is None else self._outgoing
+        while self._slots and self._slots[0].filled:
+            _append(outgoing, self._slots.popleft().answer)
+        if self._outgoing is None:
+            if outgoing:
+                self._write_soon(outgoing)
+            if self._paused_reading:
+                self._continue()
+
+    def _blocked(self, following: memoryview) -> bool:
+        """Whether the request at the start of `following` has to wait; asks what it waits for to hurry, if it can."""
+        if self._slots and self._slots[0].waits_for is not None:
+            # A follower's fetch waits for news, and it has some itself: it is answered, and the next one is begun.
+            self._slots[0].waits_for.hurry()
+        if self._muted or self._write_paused or (self._outbox is not None and self._outbox.busy):
+            return True
+        if not self._slots:
+            return False
+        overlapping = self._slots[-1].produce and following[4] == 0 and following[5] == _PRODUCE
+        return not overlapping or len(self._slots) >= OVERLAPPING_PRODUCE_MAX
+
+    def _keep(self, view: memoryview, position: int, end: int, owned: bool) -> None:
+        """Keeps the rest of what was received: frames that wait, or the beginning of one."""
+        rest = end - position
+        size = _INT.unpack_from(view, position)[0] + 4 if rest >= 4 else 0
+        if 0 < size <= rest:
+            # Whole frames that must wait. Stop reading: the kernel's window closes, and the client waits too.
+            self._backlog = view[position:end] if owned else memoryview(bytearray(view[position:end]))
+            self._pause_reading()
+            if not self._slots and not self._write_paused and not (self._outbox is not None and self._outbox.busy):
+                self._continue()
+            return
+        if size <= len(self._server.view) and rest <= TAIL_MAX:
+            self._tail = bytes(view[position:end])
+            return
+        self._begin_frame(view[position:end], size)
+
+    def _begin_frame(self, beginning: memoryview, size: int) -> None:
+        """Gets a buffer for a frame of which only the beginning is here, or waits for the right to."""
+        server = self._server
+        self._reservation = server.budget.reserve(size, self._granted)
+        self._frame_size = size
+        if self._reservation.granted:
+            self._frame = server.budget.buffer(size)
+            self._frame_filled = len(beginning)
+            self._frame[: len(beginning)] = beginning
+            self._frame_started_ms = self.active_ms
+        else:
+            self._tail = bytes(beginning)
+            self._pause_reading()
+            server.schedule_stall_check()
+
+    def _granted(self) -> None:
+        """The memory for the frame that waited is there."""
+        tail, self._tail = self._tail, b""
+        self._frame = self._server.budget.buffer(self._frame_size)
+        self._frame[: len(tail)] = tail
+        self._frame_filled = len(tail)
+        self._frame_started_ms = self.active_ms = self._server.monotonic_ms()
+        self._resume_reading()
+
+    def _give_back_frame(self) -> None:
+        frame, self._frame = self._frame, None
+        reservation, self._reservation = self._reservation, None
+        if reservation is None:
+            return
+        if frame is None:
+            self._server.budget.release(reservation)
+        else:
+            self._server.budget.give_back(frame, reservation)
+
+    def _continue(self) -> None:
+        """Takes up, in the next turn, what had to wait."""
+        if not self._resuming and not self._closed:
+            self._resuming = True
+            self._server.shell.soon(self._resume)
+
+    def _resume(self) -> None:
+        self._resuming = False
+        if self._closed:
+            return
+        backlog = self._backlog
+        if backlog is not None:
+            if self._blocked(backlog):
+                return
+            self._backlog = None
+            self._take(backlog, owned=True)
+        elif self._frame is not None and self._frame_filled == self._frame_size:
+            self._take_frame()
+            return
+        if self._backlog is None and (self._reservation is None or self._frame is not None):
+            self._resume_reading()
+
+    # Answers.
+
+    def _write_soon(self, chunks: list[Any]) -> None:
+        """Late answers of one turn of the loop, as of all produce requests that one commit sets free, are one write."""
+        if self._late is None:
+            self._late = chunks
+            self._server.shell.soon(self._write_late)
+        else:
+            self._late += chunks
+
+    def _write_late(self) -> None:
+        if self._late is not None and not self._closed:
+            self._write([])
+
+    def _write(self, chunks: list[Any]) -> None:
+        if self._late is not None:
+            chunks, self._late = self._late + chunks, None
+        outbox = self._outbox
+        if outbox is None:
+            for chunk in chunks:
+                if type(chunk) is FileRange:
+                    break
+            else:
+                self._transport.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+                return
+            outbox = self._outbox = Outbox(
+                self._transport,
+                self._server.shell,
+                self._drained,
+                lambda error: self.close(str(error), abort=True),
+                send_buffer_bytes=self._server.send_buffer_bytes,
+                admission=self._server.admission,
+            )
+            outbox.transport_paused = self._write_paused
+        outbox.send(chunks)
+
+    def _drained(self) -> None:
+        self.active_ms = self._server.monotonic_ms()
+        if self._paused_reading:
+            self._continue()
+
+    # Life and death.
+
+    def stalled(self, now_ms: int) -> str | None:
+        """Why a connection that holds memory for its frame should be closed, when others wait for it."""
+        if self._frame is None or self._frame_filled == self._frame_size:
+            return None
+        if now_ms - self.active_ms >= STALL_MS_MAX:
+            return f"it sent {self._frame_filled} of {self._frame_size} bytes and stalled for {STALL_MS_MAX} ms"
+        if now_ms - self._frame_started_ms >= FRAME_MS_MAX:
+            return f"it needed more than {FRAME_MS_MAX} ms for a request of {self._frame_size} bytes"
+        return None
+
+    def is_overdue(self, now_ms: int) -> bool:
+        """Whether its client should have authenticated by now."""
+        return self._gate is not None and not self._gate.is_open and now_ms - self.begun_ms >= AUTHENTICATION_MS_MAX
+
+    @property
+    def has_requests_waiting(self) -> bool:
+        """Whether requests have been received that are not begun."""
+        return self._backlog is not None
+
+    @property
+    def has_answers_waiting(self) -> bool:
+        """Whether answers have been made that its client does not take."""
+        return self._write_paused or (self._outbox is not None and self._outbox.busy)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is due to its client: no answer that waits or is unread, no request that is kept waiting."""
+        return not (self._slots or self._write_paused or self._closed or self._muted or self._backlog is not None) and (
+            (self._reservation is None or self._reservation.granted) and not (self._outbox and self._outbox.busy)
+        )
+
+    def make_way(self) -> None:
+        """Closes an idle connection for another one, and counts it no more."""
+        self.close("idle, and its place is needed", abort=True, quiet=True)
+        self._admitted = False
+        self._server.dismiss(self, self.peer.address)
+
+    def reset(self, reason: str) -> None:
+        """Ends the connection so that its client sees it reset, as one that was never read."""
+        socket = self._transport.get_extra_info("socket")
+        if socket is not None and not self._closed:
+            socket.setsockopt(SOL_SOCKET, SO_LINGER, _NO_LINGER)
+        self.close(reason, abort=True, quiet=True)
+
+    def close(self, reason: str, *, abort: bool = False, quiet: bool = False) -> None:
+        """Closes the connection, after its buffered answers unless `abort`, and says why in the log."""
+        if self._closed:
+            if abort:
+                self._transport.abort()
+            return
+        if self._late is not None and not abort:
+            self._write([])
+        self._closed = True
+        logger.log(
+            logging.DEBUG if quiet or self._server.stopping else logging.WARNING,
+            "connection closed: peer=%s:%d listener=%s reason=%s",
+            self.peer.address,
+            self.peer.port,
+            self.peer.listener,
+            reason,
+        )
+        if abort:
+            self._transport.abort()
+        else:
+            self._transport.close()
+
+    def _pause_reading(self) -> None:
+        if not self._paused_reading and not self._closed:
+            self._paused_reading = True
+            self._transport.pause_reading()
+
+    def _mute(self, milliseconds: int) -> None:
+        """Begins no further request for so long; answers go out. A later end than the known one counts."""
+        until_ms = self._server.monotonic_ms() + milliseconds
+        if self._closed or (self._muted is not None and until_ms <= self._muted_until_ms):
+            return
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted_until_ms = until_ms
+        self._muted = self._server.shell.after(milliseconds, self._unmute)
+        self._pause_reading()
+
+    def _unmute(self) -> None:
+        self._muted = None
+        if self._server.serving:
+            self.active_ms = self._server.monotonic_ms()
+            self._continue()
+
+    def _resume_reading(self) -> None:
+        if self._paused_reading and not self._closed and self._muted is None:
+            self._paused_reading = False
+            self._transport.resume_reading()
+
+
+def _frame_complaint(size: int, size_max: int) -> str:
+    if size > size_max:
+        if _looks_like_tls(size):
+            return "it speaks TLS, and this listener does not"
+        return (
+            f"a frame of {size} bytes is larger than socket.request.max.bytes={size_max}, or it is not a Kafka request"
+        )
+    return f"a frame of {size} bytes is not a valid Kafka request"
+
+
+def _looks_like_tls(size: int) -> bool:
+    return size >> 8 in (0x160301, 0x160302, 0x160303)
+
+
+def _append(outgoing: list[Any], answer: Answer) -> None:
+    if type(answer) is bytes:
+        outgoing.append(answer)
+    elif answer is not None:
+        outgoing.extend(answer)
+
+
+def _memory_of(answer: Answer | Deferred[Answer]) -> int:
+    """Bytes of an answer that are in memory; ranges stay in their files."""
+    if type(answer) is bytes:
+        return len(answer)
+    if type(answer) is list:
+        return sum(len(chunk) for chunk in answer if type(chunk) is not FileRange)
+    return 0
+
+
+def _release(answer: Answer) -> None:
+    """Gives up an answer that nobody will read."""
+    if isinstance(answer, list):
+        for chunk in answer:
+            if isinstance(chunk, FileRange):
+                chunk.release()
