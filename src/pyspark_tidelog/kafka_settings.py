@@ -58,6 +58,8 @@ SECURITY: Final = frozenset(
         "sasl.jaas.config",
         "sasl.username",
         "sasl.password",
+        "sasl.oauthbearer.token.endpoint.url",
+        "sasl.oauthbearer.config",
         "ssl.truststore.type",
         "ssl.truststore.location",
         "ssl.truststore.certificates",
@@ -86,15 +88,35 @@ SECURITY_ACCEPTED: Final = frozenset(
         "ssl.trustmanager.algorithm",
         "ssl.secure.random.implementation",
         "security.providers",
+        "enable.sasl.oauthbearer.unsecure.jwt",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms",
+        "sasl.login.retry.backoff.ms",
+        "sasl.login.retry.backoff.max.ms",
     ]
 )
-"""How Java does TLS; Python does it by OpenSSL's defaults."""
+"""How Java does TLS (Python does it by OpenSSL's defaults), and how it keeps a token fresh: here it is read for each
+connection."""
+LOGIN_HANDLER: Final = "sasl.login.callback.handler.class"
+LOGIN_HANDLERS: Final = frozenset(
+    f"org.apache.kafka.common.security.oauthbearer.{name}"
+    for name in [
+        "OAuthBearerLoginCallbackHandler",
+        "secured.OAuthBearerLoginCallbackHandler",
+        "internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler",
+    ]
+)
+"""Kafka's own handlers, which Java's clients must name to log in with a token: what they do is done here, too."""
 REFUSED: Final = {
     **dict.fromkeys(
         [
             "ssl.engine.factory.class",
             "sasl.login.class",
-            "sasl.login.callback.handler.class",
+            LOGIN_HANDLER,
             "sasl.client.callback.handler.class",
         ],
         "there is no Java client that could load it",
@@ -105,3 +127,10 @@ REFUSED: Final = {
     "enable.auto.commit": "offsets are never committed behind the query's back; set progressGroup to publish progress",
     "interceptor.classes": "there is no Java consumer that could run an interceptor",
 }
+
+
+def refusal(setting: str, value: str) -> str | None:
+    """Why a setting cannot be set; None where nothing is known against it. `setting`: without its prefix."""
+    if setting == LOGIN_HANDLER and value.strip() in LOGIN_HANDLERS:
+        return None
+    return REFUSED.get(setting)

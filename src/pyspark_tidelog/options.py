@@ -215,16 +215,16 @@ def parse_offsets_json(option: str, text: str) -> dict[TopicPartition, int]:
 
 def _check_names(given: Mapping[str, str]) -> None:
     known = {name.lower(): name for name in _OWN}
-    for name in given:
+    for name, value in given.items():
         lower = name.lower()
         if lower in known or lower in _WITHOUT_EFFECT:
             continue
         if lower.startswith(KAFKA_PREFIX):
             setting = lower.removeprefix(KAFKA_PREFIX)
-            if setting in kafka_settings.REFUSED:
-                raise OptionError(name, f"cannot be set: {kafka_settings.REFUSED[setting]}")
+            if reason := kafka_settings.refusal(setting, value):
+                raise OptionError(name, f"cannot be set: {reason}")
             of_kafka = kafka_settings.USED | kafka_settings.ACCEPTED | kafka_settings.SECURITY
-            if setting in of_kafka or setting in kafka_settings.SECURITY_ACCEPTED:
+            if setting in of_kafka | kafka_settings.SECURITY_ACCEPTED or setting == kafka_settings.LOGIN_HANDLER:
                 continue
             candidates = {KAFKA_PREFIX + each: KAFKA_PREFIX + each for each in of_kafka}
         else:

@@ -115,6 +115,7 @@ _KAFKA_ACCEPTED: Final = frozenset(
         "socket.connection.setup.timeout.ms",
         "socket.connection.setup.timeout.max.ms",
         *kafka_settings.SECURITY_ACCEPTED,
+        kafka_settings.LOGIN_HANDLER,
         "metric.reporters",
         "metrics.num.samples",
         "metrics.recording.level",
@@ -130,7 +131,6 @@ _KAFKA_REFUSED: Final = {
     "value.serializer": "values are binary or strings; convert them with DataFrame operations",
     "interceptor.classes": "there is no Java producer that could run an interceptor",
     "partitioner.class": f"there is no Java here; set partitioner to one of {', '.join(PARTITIONERS)}, or module:name",
-    **{name: reason for name, reason in kafka_settings.REFUSED.items() if name.startswith(("ssl.", "sasl."))},
     "partitioner.ignore.keys": "set partitioner to uniform_sticky, round_robin or random",
 }
 
@@ -176,14 +176,14 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
 
 def _check_names(given: Mapping[str, str]) -> None:
     known = {name.lower(): name for name in _OWN}
-    for name in given:
+    for name, value in given.items():
         lower = name.lower()
         if lower in known or lower in _SPARKS:
             continue
         if lower.startswith(KAFKA_PREFIX):
             setting = lower.removeprefix(KAFKA_PREFIX)
-            if setting in _KAFKA_REFUSED:
-                raise OptionError(name, f"cannot be set: {_KAFKA_REFUSED[setting]}")
+            if reason := _refusal(setting, value):
+                raise OptionError(name, f"cannot be set: {reason}")
             if setting in _KAFKA_USED or setting in _KAFKA_ACCEPTED:
                 continue
             if setting.startswith(("ssl.", "sasl.")):
@@ -195,6 +195,12 @@ def _check_names(given: Mapping[str, str]) -> None:
         if close:
             raise OptionError(name, f"is not an option; did you mean {candidates[close[0]]}?")
         warnings.warn(f"option {name} is not known to the sink of format('tidelog') and has no effect", stacklevel=4)
+
+
+def _refusal(setting: str, value: str) -> str | None:
+    if setting.startswith(("ssl.", "sasl.")):
+        return kafka_settings.refusal(setting, value)
+    return _KAFKA_REFUSED.get(setting)
 
 
 def _parse_topic(options: Mapping[str, str]) -> str | None:

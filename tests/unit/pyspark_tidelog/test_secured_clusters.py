@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from tests.certificates import Authority
 
 from pyspark_tidelog import connections
 from pyspark_tidelog.batch import TidelogBatchReader
+from pyspark_tidelog.errors import OptionError
 from pyspark_tidelog.options import parse_options
 from pyspark_tidelog.sink.copying import commit_micro_batch
 from pyspark_tidelog.sink.options import parse_sink_options
@@ -22,12 +24,17 @@ from tidelog.client.errors import AuthenticationError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.records.batch import build_batch
 from tidelog.records.record import Record
+from tidelog.security.oauthbearer import unsecured_login
 from tidelog.testing import Cluster
 
 pytestmark = [pytest.mark.row("R38")]
 
 ALICE = {"kafka.sasl.username": "alice", "kafka.sasl.password": "secret"}
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+_PACKAGE = "org.apache.kafka.common.security.oauthbearer"
+VALIDATOR = f"{_PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+BY_TOKEN = {"kafka.sasl.mechanism": "OAUTHBEARER"}
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +50,10 @@ def cluster(authority: Authority) -> Iterator[Cluster]:
         "inter.broker.listener.name": "PLAINTEXT",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(authority.issue("broker", "/CN=broker")),
-        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
         "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{PLAIN} user_alice="secret";',
+        "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config": f'{BEARER} unsecuredLoginStringClaim_sub="broker";',
+        "listener.name.sasl_ssl.oauthbearer.sasl.server.callback.handler.class": VALIDATOR,
         "connection.failed.authentication.delay.ms": "10",
     }
     with Cluster(settings) as started, BlockingCluster(started.runtime.addresses[1]) as client:
@@ -99,9 +108,47 @@ def test_a_broker_that_is_not_trusted_gets_no_password(cluster: Cluster, tmp_pat
         read(cluster, stranger.certificate, {"kafka.sasl.username": "alice", "kafka.sasl.password": "secret"})
 
 
+@pytest.mark.parametrize(
+    "login",
+    [
+        {"kafka.sasl.oauthbearer.config": "principal=alice"},
+        {
+            "kafka.sasl.jaas.config": f'{BEARER} unsecuredLoginStringClaim_sub="alice";',
+            "kafka.sasl.login.callback.handler.class": f"{_PACKAGE}.OAuthBearerLoginCallbackHandler",
+            "kafka.sasl.login.refresh.window.factor": "0.8",
+        },
+    ],
+)
+def test_a_topic_is_read_with_a_bearer_token(cluster: Cluster, authority: Authority, login: dict[str, str]) -> None:
+    """By librdkafka's way to a token without a signature, and by Java's with all that it must name."""
+    assert read(cluster, authority.certificate, BY_TOKEN | login) == [b"v0", b"v1", b"v2"]
+
+
+def test_a_token_is_read_from_its_file_where_a_connection_is_made(
+    cluster: Cluster, authority: Authority, tmp_path: Path
+) -> None:
+    """A job runs longer than a token is good: the file has a fresh one."""
+    file = tmp_path / "token"
+    login = BY_TOKEN | {"kafka.sasl.oauthbearer.token.endpoint.url": file.as_uri()}
+    file.write_text(unsecured_login({"unsecuredLoginStringClaim_sub": "alice"}, int(time.time()) - 7200))
+    with pytest.raises(AuthenticationError):
+        read(cluster, authority.certificate, login)
+    file.write_text(unsecured_login({"unsecuredLoginStringClaim_sub": "alice"}, int(time.time())))
+    assert read(cluster, authority.certificate, login) == [b"v0", b"v1", b"v2"]
+
+
+@pytest.mark.parametrize("parse", [parse_options, parse_sink_options])
+def test_java_handlers_of_others_are_refused(parse: Callable[..., object]) -> None:
+    given = {"kafka.bootstrap.servers": "x:1", "kafka.sasl.login.callback.handler.class": "com.example.Handler"}
+    more = {"streaming": False} if parse is parse_options else {}
+    with pytest.raises(OptionError, match="no Java client"):
+        parse(given | {"subscribe" if more else "topic": "t"}, **more)
+
+
 def test_a_secured_topic_is_written_once(cluster: Cluster, authority: Authority) -> None:
     """Staged by a task, copied by the driver, in a transaction."""
-    given = secured(cluster, authority.certificate) | ALICE | {"topic": "written", "stagingPartitions": "1"}
+    login = BY_TOKEN | {"kafka.sasl.oauthbearer.config": "principal=alice"}
+    given = secured(cluster, authority.certificate) | login | {"topic": "written", "stagingPartitions": "1"}
     options = pickle.loads(pickle.dumps(parse_sink_options(given)))
     rows = pa.RecordBatch.from_arrays([pa.array([b"one", b"two"])], ["value"])
     staged = stage(options, ("value",), [rows], query="q" * 32, batch=0, is_query=True)
