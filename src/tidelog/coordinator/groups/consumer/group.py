@@ -29,9 +29,10 @@ from tidelog.coordinator.groups.consumer.member import (
 )
 from tidelog.coordinator.groups.events import CONSUMER
 from tidelog.coordinator.groups.group import FROM_COMMIT
-from tidelog.coordinator.groups.topics_view import NO_TOPICS_HASH, TopicsView
+from tidelog.coordinator.groups.modern import NEVER, ModernGroup
+from tidelog.coordinator.groups.topics_view import TopicsView
 from tidelog.coordinator.records import CoordinatorRecord
-from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicId
 from tidelog.protocol import messages
 from tidelog.protocol.consumer_protocol import PROTOCOL_TYPE
@@ -47,8 +48,6 @@ ASSIGNING: Final = "Assigning"
 RECONCILING: Final = "Reconciling"
 STABLE: Final = "Stable"
 DEAD: Final = "Dead"
-NO_ASSIGNMENT_EPOCH: Final = 0
-NEVER: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,26 +60,19 @@ class ResolvedPattern:
     wall_ms: int
 
 
-class ConsumerGroup:
+class ConsumerGroup(ModernGroup[ConsumerMember]):
     """One group."""
 
     kind: Final = CONSUMER
     protocol_type: Final = PROTOCOL_TYPE
     offsets_expire_from_ms: Final = FROM_COMMIT
 
+    FIRST_EPOCH = 0
+
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = 0
-        self.metadata_hash = NO_TOPICS_HASH
-        """Of the topics that were subscribed to when the epoch was last raised."""
-        self.assignment_epoch = NO_ASSIGNMENT_EPOCH
-        self.assigned_at_ms = NEVER
-        """Wall time at which the target was computed; -1: none was."""
-        self.members: dict[str, ConsumerMember] = {}
+        super().__init__(group_id)
         self.static: dict[str, str] = {}
         """instance id -> member id"""
-        self.target: dict[str, Partitions] = {}
-        """member id -> what it is to have"""
         self.patterns: dict[str, ResolvedPattern] = {}
         self.has_partition_metadata = False
         """Whether a former release's record of the topics is in the log."""
@@ -102,15 +94,10 @@ class ConsumerGroup:
 
     # What it is asked.
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ConsumerGroup) and self._hard_state() == other._hard_state()
-
-    __hash__ = None  # type: ignore[assignment]  # It changes.
-
     def _hard_state(self) -> tuple[object, ...]:
         return (
-            *(self.group_id, self.epoch, self.metadata_hash, self.assignment_epoch, self.assigned_at_ms),
-            *(self.members, self.static, self.target, self.patterns, self.has_partition_metadata, self._owners),
+            *super()._hard_state(),
+            *(self.static, self.patterns, self.has_partition_metadata, self._owners),
             *(self._subscribers, self._pattern_users, self._assignors, self._protocols, self._stable),
             self.classic_members,
         )
@@ -125,14 +112,6 @@ class ConsumerGroup:
         return STABLE if self._stable[self.assignment_epoch] == len(self.members) else RECONCILING
 
     @property
-    def members_count(self) -> int:
-        return len(self.members)
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
-
-    @property
     def assignor(self) -> str | None:
         """The one that most members ask for; None if nobody asks."""
         return most_wanted(self._assignors)
@@ -140,15 +119,6 @@ class ConsumerGroup:
     def assignor_with(self, before: ConsumerMember | None, after: ConsumerMember | None) -> str | None:
         """As `assignor`, with one member changed."""
         return most_wanted(_changed(self._assignors, _assignor_of(before), _assignor_of(after)))
-
-    def member(self, member_id: str) -> ConsumerMember:
-        """A member; KafkaError UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
-            )
-        return member
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         """Who has that instance id now."""
@@ -286,8 +256,7 @@ class ConsumerGroup:
                 elif before is not None:
                     self._change(before, None)
             case messages.ConsumerGroupTargetAssignmentMetadataKey():
-                self.assignment_epoch = NO_ASSIGNMENT_EPOCH if value is None else value.assignment_epoch
-                self.assigned_at_ms = NEVER if value is None else value.assignment_timestamp
+                self._replay_assignment(value)
             case messages.ConsumerGroupTargetAssignmentMemberKey():
                 if value is None:
                     self.target.pop(key.member_id, None)

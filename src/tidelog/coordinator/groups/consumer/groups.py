@@ -6,8 +6,8 @@ heartbeat, or a classic request on a consumer group --> decision --> writes, rep
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from tidelog.coordinator.groups.classic.events import (
     Heartbeat,
@@ -38,48 +38,33 @@ from tidelog.coordinator.groups.consumer.turn import (
     ConsumerDeadline,
     ConsumerTurn,
 )
-from tidelog.coordinator.groups.part import Part
-from tidelog.coordinator.groups.topics_view import TopicsView
-from tidelog.coordinator.result import Result
+from tidelog.coordinator.groups.modern import ModernGroups
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 
 if TYPE_CHECKING:
-    from tidelog.coordinator.groups.part import DeadlineHandler, EventHandler, GroupResult, Replayer
-    from tidelog.coordinator.groups.state import CoordinatorState
-    from tidelog.protocol.messages import Message
+    from tidelog.coordinator.groups.part import DeadlineHandler, EventHandler, GroupResult
 
 logger = logging.getLogger(__name__)
 
-KEYS: Final = (
-    messages.ConsumerGroupMetadataKey,
-    messages.ConsumerGroupPartitionMetadataKey,
-    messages.ConsumerGroupMemberMetadataKey,
-    messages.ConsumerGroupTargetAssignmentMetadataKey,
-    messages.ConsumerGroupTargetAssignmentMemberKey,
-    messages.ConsumerGroupCurrentMemberAssignmentKey,
-    messages.ConsumerGroupRegularExpressionKey,
-)
-"""Of the records about consumer groups."""
 
-NO_TOPICS: Final = TopicsView()
-"""Before the broker has told any."""
-
-R = TypeVar("R")
-
-
-class ConsumerGroups(Part):
+class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerTurn]):
     """Decides for those of the coordinator's groups that are consumer groups, and makes them."""
 
-    def __init__(self, state: CoordinatorState) -> None:
-        self._state = state
-        self._groups = state.groups
+    GROUP = ConsumerGroup
+    KEYS = (
+        messages.ConsumerGroupMetadataKey,
+        messages.ConsumerGroupPartitionMetadataKey,
+        messages.ConsumerGroupMemberMetadataKey,
+        messages.ConsumerGroupTargetAssignmentMetadataKey,
+        messages.ConsumerGroupTargetAssignmentMemberKey,
+        messages.ConsumerGroupCurrentMemberAssignmentKey,
+        messages.ConsumerGroupRegularExpressionKey,
+    )
+    NOUN = "a consumer group"
 
     def handlers(self) -> Mapping[type, EventHandler]:
         return {ConsumerHeartbeat: self._heartbeat, DescribeConsumerGroup: self._describe}
-
-    def replayers(self) -> Mapping[type, Replayer]:
-        return dict.fromkeys(KEYS, self._replay)
 
     def deadlines(self) -> Mapping[str, DeadlineHandler]:
         return dict.fromkeys((*KINDS, ASSIGN), self._expired)
@@ -104,12 +89,11 @@ class ConsumerGroups(Part):
         self._decide(now_ms, event.wall_ms, event.request_id, result, lambda turn: heartbeat(turn, event), refused)
 
     def _describe(self, now_ms: int, event: DescribeConsumerGroup, result: GroupResult) -> None:
-        group = self._state.group(event.group)
-        if isinstance(group, ConsumerGroup):
-            reply = described(group, self._topics, self._state.settings.consumer.assignors[0])
+        group = self._find(event.group)
+        if group is not None:
+            reply = described(group, self._topics, self._coordinator.settings.consumer.assignors[0])
         else:
-            what = "not found" if group is None else "is not a consumer group"
-            reply = DescribedConsumerGroup(ErrorCode.GROUP_ID_NOT_FOUND, event.group, f"Group {event.group} {what}.")
+            reply = DescribedConsumerGroup(ErrorCode.GROUP_ID_NOT_FOUND, event.group, self._missing(event.group))
         result.replies.append((event.request_id, reply))
 
     # The classic protocol, spoken with a consumer group; False: it is none, or is none any more.
@@ -185,8 +169,8 @@ class ConsumerGroups(Part):
 
     def _expired(self, now_ms: int, wall_ms: int, key: ConsumerDeadline, result: GroupResult) -> None:
         """One of the deadlines is due."""
-        group = self._groups.get(key.group_id)
-        if not isinstance(group, ConsumerGroup):
+        group = self._find(key.group_id)
+        if group is None:
             # It was deleted, or is of the other kind now.
             return
         turn = self._turn(now_ms, wall_ms, result)
@@ -205,49 +189,6 @@ class ConsumerGroups(Part):
         logger.info("member put out: group=%s member=%s deadline=%s", key.group_id, key.member_id, key.kind)
         fence(turn, group, [member])
 
-    # The log.
-
-    def _replay(self, key: Any, value: Message | None) -> None:
-        group = self._groups.get(key.group_id)
-        if not isinstance(group, ConsumerGroup):
-            if value is None:
-                # Of a group that is gone, or that became classic: nothing is left to take away.
-                return
-            group = self._groups[key.group_id] = ConsumerGroup(key.group_id)
-        if value is None and isinstance(key, messages.ConsumerGroupMetadataKey):
-            del self._groups[key.group_id]
-        else:
-            group.replay(key, value)
-
-    @property
-    def _topics(self) -> TopicsView:
-        topics: TopicsView | None = self._state.metadata
-        return NO_TOPICS if topics is None else topics
-
-    def _find(self, group_id: str) -> ConsumerGroup | None:
-        group = self._groups.get(group_id)
-        return group if isinstance(group, ConsumerGroup) else None
-
     def _turn(self, now_ms: int, wall_ms: int, result: GroupResult) -> ConsumerTurn:
-        state = self._state
+        state = self._coordinator
         return ConsumerTurn(now_ms, wall_ms, state.settings, self._topics, state.deadlines, self._groups, result)
-
-    def _decide(
-        self,
-        now_ms: int,
-        wall_ms: int,
-        request_id: int,
-        result: GroupResult,
-        decide: Callable[[ConsumerTurn], R],
-        refused: Callable[[KafkaError], R],
-    ) -> None:
-        """Takes a decision over; of one that was refused nothing holds but the refusal."""
-        decided: GroupResult = Result()
-        try:
-            reply = decide(self._turn(now_ms, wall_ms, decided))
-        except KafkaError as error:
-            result.replies.append((request_id, refused(error)))
-            return
-        result.writes.extend(decided.writes)
-        result.replies.extend(decided.replies)
-        result.replies.append((request_id, reply))

@@ -12,56 +12,39 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.coordinator.groups.consumer.member import NO_PARTITIONS, Partitions
 from tidelog.coordinator.groups.events import SHARE
+from tidelog.coordinator.groups.modern import ModernGroup
 from tidelog.coordinator.groups.share import records
 from tidelog.coordinator.groups.share.records import LEAVE_EPOCH, ShareMember, StoredState
-from tidelog.coordinator.groups.topics_view import NO_TOPICS_HASH, TopicsView
 from tidelog.coordinator.records import CoordinatorRecord
-from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicId
 from tidelog.protocol import messages
 
 if TYPE_CHECKING:
     from tidelog.coordinator.groups.offset_events import CommitOffsets, OffsetToCommit
 
-FIRST_EPOCH: Final = 1
-"""Of a group that nobody has joined yet; Kafka's first member has epoch 2."""
-NEVER: Final = -1
 EMPTY: Final = "Empty"
 STABLE: Final = "Stable"
 
 
-class ShareGroup:
+class ShareGroup(ModernGroup[ShareMember]):
     """One group."""
 
     kind: Final = SHARE
     protocol_type: Final = SHARE
     offsets_expire_from_ms: Final = None
 
+    FIRST_EPOCH = 1  # Kafka's first member has epoch 2.
+
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = NO_TOPICS_HASH
-        """Of the topics that were subscribed to when the epoch was last raised."""
-        self.assignment_epoch = 0
-        self.assigned_at_ms = NEVER
-        self.members: dict[str, ShareMember] = {}
-        self.target: dict[str, Partitions] = {}
+        super().__init__(group_id)
         self.stored = StoredState()
         # What is not in the log.
-        self.topics_seen: TopicsView | None = None
         self.initializing_since_ms: dict[TopicId, int] = {}
         """Monotonic; when the share coordinator was last asked to make state of a topic's partitions."""
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ShareGroup) and self._hard_state() == other._hard_state()
-
-    __hash__ = None  # type: ignore[assignment]  # It changes.
-
     def _hard_state(self) -> tuple[object, ...]:
-        return (
-            *(self.group_id, self.epoch, self.metadata_hash, self.assignment_epoch, self.assigned_at_ms),
-            *(self.members, self.target, self.stored),
-        )
+        return (*super()._hard_state(), self.stored)
 
     @property
     def state(self) -> str:
@@ -69,26 +52,9 @@ class ShareGroup:
         return STABLE if self.members else EMPTY
 
     @property
-    def is_empty(self) -> bool:
-        return not self.members
-
-    @property
-    def members_count(self) -> int:
-        return len(self.members)
-
-    @property
     def subscribed_topics(self) -> frozenset[str]:
         """What at least one member subscribes to."""
         return frozenset[str]().union(*(member.topics for member in self.members.values()))
-
-    def member(self, member_id: str) -> ShareMember:
-        """A member; KafkaError UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
-            )
-        return member
 
     # Committed offsets, which share groups have none of.
 
@@ -144,8 +110,7 @@ class ShareGroup:
                         topics=frozenset(value.subscribed_topic_names),
                     )
             case messages.ShareGroupTargetAssignmentMetadataKey():
-                self.assignment_epoch = 0 if value is None else value.assignment_epoch
-                self.assigned_at_ms = NEVER if value is None else value.assignment_timestamp
+                self._replay_assignment(value)
             case messages.ShareGroupTargetAssignmentMemberKey():
                 if value is None:
                     self.target.pop(key.member_id, None)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 from tidelog.coordinator.groups.consumer.events import NamedPartitions
 from tidelog.coordinator.groups.consumer.member import Partitions
-from tidelog.coordinator.groups.part import Part
+from tidelog.coordinator.groups.modern import ModernGroups
 from tidelog.coordinator.groups.share import records
 from tidelog.coordinator.groups.share.events import (
     DescribedShareGroup,
@@ -30,36 +30,30 @@ from tidelog.coordinator.groups.share.heartbeat import heartbeat, remove
 from tidelog.coordinator.groups.share.records import united
 from tidelog.coordinator.groups.share.turn import SESSION, ShareDeadline, ShareTurn
 from tidelog.coordinator.groups.topics_view import TopicsView
-from tidelog.coordinator.result import Result
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.protocol import messages
 
 if TYPE_CHECKING:
-    from tidelog.coordinator.groups.part import DeadlineHandler, EventHandler, GroupResult, Replayer
-    from tidelog.coordinator.groups.state import CoordinatorState
-    from tidelog.protocol.messages import Message
+    from tidelog.coordinator.groups.part import DeadlineHandler, EventHandler, GroupResult
 
 logger = logging.getLogger(__name__)
 
-KEYS: Final = (
-    messages.ShareGroupMetadataKey,
-    messages.ShareGroupMemberMetadataKey,
-    messages.ShareGroupTargetAssignmentMetadataKey,
-    messages.ShareGroupTargetAssignmentMemberKey,
-    messages.ShareGroupCurrentMemberAssignmentKey,
-    messages.ShareGroupStatePartitionMetadataKey,
-)
-"""Of the records about share groups."""
-NO_TOPICS: Final = TopicsView()
 _NOT_EMPTY: Final = "The group is not empty."
 
 
-class ShareGroups(Part):
+class ShareGroups(ModernGroups[ShareGroup, ShareTurn]):
     """Decides for those of the coordinator's groups that are share groups, and makes them."""
 
-    def __init__(self, coordinator: CoordinatorState) -> None:
-        self._coordinator = coordinator
-        self._groups = coordinator.groups
+    GROUP = ShareGroup
+    KEYS = (
+        messages.ShareGroupMetadataKey,
+        messages.ShareGroupMemberMetadataKey,
+        messages.ShareGroupTargetAssignmentMetadataKey,
+        messages.ShareGroupTargetAssignmentMemberKey,
+        messages.ShareGroupCurrentMemberAssignmentKey,
+        messages.ShareGroupStatePartitionMetadataKey,
+    )
+    NOUN = "a share group"
 
     def handlers(self) -> Mapping[type, EventHandler]:
         return {
@@ -71,9 +65,6 @@ class ShareGroups(Part):
             PrepareDeletion: self._prepare_deletion,
             StateDeleted: self._deleted,
         }
-
-    def replayers(self) -> Mapping[type, Replayer]:
-        return dict.fromkeys(KEYS, self._replay)
 
     def deadlines(self) -> Mapping[str, DeadlineHandler]:
         return {SESSION: self._expired}
@@ -96,15 +87,15 @@ class ShareGroups(Part):
 
     def _expired(self, now_ms: int, wall_ms: int, key: ShareDeadline, result: GroupResult) -> None:
         """A member was not heard of."""
-        group = self._groups.get(key.group_id)
-        member = group.members.get(key.member_id) if isinstance(group, ShareGroup) else None
-        if isinstance(group, ShareGroup) and member is not None:
+        group = self._find(key.group_id)
+        member = None if group is None else group.members.get(key.member_id)
+        if group is not None and member is not None:
             logger.info("member put out: group=%s member=%s deadline=%s", key.group_id, key.member_id, key.kind)
             remove(self._turn(now_ms, wall_ms, result), group, member)
 
     def _describe(self, now_ms: int, event: DescribeShareGroup, result: GroupResult) -> None:
-        group = self._coordinator.group(event.group)
-        if isinstance(group, ShareGroup):
+        group = self._find(event.group)
+        if group is not None:
             reply = DescribedShareGroup(
                 ErrorCode.NONE,
                 event.group,
@@ -125,8 +116,7 @@ class ShareGroups(Part):
                 ],
             )
         else:
-            what = "not found" if group is None else "is not a share group"
-            reply = DescribedShareGroup(ErrorCode.GROUP_ID_NOT_FOUND, event.group, f"Group {event.group} {what}.")
+            reply = DescribedShareGroup(ErrorCode.GROUP_ID_NOT_FOUND, event.group, self._missing(event.group))
         result.replies.append((event.request_id, reply))
 
     # Which partitions have stored state.
@@ -145,8 +135,7 @@ class ShareGroups(Part):
     def _stored(self, group_id: str) -> StoredPartitions:
         group = self._find(group_id)
         if group is None:
-            what = "not found" if self._coordinator.group(group_id) is None else "is not a share group"
-            return StoredPartitions(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+            return StoredPartitions(ErrorCode.GROUP_ID_NOT_FOUND, self._missing(group_id))
         stored = group.stored
         partitions = united(stored.initializing, stored.initialized)
         return StoredPartitions(
@@ -189,28 +178,6 @@ class ShareGroups(Part):
                 result.writes.append(records.stored_state(event.group, after))
         result.replies.append((event.request_id, Done()))
 
-    # The log.
-
-    def _replay(self, key: Any, value: Message | None) -> None:
-        group = self._groups.get(key.group_id)
-        if not isinstance(group, ShareGroup):
-            if value is None:
-                return
-            group = self._groups[key.group_id] = ShareGroup(key.group_id)
-        if value is None and isinstance(key, messages.ShareGroupMetadataKey):
-            del self._groups[key.group_id]
-        else:
-            group.replay(key, value)
-
-    @property
-    def _topics(self) -> TopicsView:
-        topics: TopicsView | None = self._coordinator.metadata
-        return NO_TOPICS if topics is None else topics
-
-    def _find(self, group_id: str) -> ShareGroup | None:
-        group = self._groups.get(group_id)
-        return group if isinstance(group, ShareGroup) else None
-
     def _turn(self, now_ms: int, wall_ms: int, result: GroupResult) -> ShareTurn:
         coordinator = self._coordinator
         return ShareTurn(
@@ -223,25 +190,6 @@ class ShareGroups(Part):
             coordinator.offset_store.knows,
             result,
         )
-
-    def _decide(
-        self,
-        now_ms: int,
-        wall_ms: int,
-        request_id: int,
-        result: GroupResult,
-        decide: Callable[[ShareTurn], Any],
-        refused: Callable[[KafkaError], Any],
-    ) -> None:
-        """Takes a decision over; of one that was refused nothing holds but the refusal."""
-        decided: GroupResult = Result()
-        try:
-            reply = decide(self._turn(now_ms, wall_ms, decided))
-        except KafkaError as error:
-            result.replies.append((request_id, refused(error)))
-            return
-        result.writes.extend(decided.writes)
-        result.replies.append((request_id, reply))
 
 
 def _named(partitions: Partitions, topics: TopicsView) -> list[NamedPartitions]:
