@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from sim.world.ownership import Owner
     from sim.world.trace import Trace
+    from tidelog.ports.network import SecuredProtocol
 
 HIGH_WATER: Final = 64 * 1024
 """Bytes under way at which a writer is told to pause, until it sets limits of its own."""
@@ -184,10 +185,12 @@ class Host:
         self._network = network
         self.name = name
 
-    async def listen(
-        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, tls: ssl.SSLContext | None = None
+    async def listen_tls(
+        self, factory: Callable[[], SecuredProtocol], host: str, port: int, tls: ssl.SSLContext
     ) -> SimulatedListener:
-        assert tls is None, "the simulated network has no TLS"
+        raise AssertionError("The simulated network has no TLS.")
+
+    async def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> SimulatedListener:
         listener = SimulatedListener(self._network, factory, (host or self.name, port or self._network.port()))
         self._network.bind(listener)
         return listener

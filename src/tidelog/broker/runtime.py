@@ -414,20 +414,20 @@ class Runtime:
         for configured in self.config.listeners:
             try:
                 tls = self._tls.get(configured.name)
-                bound = await self._network.listen(
-                    functools.partial(self._server.connection, configured.name),
-                    configured.host,
-                    configured.port,
-                    None if tls is None else tls.server,
-                )
+                connection = functools.partial(self._server.connection, configured.name)
+                place = (configured.host, configured.port)
+                if tls is None:
+                    bound = await self._network.listen(connection, *place)
+                else:
+                    bound = await self._network.listen_tls(connection, *place, tls.server)
             except OSError as error:
-                place = f"{configured.host or 'all addresses'}:{configured.port}"
+                where = f"{configured.host or 'all addresses'}:{configured.port}"
                 if error.errno == errno.EADDRINUSE:
                     raise BrokerFailed(
-                        f"{place} is in use: stop what listens there, or choose another port "
+                        f"{where} is in use: stop what listens there, or choose another port "
                         f"(listeners={configured.name}://{configured.host}:PORT)"
                     ) from error
-                raise BrokerFailed(f"cannot listen on {place}: {error.strerror or error}") from error
+                raise BrokerFailed(f"cannot listen on {where}: {error.strerror or error}") from error
             self._listeners.append((configured, bound))
 
     def _endpoints(self) -> Iterator[Endpoint]:

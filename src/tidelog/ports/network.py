@@ -23,12 +23,31 @@ class Listener(Protocol):
         ...
 
 
+class SecuredProtocol(Protocol):
+    """One connection of a TLS listener: an asyncio protocol that hears of its client before the handshake."""
+
+    def handshake_begins(self, transport: asyncio.Transport) -> int:
+        """A client has connected: for how many milliseconds its handshake has to wait.
+
+        Of `transport` only `get_extra_info` ("peername", "socket"), `abort` and `close` are of use. `connection_made`
+        follows with the one to speak by, or `connection_lost`.
+        """
+        ...
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
+
+    def connection_lost(self, exc: Exception | None) -> None: ...
+
+
 class Network(Protocol):
-    async def listen(
-        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, tls: ssl.SSLContext | None = None
+    async def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Listener:
+        """Listens on an address; OSError (EADDRINUSE) when it is taken."""
+        ...
+
+    async def listen_tls(
+        self, factory: Callable[[], SecuredProtocol], host: str, port: int, tls: ssl.SSLContext
     ) -> Listener:
-        """Listens on an address; OSError (EADDRINUSE) when it is taken. With `tls`, protocols hear of a connection when
-        its handshake is done."""
+        """The same for clients that speak TLS."""
         ...
 
     async def connect(

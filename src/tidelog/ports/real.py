@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from tidelog.ports.disk import Bytes, File, FileStat, Lock, Space
+from tidelog.ports.tls_listener import open_tls_listener
 
 if TYPE_CHECKING:
-    from tidelog.ports.network import Listener
+    from tidelog.ports.network import Listener, SecuredProtocol
 
 
 _TIMESTAMP_GRAIN_NS: Final = 50_000_000
@@ -206,10 +207,6 @@ class SystemDisk:
             os.close(descriptor)
 
 
-HANDSHAKE_S_MAX: Final = 20.0
-"""How long a TLS handshake may take; then the connection is closed."""
-
-
 class _SystemListener:
     def __init__(self, server: asyncio.Server) -> None:
         self._server = server
@@ -226,15 +223,14 @@ class _SystemListener:
 class SystemNetwork:
     """`tidelog.ports.network.Network` on the running event loop's sockets."""
 
-    async def listen(
-        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, tls: ssl.SSLContext | None = None
-    ) -> Listener:
+    async def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Listener:
         loop = asyncio.get_running_loop()
-        timeout_s = None if tls is None else HANDSHAKE_S_MAX
-        server = await loop.create_server(
-            factory, host or None, port, backlog=1024, ssl=tls, ssl_handshake_timeout=timeout_s
-        )
-        return _SystemListener(server)
+        return _SystemListener(await loop.create_server(factory, host or None, port, backlog=1024))
+
+    async def listen_tls(
+        self, factory: Callable[[], SecuredProtocol], host: str, port: int, tls: ssl.SSLContext
+    ) -> Listener:
+        return await open_tls_listener(factory, host, port, tls)
 
     async def connect(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, tls: ssl.SSLContext | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,6 +20,10 @@ CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "re
 
 NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
 """Reasons of OpenSSL's for a handshake whose first bytes are none of TLS."""
+
+
+CLIENT: ContextVar[str] = ContextVar("CLIENT", default="")
+"""host:port of the client whose handshake is begun in this context: the event loops do not tell."""
 
 
 class InvalidTls(ValueError):
@@ -55,6 +60,7 @@ class RenewableContext(ssl.SSLContext):
         made = self.current.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
         if isinstance(made, _Handshaking):
             made.incoming = incoming
+            made.client = CLIENT.get()
         return made
 
 
@@ -71,9 +77,10 @@ def server_context(
     client_auth: str,
     versions: tuple[str, ...],
     ciphers: tuple[str, ...] = (),
-    on_failure: Callable[[str], None] = lambda reason: None,
+    on_failure: Callable[[str, str], None] = lambda client, reason: None,
 ) -> ssl.SSLContext:
-    """What a listener accepts connections with; `on_failure` hears why a handshake has failed. InvalidTls."""
+    """What a listener accepts connections with; `on_failure(client, reason)` hears why a handshake has failed, the
+    client as host:port. InvalidTls."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _restrict(context, versions, ciphers)
     context.verify_mode = CLIENT_AUTH[client_auth]
@@ -140,9 +147,11 @@ class _Handshaking(ssl.SSLObject):
     the connection, or the loop does when handshakes have to be over.
     """
 
-    on_failure: Callable[[str], None]
+    on_failure: Callable[[str, str], None]
     incoming: ssl.MemoryBIO
     """What the client has sent."""
+    client = ""
+    """host:port, where it is known."""
     _has_failed = False
 
     def do_handshake(self) -> None:
@@ -153,7 +162,7 @@ class _Handshaking(ssl.SSLObject):
                 raise
             except ssl.SSLError as error:
                 reason = _reason(error)
-                type(self).on_failure(reason)
+                type(self).on_failure(self.client, reason)
                 if reason in NOT_TLS:
                     # An alert would be read as an answer of another protocol.
                     raise
@@ -164,7 +173,7 @@ class _Handshaking(ssl.SSLObject):
         raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "the handshake has failed")
 
 
-def _reporting(on_failure: Callable[[str], None]) -> type[ssl.SSLObject]:
+def _reporting(on_failure: Callable[[str, str], None]) -> type[ssl.SSLObject]:
     return type("Handshaking", (_Handshaking,), {"on_failure": staticmethod(on_failure)})
 
 

@@ -276,6 +276,24 @@ def test_connections_over_a_listeners_rate_wait_for_one_another() -> None:
     assert len(world.dispatcher.requests) == 1
 
 
+def test_rates_hold_tls_connections_before_their_handshake() -> None:
+    """Over a listener's rate the handshake waits; over an address's the connection is reset before there is one."""
+    world = World(max_connection_creation_rate=2)
+
+    def begin(address: str = "127.0.0.1") -> tuple[int, FakeTransport]:
+        transport = FakeTransport(address)
+        return world.server.connection("PLAINTEXT").handshake_begins(transport), transport  # type: ignore[arg-type]
+
+    assert [begin()[0] for _ in range(22)] == [0] * 20 + [500, 1_000]
+    world.server.quotas.set(Entity.of({IP: "10.0.0.1"}), {QuotaKey.CONNECTION_CREATION_RATE: 0.1})
+    begin("10.0.0.1")
+    waits_ms, transport = begin("10.0.0.1")
+    assert not transport.closed
+    world.shell.advance(waits_ms - 1)
+    assert transport.aborted
+    assert len(world.server.connections) == 23
+
+
 def test_a_listener_has_a_rate_of_its_own() -> None:
     world = World(
         **{

@@ -205,12 +205,28 @@ class Connection(asyncio.BufferedProtocol):
 
     # asyncio's side.
 
+    def handshake_begins(self, transport: asyncio.Transport) -> int:
+        """By TLS listeners: a client has connected. It is counted, and has its place, before its handshake.
+
+        For how many milliseconds the handshake has to wait.
+        """
+        self._came_by(transport)
+        held = self._server.rates.came(self.peer.listener, self.peer.address, self.begun_ms)
+        if held.is_refused:
+            self._server.hold(self, held.milliseconds)
+            # No handshake is begun before it is reset.
+            return held.milliseconds + 1
+        self._take_place()
+        return held.milliseconds
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are none of asyncio's classes, though they have their methods.
-        self._transport = transport = cast(asyncio.Transport, transport)
-        peer = transport.get_extra_info("peername")
-        self.peer.address = str(peer[0]) if peer else ""
-        self.peer.port = int(peer[1]) if peer else 0
+        transport = cast(asyncio.Transport, transport)
+        self._came_by(transport)
+        if self._closed:
+            # It had to make way in the moment in which its handshake was done.
+            transport.abort()
+            return
         try:
             self._gate = self._server.gate(self)
             self.peer.authorizer = self._server.authorizer
@@ -221,19 +237,30 @@ class Connection(asyncio.BufferedProtocol):
             self.close("authentication could not begin", abort=True)
             raise
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
-        held = self._server.rates.came(self.peer.listener, self.peer.address, self.begun_ms)
-        if held.milliseconds:
-            self._mute(held.milliseconds)
-        if held.is_refused:
-            self._server.hold(self, held.milliseconds)
-            return
+        if not self._admitted:
+            held = self._server.rates.came(self.peer.listener, self.peer.address, self.begun_ms)
+            if held.milliseconds:
+                self._mute(held.milliseconds)
+            if held.is_refused:
+                self._server.hold(self, held.milliseconds)
+                return
+            self._take_place()
+        if not self._server.serving:
+            self._pause_reading()
+
+    def _came_by(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.peer.address = str(peer[0]) if peer else ""
+        self.peer.port = int(peer[1]) if peer else 0
+
+    def _take_place(self) -> None:
+        """Counts the connection, and closes it where there is no room."""
         refusal = self._server.admit(self, self.peer.address)
         if refusal is not None:
             self.close(refusal, abort=True, quiet=True)
             return
         self._admitted = True
-        if not self._server.serving:
-            self._pause_reading()
 
     def _identify(self, transport: asyncio.Transport) -> bool:
         """Takes the principal of the client's certificate, if there is one; closes where it names nobody."""
@@ -264,6 +291,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._muted is not None:
             self._muted.cancel()
         if self._admitted:
+            self._admitted = False
             self._server.dismiss(self, self.peer.address)
         for slot in self._slots:
             if slot.waits_for is not None and not slot.filled:

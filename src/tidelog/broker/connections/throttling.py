@@ -4,7 +4,7 @@
     over max.connection.creation.rate              it is served once the rate allows it; those behind it wait too
 
 Kafka does not accept a connection that the listener's rate does not allow yet; here it is accepted and not read, which
-is the same to its client. With TLS, handshakes come before: they are not slowed down.
+is the same to its client. With TLS, its handshake waits too.
 """
 
 from __future__ import annotations

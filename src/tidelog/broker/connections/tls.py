@@ -134,8 +134,10 @@ class ListenerTls:
         except (MalformedCertificate, NoMatchingRule) as error:
             raise UnknownPrincipal(str(error)) from error
 
-    def _failed(self, reason: str) -> None:
-        logger.warning("tls_handshake_failed: listener=%s reason=%s%s", self._listener, reason, _guess(reason))
+    def _failed(self, client: str, reason: str) -> None:
+        logger.warning(
+            "tls_handshake_failed: listener=%s peer=%s reason=%s%s", self._listener, client, reason, _guess(reason)
+        )
 
 
 def _content(location: str) -> str:
