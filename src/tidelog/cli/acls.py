@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import enum
 import itertools
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
+from tidelog.cli.cluster import ClusterOptions
 from tidelog.cli.errors import Refused, WrongUsage
-from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS, one_of
+from tidelog.cli.option_groups import OptionGroup, with_option_groups
+from tidelog.cli.options import Form, one_of
 from tidelog.cli.output import print_json, print_table
-from tidelog.cli.security import command_security
 from tidelog.client import admin
-from tidelog.client.addresses import DEFAULT_BOOTSTRAP
-from tidelog.client.blocking import BlockingCluster
 from tidelog.model.errors import KafkaError
 from tidelog.security.access import (
     CLUSTER_NAME,
@@ -76,39 +75,6 @@ _CONSUMER: Final = {
     ResourceType.GROUP: (Operation.READ,),
 }
 
-Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", metavar="NAME", help="A topic; * is each of them.")]
-Groups = Annotated[list[str] | None, typer.Option("--group", "-g", metavar="NAME", help="A consumer group.")]
-OfCluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
-TransactionalIds = Annotated[
-    list[str] | None, typer.Option("--transactional-id", metavar="ID", help="A transactional id.")
-]
-Tokens = Annotated[list[str] | None, typer.Option("--delegation-token", metavar="ID", help="A delegation token.")]
-Owners = Annotated[
-    list[str] | None, typer.Option("--user-principal", metavar="USER", help="A user whose tokens are meant.")
-]
-Allowed = Annotated[
-    list[str] | None,
-    typer.Option("--allow", "--allow-principal", metavar="USER", help="Who may: a name, or TYPE:NAME; * is everybody."),
-]
-Denied = Annotated[
-    list[str] | None,
-    typer.Option("--deny", "--deny-principal", metavar="USER", help="Who may not, whatever else says."),
-]
-AllowedHosts = Annotated[
-    list[str] | None, typer.Option("--allow-host", metavar="ADDRESS", help="From there alone. [default: anywhere]")
-]
-DeniedHosts = Annotated[
-    list[str] | None, typer.Option("--deny-host", metavar="ADDRESS", help="From there. [default: anywhere]")
-]
-Operations = Annotated[
-    list[str] | None,
-    typer.Option("--operation", metavar="NAME", help="read, write, describe, ...; [default: all]; several: a,b."),
-]
-Producer = Annotated[bool, typer.Option("--producer", help="What producers need: write, describe, create.")]
-Consumer = Annotated[bool, typer.Option("--consumer", help="What consumers need: read and describe, and the group.")]
-Idempotent = Annotated[
-    bool, typer.Option("--idempotent", help="With --producer: what idempotent producers needed before Kafka 2.8.")
-]
 Names = Annotated[
     Pattern | None,
     typer.Option(
@@ -121,76 +87,171 @@ Names = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class Resources(OptionGroup):
+    """What ACLs are about."""
+
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", "-t", metavar="NAME", help="A topic; * is each of them.")
+    ] = None
+    group: Annotated[list[str] | None, typer.Option("--group", "-g", metavar="NAME", help="A consumer group.")] = None
+    cluster: Annotated[bool, typer.Option("--cluster", help="The cluster itself.")] = False
+    transactional_id: Annotated[
+        list[str] | None, typer.Option("--transactional-id", metavar="ID", help="A transactional id.")
+    ] = None
+    delegation_token: Annotated[
+        list[str] | None, typer.Option("--delegation-token", metavar="ID", help="A delegation token.")
+    ] = None
+    user_principal: Annotated[
+        list[str] | None, typer.Option("--user-principal", metavar="USER", help="A user whose tokens are meant.")
+    ] = None
+
+    def named(self) -> list[tuple[ResourceType, str]]:
+        return [
+            *((ResourceType.TOPIC, name) for name in self.topic or ()),
+            *((ResourceType.GROUP, name) for name in self.group or ()),
+            *([(ResourceType.CLUSTER, CLUSTER_NAME)] if self.cluster else ()),
+            *((ResourceType.TRANSACTIONAL_ID, name) for name in self.transactional_id or ()),
+            *((ResourceType.DELEGATION_TOKEN, name) for name in self.delegation_token or ()),
+            *((ResourceType.USER, _principal(name)) for name in self.user_principal or ()),
+        ]
+
+    def required(self) -> list[tuple[ResourceType, str]]:
+        """As `named`; WrongUsage where nothing is."""
+        found = self.named()
+        if not found:
+            raise WrongUsage("name a resource: --topic, --group, --cluster, --transactional-id, --delegation-token")
+        return found
+
+
+@dataclass(frozen=True)
+class Users(OptionGroup):
+    """Which users may, and which may not, from which addresses."""
+
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow", "--allow-principal", metavar="USER", help="Who may: a name, or TYPE:NAME; * is everybody."
+        ),
+    ] = None
+    deny: Annotated[
+        list[str] | None,
+        typer.Option("--deny", "--deny-principal", metavar="USER", help="Who may not, whatever else says."),
+    ] = None
+    allow_host: Annotated[
+        list[str] | None, typer.Option("--allow-host", metavar="ADDRESS", help="From there alone. [default: anywhere]")
+    ] = None
+    deny_host: Annotated[
+        list[str] | None, typer.Option("--deny-host", metavar="ADDRESS", help="From there. [default: anywhere]")
+    ] = None
+
+    def entries(self, *, anywhere: H) -> list[tuple[str, str | H, Permission]]:
+        """(principal, host, permission) of each ACL; `anywhere` where no host is named."""
+        return [
+            (_principal(user), host, permission)
+            for users, hosts, permission in (
+                (self.allow, self.allow_host, Permission.ALLOW),
+                (self.deny, self.deny_host, Permission.DENY),
+            )
+            for user, host in itertools.product(users or (), hosts or (anywhere,))
+        ]
+
+
+@dataclass(frozen=True)
+class Operations(OptionGroup):
+    """What is to be allowed or denied."""
+
+    operation: Annotated[
+        list[str] | None,
+        typer.Option("--operation", metavar="NAME", help="read, write, describe, ...; [default: all]; several: a,b."),
+    ] = None
+    producer: Annotated[bool, typer.Option("--producer", help="What producers need: write, describe, create.")] = False
+    consumer: Annotated[
+        bool, typer.Option("--consumer", help="What consumers need: read and describe, and the group.")
+    ] = False
+    idempotent: Annotated[
+        bool, typer.Option("--idempotent", help="With --producer: what idempotent producers needed before Kafka 2.8.")
+    ] = False
+
+    @property
+    def are_said(self) -> bool:
+        return bool(self.operation or self.producer or self.consumer)
+
+    def of(self, resources: Sequence[tuple[ResourceType, str]]) -> list[tuple[ResourceType, str, Operation]]:
+        """What is to be allowed or denied of which resource."""
+        kinds = {kind for kind, _ in resources}
+        if self.idempotent and not self.producer:
+            raise WrongUsage("--idempotent goes with --producer")
+        if (self.producer or self.consumer) and self.operation:
+            raise WrongUsage("--operation does not go with --producer and --consumer, which say the operations")
+        if self.producer and ResourceType.TOPIC not in kinds:
+            raise WrongUsage("--producer needs a --topic")
+        if self.consumer and not {ResourceType.TOPIC, ResourceType.GROUP} <= kinds:
+            raise WrongUsage("--consumer needs a --topic and a --group")
+        if not self.producer and not self.consumer:
+            return [(kind, name, each) for kind, name in resources for each in _named(kind, self.operation)]
+        found = [
+            (kind, name, each)
+            for kind, name in resources
+            for role, wanted in ((self.producer, _PRODUCER), (self.consumer, _CONSUMER))
+            for each in (wanted.get(kind, ()) if role else ())
+        ]
+        if self.idempotent:
+            found.append((ResourceType.CLUSTER, CLUSTER_NAME, Operation.IDEMPOTENT_WRITE))
+        return list(dict.fromkeys(found))
+
+
 @app.command("list")
+@with_option_groups
 def list_(
-    topic: Topics = None,
-    group: Groups = None,
-    cluster: OfCluster = False,
-    transactional_id: TransactionalIds = None,
-    delegation_token: Tokens = None,
-    user_principal: Owners = None,
+    *,
+    resources: Resources,
     principal: Annotated[
         list[str] | None, typer.Option("--user", "--principal", metavar="USER", help="Only those about this user.")
     ] = None,
     pattern: Names = None,
-    output: Output = Form.TABLE,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: TimeoutS = DEFAULT_TIMEOUT_S,
+    options: ClusterOptions,
 ) -> None:
     """List ACLs, all if nothing is named."""
-    resources = _resources(topic, group, cluster, transactional_id, delegation_token, user_principal)
-    filters = _filters(resources, pattern)
-    with _cluster(bootstrap, timeout) as connected:
+    filters = _filters(resources.named(), pattern)
+    with options.connect("acls") as connected:
         found = [binding for each in filters for binding in connected.run(admin.describe_acls(connected.routing, each))]
     bindings = list(dict.fromkeys(found))
     users = [_principal(each) for each in principal or ()]
-    if output is Form.KAFKA:
+    if options.output is Form.KAFKA:
         for user in users:
             print(f"ACLs for principal `{user}`")
             _print_current([each for each in bindings if each.entry.principal == user])
         if not users:
             _print_current(bindings)
         return
-    _print([each for each in bindings if not users or each.entry.principal in users], output)
+    _print([each for each in bindings if not users or each.entry.principal in users], options.output)
 
 
 @app.command()
+@with_option_groups
 def add(
-    topic: Topics = None,
-    group: Groups = None,
-    cluster: OfCluster = False,
-    transactional_id: TransactionalIds = None,
-    delegation_token: Tokens = None,
-    user_principal: Owners = None,
-    allow: Allowed = None,
-    deny: Denied = None,
-    allow_host: AllowedHosts = None,
-    deny_host: DeniedHosts = None,
-    operation: Operations = None,
-    producer: Producer = False,
-    consumer: Consumer = False,
-    idempotent: Idempotent = False,
+    *,
+    resources: Resources,
+    users: Users,
+    operations: Operations,
     pattern: Names = None,
-    output: Output = Form.TABLE,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: TimeoutS = DEFAULT_TIMEOUT_S,
+    options: ClusterOptions,
 ) -> None:
     """Add ACLs; they are in force when the command returns, on other brokers a moment later."""
-    resources = _resources(topic, group, cluster, transactional_id, delegation_token, user_principal)
-    if not resources:
-        raise WrongUsage("name a resource: --topic, --group, --cluster, --transactional-id, --delegation-token")
+    named = resources.required()
     if pattern in (Pattern.MATCH, Pattern.ANY):
         raise WrongUsage(f"--pattern {pattern}: an ACL's names are literal or prefixed")
-    if not allow and not deny:
+    if not users.allow and not users.deny:
         raise WrongUsage("name a user: --allow USER or --deny USER")
-    wanted = _operations(resources, operation, producer, consumer, idempotent)
-    whom = _whom(allow, deny, allow_host, deny_host, anywhere=WILDCARD)
+    wanted = operations.of(named)
+    entries = users.entries(anywhere=WILDCARD)
     bindings = [
         AclBinding(_pattern(kind, name, pattern), AclEntry(user, host, each, permission))
         for kind, name, each in wanted
-        for user, host, permission in whom
+        for user, host, permission in entries
     ]
-    with _cluster(bootstrap, timeout) as connected:
+    with options.connect("acls") as connected:
         there = {
             each
             for target in dict.fromkeys(binding.pattern for binding in bindings)
@@ -199,145 +260,54 @@ def add(
         results = connected.run(admin.create_acls(connected.routing, bindings))
     refused = [error for error in results.values() if error is not None]
     added = [binding for binding, error in results.items() if error is None and binding not in there]
-    if output is Form.KAFKA:
+    if options.output is Form.KAFKA:
         _print_adding(bindings, added)
     else:
-        _print(added, output)
+        _print(added, options.output)
     if refused:
         raise Refused(list(dict.fromkeys(error.message or error.code.name for error in refused)))
 
 
 @app.command()
+@with_option_groups
 def remove(
-    topic: Topics = None,
-    group: Groups = None,
-    cluster: OfCluster = False,
-    transactional_id: TransactionalIds = None,
-    delegation_token: Tokens = None,
-    user_principal: Owners = None,
-    allow: Allowed = None,
-    deny: Denied = None,
-    allow_host: AllowedHosts = None,
-    deny_host: DeniedHosts = None,
-    operation: Operations = None,
-    producer: Producer = False,
-    consumer: Consumer = False,
-    idempotent: Idempotent = False,
+    *,
+    resources: Resources,
+    users: Users,
+    operations: Operations,
     pattern: Names = None,
-    output: Output = Form.TABLE,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: TimeoutS = DEFAULT_TIMEOUT_S,
+    options: ClusterOptions,
 ) -> None:
     """Remove ACLs: those named, or without --allow and --deny all of the resources."""
-    resources = _resources(topic, group, cluster, transactional_id, delegation_token, user_principal)
-    if not resources:
-        raise WrongUsage("name a resource: --topic, --group, --cluster, --transactional-id, --delegation-token")
-    if allow or deny:
+    named = resources.required()
+    if users.allow or users.deny:
         # What is not said is not asked for: a user's ACLs go with all operations, from wherever.
-        whom = _whom(allow, deny, allow_host, deny_host, anywhere=None)
-        said = bool(operation or producer or consumer)
-        named: list[tuple[ResourceType, str, int]] = [(kind, name, ANY) for kind, name in resources]
-        if said:
-            named = [*_operations(resources, operation, producer, consumer, idempotent)]
+        wanted: list[tuple[ResourceType, str, int]] = [(kind, name, ANY) for kind, name in named]
+        if operations.are_said:
+            wanted = [*operations.of(named)]
         filters = [
             replace(base, principal=user, host=host, operation=each, permission=permission)
-            for kind, name, each in named
+            for kind, name, each in wanted
             for base in _filters([(kind, name)], pattern)
-            for user, host, permission in whom
+            for user, host, permission in users.entries(anywhere=None)
         ]
-    elif operation or producer or consumer or allow_host or deny_host:
+    elif operations.are_said or users.allow_host or users.deny_host:
         raise WrongUsage("name whose ACLs: --allow USER or --deny USER; without any of these options all are removed")
     else:
-        filters = _filters(resources, pattern)
-    with _cluster(bootstrap, timeout) as connected:
+        filters = _filters(named, pattern)
+    with options.connect("acls") as connected:
         results = connected.run(admin.delete_acls(connected.routing, filters))
     removed = [binding for found in results.values() if not isinstance(found, KafkaError) for binding in found]
-    if output is not Form.KAFKA:
-        _print(list(dict.fromkeys(removed)), output)
+    if options.output is not Form.KAFKA:
+        _print(list(dict.fromkeys(removed)), options.output)
     refused = [found for found in results.values() if isinstance(found, KafkaError)]
     if refused:
         raise Refused(list(dict.fromkeys(error.message or error.code.name for error in refused)))
 
 
-def _cluster(bootstrap: str, timeout_s: float) -> BlockingCluster:
-    return BlockingCluster(
-        bootstrap,
-        client_id="tidelog-acls",
-        operation_timeout_s=timeout_s,
-        call_timeout_s=timeout_s,
-        fail_fast=True,
-        security=command_security(),
-    )
-
-
-def _resources(
-    topics: Sequence[str] | None,
-    groups: Sequence[str] | None,
-    of_cluster: bool,
-    transactional_ids: Sequence[str] | None,
-    tokens: Sequence[str] | None,
-    owners: Sequence[str] | None,
-) -> list[tuple[ResourceType, str]]:
-    return [
-        *((ResourceType.TOPIC, name) for name in topics or ()),
-        *((ResourceType.GROUP, name) for name in groups or ()),
-        *([(ResourceType.CLUSTER, CLUSTER_NAME)] if of_cluster else ()),
-        *((ResourceType.TRANSACTIONAL_ID, name) for name in transactional_ids or ()),
-        *((ResourceType.DELEGATION_TOKEN, name) for name in tokens or ()),
-        *((ResourceType.USER, _principal(name)) for name in owners or ()),
-    ]
-
-
 def _principal(text: str) -> str:
     """A name as `User:name`; what has a type already as it is."""
     return text if ":" in text else f"User:{text}"
-
-
-def _whom(
-    allow: Sequence[str] | None,
-    deny: Sequence[str] | None,
-    allow_hosts: Sequence[str] | None,
-    deny_hosts: Sequence[str] | None,
-    *,
-    anywhere: H,
-) -> list[tuple[str, str | H, Permission]]:
-    """(principal, host, permission) of each ACL; `anywhere` where no host is named."""
-    return [
-        (_principal(user), host, permission)
-        for users, hosts, permission in ((allow, allow_hosts, Permission.ALLOW), (deny, deny_hosts, Permission.DENY))
-        for user, host in itertools.product(users or (), hosts or (anywhere,))
-    ]
-
-
-def _operations(
-    resources: Iterable[tuple[ResourceType, str]],
-    names: Sequence[str] | None,
-    producer: bool,
-    consumer: bool,
-    idempotent: bool,
-) -> list[tuple[ResourceType, str, Operation]]:
-    """What is to be allowed or denied of which resource."""
-    resources = list(resources)
-    kinds = {kind for kind, _ in resources}
-    if idempotent and not producer:
-        raise WrongUsage("--idempotent goes with --producer")
-    if (producer or consumer) and names:
-        raise WrongUsage("--operation does not go with --producer and --consumer, which say the operations")
-    if producer and ResourceType.TOPIC not in kinds:
-        raise WrongUsage("--producer needs a --topic")
-    if consumer and not {ResourceType.TOPIC, ResourceType.GROUP} <= kinds:
-        raise WrongUsage("--consumer needs a --topic and a --group")
-    if not producer and not consumer:
-        return [(kind, name, each) for kind, name in resources for each in _named(kind, names)]
-    found = [
-        (kind, name, each)
-        for kind, name in resources
-        for role, wanted in ((producer, _PRODUCER), (consumer, _CONSUMER))
-        for each in (wanted.get(kind, ()) if role else ())
-    ]
-    if idempotent:
-        found.append((ResourceType.CLUSTER, CLUSTER_NAME, Operation.IDEMPOTENT_WRITE))
-    return list(dict.fromkeys(found))
 
 
 def _named(kind: ResourceType, names: Sequence[str] | None) -> list[Operation]:

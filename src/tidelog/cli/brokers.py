@@ -9,12 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
+from tidelog.cli.cluster import connect
 from tidelog.cli.errors import Refused
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
 from tidelog.cli.output import print_json, print_table, size, warn
-from tidelog.cli.security import command_security
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
-from tidelog.client.blocking import BlockingCluster
 from tidelog.client.operations import Operation
 from tidelog.client.routing import Routing
 from tidelog.operator.cordons import NoCordons, cordon_broker, uncordon_broker
@@ -41,7 +40,7 @@ def brokers(
     """
     if context.invoked_subcommand is not None:
         return
-    with _cluster(bootstrap, timeout) as cluster:
+    with connect("brokers", bootstrap, timeout) as cluster:
         state = cluster.run(read_state(cluster.routing, taken_at_ms=int(time.time() * 1000)))
         versions = cluster.run(kafka_versions(cluster.routing))
         addresses = {id: str(broker.address) for id, broker in cluster.routing.brokers.items()}
@@ -99,7 +98,7 @@ def _change(
     change: Callable[[Routing, int], Operation[None]],
     done: str,
 ) -> None:
-    with _cluster(bootstrap, timeout_s) as cluster:
+    with connect("brokers", bootstrap, timeout_s) as cluster:
         for broker_id in ids:
             try:
                 cluster.run(change(cluster.routing, broker_id))
@@ -145,14 +144,3 @@ def _state_words(shown: dict[str, Any]) -> str:
         words += [f"cordoned: {each['logDir']}" for each in shown["logDirs"] if each["cordoned"]]
     words += [f"offline: {each['logDir']}" for each in shown["logDirs"] if each["error"]]
     return ", ".join(words)
-
-
-def _cluster(bootstrap: str, timeout_s: float) -> BlockingCluster:
-    return BlockingCluster(
-        bootstrap,
-        client_id="tidelog-brokers",
-        operation_timeout_s=timeout_s,
-        call_timeout_s=timeout_s,
-        fail_fast=True,
-        security=command_security(),
-    )

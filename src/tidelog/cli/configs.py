@@ -6,10 +6,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from tidelog.cli.cluster import connect
 from tidelog.cli.errors import Refused, WrongUsage
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS, key_values
 from tidelog.cli.output import print_json, print_table
-from tidelog.cli.security import command_security
 from tidelog.client import admin
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.admin import AlterOperation, ConfigChange, ConfigEntry, ConfigResource, ConfigSource, ResourceType
@@ -50,7 +50,7 @@ def describe(
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Describe settings, of everything if nothing is named: what was set, or with --all what is in force."""
-    with _cluster(bootstrap, timeout) as cluster:
+    with connect("configs", bootstrap, timeout) as cluster:
         resources = _resources(topic, broker, broker_defaults, group, client_metrics) or _everything(cluster)
         operation = admin.describe_configs(cluster.routing, resources, keys=key, documentation=documentation)
         results = cluster.run(operation)
@@ -118,7 +118,7 @@ def alter(
     changes += [ConfigChange(name, None, AlterOperation.DELETE) for name in delete or []]
     if not changes:
         raise WrongUsage("say what to change: --set KEY=VALUE, --delete KEY, --append or --subtract")
-    with _cluster(bootstrap, timeout) as cluster:
+    with connect("configs", bootstrap, timeout) as cluster:
         operation = admin.alter_configs(cluster.routing, dict.fromkeys(resources, changes), validate_only=dry_run)
         results = cluster.run(operation)
     done = [resource for resource, error in results.items() if error is None]
@@ -132,17 +132,6 @@ def alter(
             for resource in done:
                 print(f"{'Could change' if dry_run else 'Changed'} {len(changes)} setting(s) of {_title(resource)}.")
     _refuse([(resource, error) for resource, error in results.items() if error is not None], output)
-
-
-def _cluster(bootstrap: str, timeout_s: float) -> BlockingCluster:
-    return BlockingCluster(
-        bootstrap,
-        client_id="tidelog-configs",
-        operation_timeout_s=timeout_s,
-        call_timeout_s=timeout_s,
-        fail_fast=True,
-        security=command_security(),
-    )
 
 
 def _resources(

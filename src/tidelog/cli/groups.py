@@ -8,11 +8,11 @@ from typing import Annotated, Final, TypeAlias
 import typer
 
 from tidelog.cli import group_text
+from tidelog.cli.cluster import connect
 from tidelog.cli.errors import Refused, WrongUsage
 from tidelog.cli.group_offsets import Reset, named_partitions, parse_reset, planned, progress
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS, one_of
 from tidelog.cli.output import print_json, print_table
-from tidelog.cli.security import command_security
 from tidelog.client import admin
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.admin import GroupDescription, MemberIdentity
@@ -56,7 +56,7 @@ def list_groups(
     """List consumer groups with their state and type."""
     states = one_of(state or (), GROUP_STATES, "--state")
     types = one_of(type or (), GROUP_TYPES, "--type")
-    with _cluster(bootstrap, timeout) as cluster:
+    with connect("groups", bootstrap, timeout) as cluster:
         found = cluster.run(admin.list_groups(cluster.routing, states=states, types=types))
     match output:
         case Form.KAFKA:
@@ -81,7 +81,7 @@ def describe(
     """Show how far groups have read, partition by partition; or their members; or their state."""
     if members and state:
         raise WrongUsage("give either --members or --state")
-    with _cluster(bootstrap, timeout) as cluster:
+    with connect("groups", bootstrap, timeout) as cluster:
         names = _named(cluster, groups, everything)
         results = cluster.run(admin.describe_groups(cluster.routing, names))
         found = [each for each in results.values() if isinstance(each, GroupDescription)]
@@ -139,7 +139,7 @@ def reset_offsets(
         from_file=from_file,
         groups=groups or (),
     )
-    with _cluster(bootstrap, timeout) as cluster:
+    with connect("groups", bootstrap, timeout) as cluster:
         names = _named(cluster, groups, everything)
         plans, refused = _reset_each(cluster, names, reset, topic, execute=execute)
     if export:
@@ -188,7 +188,7 @@ def delete(
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Delete groups that have no members, with all that they have committed."""
-    with _cluster(bootstrap, timeout) as cluster:
+    with connect("groups", bootstrap, timeout) as cluster:
         names = _named(cluster, groups, everything)
         results = cluster.run(admin.delete_groups(cluster.routing, names))
     deleted = [name for name, error in results.items() if error is None]
@@ -214,7 +214,7 @@ def delete_offsets(
     """Forget what a group has committed for topics that it is not reading now."""
     if not topic:
         raise WrongUsage("say what: --topic NAME or NAME:0,1,...")
-    with _cluster(bootstrap, timeout) as cluster:
+    with connect("groups", bootstrap, timeout) as cluster:
         partitions = named_partitions(cluster, topic)
         results = cluster.run(admin.delete_offsets(cluster.routing, group, partitions))
     group_text.print_deleted_offsets(group, results, output)
@@ -243,7 +243,7 @@ def remove_members(
     ]
     if bool(named) == everyone:
         raise WrongUsage("name the members: --instance-id ID, --member-id ID, or --all-members")
-    with _cluster(bootstrap, timeout) as cluster:
+    with connect("groups", bootstrap, timeout) as cluster:
         operation = admin.remove_members(cluster.routing, group, None if everyone else named, reason=reason)
         results = cluster.run(operation)
     if output is Form.JSON:
@@ -259,17 +259,6 @@ def remove_members(
             if error is None:
                 print(f"Removed {member} from group {group}.")
     _refuse([error for error in results.values() if error is not None])
-
-
-def _cluster(bootstrap: str, timeout: float) -> BlockingCluster:
-    return BlockingCluster(
-        bootstrap,
-        client_id="tidelog-groups",
-        operation_timeout_s=timeout,
-        call_timeout_s=timeout,
-        fail_fast=True,
-        security=command_security(),
-    )
 
 
 def _named(cluster: BlockingCluster, groups: Sequence[str] | None, everything: bool) -> list[str]:

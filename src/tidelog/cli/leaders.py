@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
+from tidelog.cli.cluster import connect
 from tidelog.cli.errors import Refused, WrongUsage
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
 from tidelog.cli.output import print_json, print_table
-from tidelog.cli.security import command_security
 from tidelog.client import admin
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.blocking import BlockingCluster
@@ -68,7 +68,7 @@ def elect(
     if partition and topic is None:
         raise WrongUsage("--partition goes with --topic")
     chosen = None if plan is None else _read_plan(plan)
-    with _cluster(bootstrap, timeout) as cluster:
+    with connect("leaders", bootstrap, timeout) as cluster:
         if topic is not None:
             chosen = [TopicPartition(topic, index) for index in partition or _partitions_of(cluster, topic)]
         results = cluster.run(admin.elect_leaders(cluster.routing, admin.ElectionType[type.name], chosen))
@@ -116,7 +116,7 @@ def show(
     leader.imbalance.per.broker.percentage (10) the controller moves them back by itself, if
     auto.leader.rebalance.enable is on.
     """
-    with _cluster(bootstrap, timeout) as cluster:
+    with connect("leaders", bootstrap, timeout) as cluster:
         views = cluster.run(admin.list_topics(cluster.routing))
         brokers = cluster.run(admin.describe_cluster(cluster.routing)).brokers
     shares = _shares([broker.broker_id for broker in brokers], views)
@@ -173,14 +173,3 @@ def _is_not_needed(error: KafkaError | None) -> bool:
 
 def _names(partitions: Iterable[TopicPartition]) -> str:
     return ", ".join(f"{each.topic}-{each.partition}" for each in partitions)
-
-
-def _cluster(bootstrap: str, timeout_s: float) -> BlockingCluster:
-    return BlockingCluster(
-        bootstrap,
-        client_id="tidelog-leaders",
-        operation_timeout_s=timeout_s,
-        call_timeout_s=timeout_s,
-        fail_fast=True,
-        security=command_security(),
-    )

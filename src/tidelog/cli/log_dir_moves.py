@@ -8,13 +8,12 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from tidelog.cli.cluster import connect
 from tidelog.cli.errors import Refused, WrongUsage
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
 from tidelog.cli.output import print_table, size
 from tidelog.cli.reassign import Folder, Patience, Throttle, alone, finish, open_session
-from tidelog.cli.security import command_security
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
-from tidelog.client.blocking import BlockingCluster
 from tidelog.model.identifiers import TopicPartition
 from tidelog.operator.cordons import NoCordons, cordon_directories
 from tidelog.operator.emptying import moves_within
@@ -118,14 +117,7 @@ def uncordon(
 
 
 def _cordon(bootstrap: str, timeout_s: float, broker: int, paths: list[str], *, on: bool) -> None:
-    with BlockingCluster(
-        bootstrap,
-        client_id="tidelog-log-dirs",
-        operation_timeout_s=timeout_s,
-        call_timeout_s=timeout_s,
-        fail_fast=True,
-        security=command_security(),
-    ) as cluster:
+    with connect("log-dirs", bootstrap, timeout_s) as cluster:
         try:
             cluster.run(cordon_directories(cluster.routing, broker, paths, on=on))
         except NoCordons as error:

@@ -7,15 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
+from tidelog.cli.cluster import connect
 from tidelog.cli.errors import Refused
 from tidelog.cli.log_dir_moves import cordon, move, uncordon
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
 from tidelog.cli.output import ids, print_json, print_table, size
-from tidelog.cli.security import command_security
 from tidelog.client import admin
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.admin import LogDirectory
-from tidelog.client.blocking import BlockingCluster
 from tidelog.model.errors import ErrorCode, KafkaError
 
 app = typer.Typer(add_completion=False, invoke_without_command=True)
@@ -40,14 +39,7 @@ def log_dirs(
     """Show the log directories of brokers (all, if none is named) and the bytes of each replica in them."""
     if context.invoked_subcommand is not None:
         return
-    with BlockingCluster(
-        bootstrap,
-        client_id="tidelog-log-dirs",
-        operation_timeout_s=timeout,
-        call_timeout_s=timeout,
-        fail_fast=True,
-        security=command_security(),
-    ) as cluster:
+    with connect("log-dirs", bootstrap, timeout) as cluster:
         results = cluster.run(admin.describe_log_dirs(cluster.routing, broker))
         live = sorted(cluster.routing.brokers)
     missing = [broker_id for broker_id in results if broker_id not in live]

@@ -8,13 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
+from tidelog.cli.cluster import connect
 from tidelog.cli.errors import Refused, WrongUsage
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
 from tidelog.cli.output import print_json, warn
 from tidelog.cli.plan_text import print_plan
-from tidelog.cli.security import command_security
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
-from tidelog.client.blocking import BlockingCluster
 from tidelog.operator.files import read_state_file, write_plan_file, write_state_file
 from tidelog.operator.reading import read_state
 from tidelog.operator.traffic import read_with_traffic
@@ -141,14 +140,7 @@ def plan(
 
 
 def _read(bootstrap: str, timeout: float, traffic: float | None) -> ClusterState:
-    with BlockingCluster(
-        bootstrap,
-        client_id="tidelog-plan",
-        operation_timeout_s=timeout,
-        call_timeout_s=timeout,
-        fail_fast=True,
-        security=command_security(),
-    ) as cluster:
+    with connect("plan", bootstrap, timeout) as cluster:
         now_ms = int(time.time() * 1000)
         if traffic is not None:
             return cluster.run(read_with_traffic(cluster.routing, seconds=traffic, taken_at_ms=now_ms))

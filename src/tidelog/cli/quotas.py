@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from dataclasses import dataclass
+from typing import Annotated, Final
 
 import typer
 
+from tidelog.cli.cluster import ClusterOptions
 from tidelog.cli.errors import Refused, WrongUsage
-from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS, key_values
+from tidelog.cli.option_groups import OptionGroup, with_option_groups
+from tidelog.cli.options import Form, key_values
 from tidelog.cli.output import print_json, print_table
-from tidelog.cli.security import command_security
 from tidelog.client import admin
-from tidelog.client.addresses import DEFAULT_BOOTSTRAP
-from tidelog.client.blocking import BlockingCluster
 from tidelog.quotas.entities import CLIENT_ID, IP, USER, Entity, Match, Name, QuotaKey, java_double
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="What clients may use: bytes, time, connections.")
 
-User = Annotated[str | None, typer.Option("--user", "-u", metavar="NAME", help="A user, as it authenticates.")]
-UserDefaults = Annotated[bool, typer.Option("--user-defaults", help="Each user that has no quota of its own.")]
-Client = Annotated[str | None, typer.Option("--client", "-c", metavar="ID", help="A client id.")]
-ClientDefaults = Annotated[bool, typer.Option("--client-defaults", help="Each client id that has no quota of its own.")]
-Ip = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="An address that clients come from.")]
-IpDefaults = Annotated[bool, typer.Option("--ip-defaults", help="Each address that has no quota of its own.")]
 Keys = Annotated[
     list[str], typer.Argument(metavar="QUOTA...", help=f"Names: {', '.join(QuotaKey)}.", show_default=False)
 ]
@@ -38,25 +32,61 @@ _KAFKAS_WORDS: Final = {USER: "user-principal", CLIENT_ID: "client-id", IP: "ip"
 _KAFKAS_ORDER: Final = {CLIENT_ID: "client", USER: "user", IP: "ip"}
 
 
+@dataclass(frozen=True)
+class Whose(OptionGroup):
+    """Whose quotas."""
+
+    user: Annotated[str | None, typer.Option("--user", "-u", metavar="NAME", help="A user, as it authenticates.")] = (
+        None
+    )
+    user_defaults: Annotated[bool, typer.Option("--user-defaults", help="Each user that has no quota of its own.")] = (
+        False
+    )
+    client: Annotated[str | None, typer.Option("--client", "-c", metavar="ID", help="A client id.")] = None
+    client_defaults: Annotated[
+        bool, typer.Option("--client-defaults", help="Each client id that has no quota of its own.")
+    ] = False
+    ip: Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="An address that clients come from.")] = None
+    ip_defaults: Annotated[bool, typer.Option("--ip-defaults", help="Each address that has no quota of its own.")] = (
+        False
+    )
+
+    def names(self) -> dict[str, Name]:
+        names: dict[str, Name] = {}
+        for kind, name, is_default, option in (
+            (USER, self.user, self.user_defaults, "--user"),
+            (CLIENT_ID, self.client, self.client_defaults, "--client"),
+            (IP, self.ip, self.ip_defaults, "--ip"),
+        ):
+            if name is not None and is_default:
+                raise WrongUsage(f"give {option} or {option}-defaults, not both")
+            if name is not None or is_default:
+                names[kind] = name
+        return names
+
+    def entity(self) -> Entity:
+        names = self.names()
+        if not names:
+            raise WrongUsage("say whose quotas: --user NAME, --client ID, both, --ip ADDRESS, or their -defaults")
+        if IP in names and len(names) > 1:
+            raise WrongUsage("quotas of an address are for no user and no client id")
+        return Entity.of(names)
+
+
 @app.command("list")
+@with_option_groups
 def list_(
-    user: User = None,
-    user_defaults: UserDefaults = False,
-    client: Client = None,
-    client_defaults: ClientDefaults = False,
-    ip: Ip = None,
-    ip_defaults: IpDefaults = False,
-    output: Output = Form.TABLE,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: TimeoutS = DEFAULT_TIMEOUT_S,
+    *,
+    whose: Whose,
+    options: ClusterOptions,
 ) -> None:
     """List quotas: all, or those in which what is named occurs."""
-    names = _names(user, user_defaults, client, client_defaults, ip, ip_defaults)
+    names = whose.names()
     matches = [Match(kind, 1 if name is None else 0, name) for kind, name in names.items()]
-    with _cluster(bootstrap, timeout) as cluster:
+    with options.connect("quotas") as cluster:
         quotas = cluster.run(admin.describe_quotas(cluster.routing, matches))
     found = sorted(quotas.items(), key=lambda each: [(kind, name or "") for kind, name in each[0].parts])
-    match output:
+    match options.output:
         case Form.KAFKA:
             for entity, values in found:
                 print(_as_kafka(entity, values))
@@ -69,20 +99,15 @@ def list_(
 
 
 @app.command("set")
+@with_option_groups
 def set_(
+    *,
     quotas: Annotated[
         list[str], typer.Argument(metavar="QUOTA=VALUE...", help=f"Names: {', '.join(QuotaKey)}.", show_default=False)
     ],
-    user: User = None,
-    user_defaults: UserDefaults = False,
-    client: Client = None,
-    client_defaults: ClientDefaults = False,
-    ip: Ip = None,
-    ip_defaults: IpDefaults = False,
+    whose: Whose,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what setting them would say.")] = False,
-    output: Output = Form.TABLE,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: TimeoutS = DEFAULT_TIMEOUT_S,
+    options: ClusterOptions,
 ) -> None:
     """Set quotas of a user, a client id, a user's client id, or an address; others stay as they are."""
     values: dict[str, float | None] = {}
@@ -91,93 +116,45 @@ def set_(
             values[key] = float(text)
         except ValueError:
             raise WrongUsage(f"{key}={text} is no number") from None
-    entity = _entity(user, user_defaults, client, client_defaults, ip, ip_defaults)
-    _alter(entity, values, bootstrap, timeout, output, dry_run=dry_run)
+    entity = whose.entity()
+    _alter(entity, values, options, dry_run=dry_run)
 
 
 @app.command()
+@with_option_groups
 def remove(
+    *,
     quotas: Keys,
-    user: User = None,
-    user_defaults: UserDefaults = False,
-    client: Client = None,
-    client_defaults: ClientDefaults = False,
-    ip: Ip = None,
-    ip_defaults: IpDefaults = False,
-    output: Output = Form.TABLE,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: TimeoutS = DEFAULT_TIMEOUT_S,
+    whose: Whose,
+    options: ClusterOptions,
 ) -> None:
     """Remove quotas: a more general one holds then, or none."""
     unknown = [key for key in quotas if key not in tuple(QuotaKey)]
     if unknown:
         raise WrongUsage(f"{unknown[0]} is no quota: {', '.join(QuotaKey)}")
-    entity = _entity(user, user_defaults, client, client_defaults, ip, ip_defaults)
-    _alter(entity, dict.fromkeys(quotas), bootstrap, timeout, output)
+    entity = whose.entity()
+    _alter(entity, dict.fromkeys(quotas), options)
 
 
 def _alter(
     entity: Entity,
     values: dict[str, float | None],
-    bootstrap: str,
-    timeout_s: float,
-    output: Form,
+    options: ClusterOptions,
     *,
     dry_run: bool = False,
 ) -> None:
-    with _cluster(bootstrap, timeout_s) as cluster:
+    with options.connect("quotas") as cluster:
         outcomes = cluster.run(admin.alter_quotas(cluster.routing, {entity: values}, validate_only=dry_run))
     error = outcomes.get(entity)
     if error is not None:
         raise Refused([error.message or error.code.name])
-    match output:
+    match options.output:
         case Form.KAFKA:
             print(f"Completed updating {_config_of(entity)}.")
         case Form.JSON:
             print_json({"entity": entity.names, "quotas": values})
         case Form.TABLE:
             print(f"{'Could change' if dry_run else 'Changed'} {len(values)} quota(s) of {entity}.")
-
-
-def _cluster(bootstrap: str, timeout_s: float) -> BlockingCluster:
-    return BlockingCluster(
-        bootstrap,
-        client_id="tidelog-quotas",
-        operation_timeout_s=timeout_s,
-        call_timeout_s=timeout_s,
-        fail_fast=True,
-        security=command_security(),
-    )
-
-
-def _names(
-    user: str | None,
-    user_defaults: bool,
-    client: str | None,
-    client_defaults: bool,
-    ip: str | None,
-    ip_defaults: bool,
-) -> dict[str, Name]:
-    names: dict[str, Name] = {}
-    for kind, name, is_default, option in (
-        (USER, user, user_defaults, "--user"),
-        (CLIENT_ID, client, client_defaults, "--client"),
-        (IP, ip, ip_defaults, "--ip"),
-    ):
-        if name is not None and is_default:
-            raise WrongUsage(f"give {option} or {option}-defaults, not both")
-        if name is not None or is_default:
-            names[kind] = name
-    return names
-
-
-def _entity(*options: Any) -> Entity:
-    names = _names(*options)
-    if not names:
-        raise WrongUsage("say whose quotas: --user NAME, --client ID, both, --ip ADDRESS, or their -defaults")
-    if IP in names and len(names) > 1:
-        raise WrongUsage("quotas of an address are for no user and no client id")
-    return Entity.of(names)
 
 
 def _rows(found: list[tuple[Entity, dict[str, float]]]) -> list[list[str]]:

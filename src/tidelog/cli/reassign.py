@@ -14,6 +14,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from tidelog.cli.cluster import connect
 from tidelog.cli.errors import Refused
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
 from tidelog.cli.reassign_output import (
@@ -23,7 +24,6 @@ from tidelog.cli.reassign_output import (
     print_started_as_kafka,
     print_verified,
 )
-from tidelog.cli.security import command_security
 from tidelog.client import admin
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.blocking import BlockingCluster
@@ -320,14 +320,7 @@ def verify(
 def open_session(
     bootstrap: str, timeout_s: float, folder: Path | None, patience_s: float, output: Form
 ) -> Iterator[Session]:
-    with BlockingCluster(
-        bootstrap,
-        client_id="tidelog-reassign",
-        operation_timeout_s=timeout_s,
-        call_timeout_s=timeout_s,
-        fail_fast=True,
-        security=command_security(),
-    ) as cluster:
+    with connect("reassign", bootstrap, timeout_s) as cluster:
         view = cluster.run(admin.describe_cluster(cluster.routing))
         files = JournalFiles(default_folder(os.environ) if folder is None else folder, view.cluster_id)
         display = Display(quiet=output is not Form.TABLE)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from tidelog.cli.cluster import connect
 from tidelog.cli.errors import Refused, WrongUsage
 from tidelog.cli.options import (
     DEFAULT_TIMEOUT_S,
@@ -19,7 +20,6 @@ from tidelog.cli.options import (
     replica_lists,
 )
 from tidelog.cli.output import ids, print_json, print_table, warn
-from tidelog.cli.security import command_security
 from tidelog.client import admin
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.admin import ConfigEntry, ConfigResource, EligibleReplicas, NewTopic, Reassignment, ResourceType
@@ -84,7 +84,7 @@ def create(
         )
         for name in dict.fromkeys(topics)
     ]
-    with _cluster(bootstrap, timeout) as cluster:
+    with connect("topics", bootstrap, timeout) as cluster:
         results = cluster.run(admin.create_topics(cluster.routing, wanted, validate_only=dry_run))
     refused = []
     created = []
@@ -120,7 +120,7 @@ def list_(
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """List topics."""
-    with _cluster(bootstrap, timeout) as cluster:
+    with connect("topics", bootstrap, timeout) as cluster:
         views = cluster.run(admin.list_topics(cluster.routing))
     shown = [view for view in views.values() if not (exclude_internal and view.internal)]
     match output:
@@ -189,7 +189,7 @@ def describe(
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Describe topics (all, if none is named): leaders, replicas, ISR, settings."""
-    with _cluster(bootstrap, timeout) as cluster:
+    with connect("topics", bootstrap, timeout) as cluster:
         description, refused = _gather(cluster, topics, exclude_internal=exclude_internal, if_exists=if_exists)
     kinds: list[tuple[bool, Callable[[str, PartitionView], bool]]] = [
         (under_replicated, lambda _, partition: len(partition.isr) < len(partition.replicas)),
@@ -234,7 +234,7 @@ def alter(
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Add partitions to topics. Their number can only grow; settings are changed by `tidelog configs alter`."""
-    with _cluster(bootstrap, timeout) as cluster:
+    with connect("topics", bootstrap, timeout) as cluster:
         existing, refused = _existing(cluster, topics, if_exists=if_exists)
         if existing:
             warn(KEYS_WARNING)
@@ -276,7 +276,7 @@ def delete(
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Delete topics with all their records."""
-    with _cluster(bootstrap, timeout) as cluster:
+    with connect("topics", bootstrap, timeout) as cluster:
         existing, refused = _existing(cluster, topics, if_exists=if_exists)
         results = cluster.run(admin.delete_topics(cluster.routing, list(existing))) if existing else {}
     refused.extend(result for result in results.values() if isinstance(result, KafkaError))
@@ -293,17 +293,6 @@ def delete(
 
 
 # What is known of topics
-
-
-def _cluster(bootstrap: str, timeout_s: float) -> BlockingCluster:
-    return BlockingCluster(
-        bootstrap,
-        client_id="tidelog-topics",
-        operation_timeout_s=timeout_s,
-        call_timeout_s=timeout_s,
-        fail_fast=True,
-        security=command_security(),
-    )
 
 
 def _existing(

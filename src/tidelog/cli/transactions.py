@@ -9,10 +9,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from tidelog.cli.cluster import connect
 from tidelog.cli.errors import Refused, WrongUsage
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS, one_of
 from tidelog.cli.output import print_json, print_table
-from tidelog.cli.security import command_security
 from tidelog.client import admin
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.admin import ProducerState
@@ -55,7 +55,7 @@ def list_(
 ) -> None:
     """List transactional ids, their coordinators and states."""
     states = one_of(state or (), TRANSACTION_STATES, "--state")
-    with _cluster(bootstrap, timeout) as cluster:
+    with connect("transactions", bootstrap, timeout) as cluster:
         found = cluster.run(
             admin.list_transactions(cluster.routing, states=states, running_longer_ms=duration_filter, pattern=pattern)
         )
@@ -71,7 +71,7 @@ def describe(
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Show a transactional id as its coordinator has it."""
-    with _cluster(bootstrap, timeout) as cluster:
+    with connect("transactions", bootstrap, timeout) as cluster:
         found = cluster.run(admin.describe_transactions(cluster.routing, [transactional_id]))[transactional_id]
     if isinstance(found, KafkaError):
         raise found
@@ -117,7 +117,7 @@ def describe_producers(
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Show what a partition remembers of its producers, and where their open transactions begin."""
-    with _cluster(bootstrap, timeout) as cluster:
+    with connect("transactions", bootstrap, timeout) as cluster:
         found = _producers(cluster, TopicPartition(topic, partition), broker_id)
     none = "None" if output is Form.KAFKA else None
     rows = [
@@ -158,7 +158,7 @@ def find_hanging(
     if partition is not None and topic is None:
         raise WrongUsage("--partition goes with --topic")
     now_ms = _now_ms()
-    with _cluster(bootstrap, timeout) as cluster:
+    with connect("transactions", bootstrap, timeout) as cluster:
         partitions = _partitions(cluster, topic, partition, broker_id)
         found = cluster.run(
             admin.find_hanging(
@@ -203,7 +203,7 @@ def abort(
 ) -> None:
     """Abort a hanging transaction in one partition. Never one that its coordinator still knows."""
     where = TopicPartition(topic, partition)
-    with _cluster(bootstrap, timeout) as cluster:
+    with connect("transactions", bootstrap, timeout) as cluster:
         if start_offset is not None:
             producer = next(
                 (each for each in _producers(cluster, where, None) if each.transaction_start == start_offset), None
@@ -242,7 +242,7 @@ def fence(
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Fence the producers that go by transactional ids: open transactions are aborted, the producers must stop."""
-    with _cluster(bootstrap, timeout) as cluster:
+    with connect("transactions", bootstrap, timeout) as cluster:
         results = cluster.run(admin.fence_producers(cluster.routing, transactional_ids))
     fenced = {name: found for name, found in results.items() if not isinstance(found, KafkaError)}
     if output is Form.JSON:
@@ -258,17 +258,6 @@ def fence(
     refused = [found for found in results.values() if isinstance(found, KafkaError)]
     if refused:
         raise Refused([error.message or error.code.name for error in refused])
-
-
-def _cluster(bootstrap: str, timeout_s: float) -> BlockingCluster:
-    return BlockingCluster(
-        bootstrap,
-        client_id="tidelog-transactions",
-        operation_timeout_s=timeout_s,
-        call_timeout_s=timeout_s,
-        fail_fast=True,
-        security=command_security(),
-    )
 
 
 def _producers(cluster: BlockingCluster, where: TopicPartition, broker_id: int | None) -> list[ProducerState]:

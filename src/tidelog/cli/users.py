@@ -16,14 +16,13 @@ from typing import Annotated, Final
 
 import typer
 
+from tidelog.cli.cluster import ClusterOptions
 from tidelog.cli.errors import Refused, WrongUsage
-from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS, one_of
+from tidelog.cli.option_groups import with_option_groups
+from tidelog.cli.options import Form, one_of
 from tidelog.cli.output import print_json, print_table
-from tidelog.cli.security import command_security
 from tidelog.client import admin
-from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.admin import ScramUpsertion
-from tidelog.client.blocking import BlockingCluster
 from tidelog.launcher.secure_folder import UnusableFolder, write_client_files
 from tidelog.model.errors import KafkaError
 from tidelog.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISMS
@@ -40,18 +39,18 @@ Mechanisms = Annotated[
 
 
 @app.command("list")
+@with_option_groups
 def list_(
+    *,
     user: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Only these.")] = None,
-    output: Output = Form.TABLE,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: TimeoutS = DEFAULT_TIMEOUT_S,
+    options: ClusterOptions,
 ) -> None:
     """List users with their mechanisms; passwords are stored nowhere."""
-    with _cluster(bootstrap, timeout) as cluster:
+    with options.connect("users") as cluster:
         results = cluster.run(admin.describe_scram_users(cluster.routing, user or None))
     refused = {name: found for name, found in results.items() if isinstance(found, KafkaError)}
     found = {name: result for name, result in results.items() if not isinstance(result, KafkaError)}
-    match output:
+    match options.output:
         case Form.JSON:
             print_json([{"user": name, "mechanisms": mechanisms} for name, mechanisms in found.items()])
         case Form.KAFKA:
@@ -65,12 +64,14 @@ def list_(
                 for mechanism, count in mechanisms.items()
             ]
             print_table(["User", "Mechanism", "#Iterations"], rows)
-    if refused and output is not Form.KAFKA:
+    if refused and options.output is not Form.KAFKA:
         raise Refused([f"{name}: {error.message or error.code.name}" for name, error in refused.items()])
 
 
 @app.command()
+@with_option_groups
 def add(
+    *,
     user: Annotated[str, typer.Argument(metavar="NAME")],
     password_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The password is its first line. [default: asked, or stdin's]")
@@ -83,9 +84,7 @@ def add(
     iterations: Annotated[
         int, typer.Option(min=ITERATIONS_MIN, max=ITERATIONS_MAX, help="Hashes that a guess costs.")
     ] = ITERATIONS,
-    output: Output = Form.TABLE,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: TimeoutS = DEFAULT_TIMEOUT_S,
+    options: ClusterOptions,
 ) -> None:
     """Add a user, or give one another password; with --secure and no password file the password is made."""
     names = _mechanisms(mechanism)
@@ -100,7 +99,7 @@ def add(
         except UnusableFolder as error:
             raise Refused([str(error)]) from error
     try:
-        with _cluster(bootstrap, timeout) as cluster:
+        with options.connect("users") as cluster:
             for name in names:
                 # A broker takes a user once in a request.
                 upsertion = ScramUpsertion(user, name, password, iterations)
@@ -109,7 +108,7 @@ def add(
         for path in written:
             Path(path).unlink()
         raise
-    match output:
+    match options.output:
         case Form.KAFKA:
             print(f"Completed updating config for user {user}.")
         case Form.JSON:
@@ -119,15 +118,15 @@ def add(
 
 
 @app.command()
+@with_option_groups
 def remove(
+    *,
     user: Annotated[str, typer.Argument(metavar="NAME")],
     mechanism: Mechanisms = None,
-    output: Output = Form.TABLE,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: TimeoutS = DEFAULT_TIMEOUT_S,
+    options: ClusterOptions,
 ) -> None:
     """Take a user's passwords away: it cannot log in any more. ACLs stay; connections that are open stay, too."""
-    with _cluster(bootstrap, timeout) as cluster:
+    with options.connect("users") as cluster:
         has = cluster.run(admin.describe_scram_users(cluster.routing, [user]))[user]
         if isinstance(has, KafkaError):
             raise Refused([f"{user}: {has.message or has.code.name}"])
@@ -136,24 +135,13 @@ def remove(
             raise Refused([f"{user} has no password by {' or '.join(mechanism or ())}"])
         for name in names:
             _require(cluster.run(admin.alter_scram_users(cluster.routing, deletions=[(user, name)])))
-    match output:
+    match options.output:
         case Form.KAFKA:
             print(f"Completed updating config for user {user}.")
         case Form.JSON:
             print_json({"user": user, "mechanisms": names})
         case Form.TABLE:
             print(f"user {user}: removed {', '.join(names)}")
-
-
-def _cluster(bootstrap: str, timeout_s: float) -> BlockingCluster:
-    return BlockingCluster(
-        bootstrap,
-        client_id="tidelog-users",
-        operation_timeout_s=timeout_s,
-        call_timeout_s=timeout_s,
-        fail_fast=True,
-        security=command_security(),
-    )
 
 
 def _mechanisms(given: list[str] | None) -> list[str]:

@@ -64,7 +64,7 @@ def test_an_error_that_is_ours_is_not_dressed_up(tidelog: Tidelog, monkeypatch: 
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("tidelog.cli.topics.BlockingCluster", broken)
+    monkeypatch.setattr("tidelog.cli.topics.connect", broken)
     with pytest.raises(ZeroDivisionError):
         tidelog("topics", "list")
 
