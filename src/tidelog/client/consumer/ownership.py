@@ -129,6 +129,7 @@ class Ownership:
             raise KeyError(f"{topic_partition} is not assigned to this consumer")
         if self.positions[topic_partition] == offset:
             return  # What was fetched from there on stays good.
+        self.placement.forget([topic_partition])
         self.given(topic_partition, offset, epoch)
         self.fetcher.seek(topic_partition, offset, epoch)
 

@@ -5,8 +5,8 @@
 
 Each leader is asked by itself, so that one that does not answer, or a partition that has none, keeps no other
 partition from being read. What could not be found now is tried again after a pause that grows.
-If a partition is given up during a search, the result counts no more, even if it comes back: others may have committed
-since.
+If a partition is given up during a search, or the caller seeks, the search's result counts no more, and neither does
+its error: others may have committed since, and the caller has said where to go on.
 """
 
 from __future__ import annotations
@@ -69,12 +69,17 @@ class Placement:
         self._resume_at: dict[TopicPartition, float] = {}
         self._attempts: dict[TopicPartition, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._failure: Exception | None = None
+        self._failures: dict[TopicPartition, Exception] = {}
+        """[partition] -> what its search failed with, until a caller is told."""
 
     def search(self, partitions: Collection[TopicPartition]) -> None:
-        """Searches for each partition that has no search running and whose pause is over; raises an earlier failure."""
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
+        """Searches for each partition that has no search running and whose pause is over; raises an earlier failure.
+
+        Failures are raised one at a time. A partition whose failure was raised is searched for again after that.
+        """
+        if self._failures:
+            failure = next(iter(self._failures.values()))
+            self._failures = {tp: other for tp, other in self._failures.items() if other is not failure}
             raise failure
         now = time.monotonic()
         due = [tp for tp in partitions if tp not in self._searches and self._resume_at.get(tp, 0.0) <= now]
@@ -90,9 +95,10 @@ class Placement:
         self._questions.update(dict.fromkeys(partitions, question))
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """These are given up: what a search finds for them counts no more."""
+        """These are given up: what a search finds for them, or failed with, counts no more."""
         for topic_partition in partitions:
             self._searches.pop(topic_partition, None)
+            self._failures.pop(topic_partition, None)
             self._resume_at.pop(topic_partition, None)
             self._attempts.pop(topic_partition, None)
             self._questions.pop(topic_partition, None)
@@ -111,8 +117,6 @@ class Placement:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and isinstance(error := task.exception(), Exception):
-            self._failure = self._failure or error
         self._wake()
 
     async def _find(self, partitions: list[TopicPartition], search: Search) -> None:
@@ -121,22 +125,26 @@ class Placement:
             others = [tp for tp in partitions if tp not in self._questions]
             await self._ask_leaders(asked, search)
             unplaced = await self._take_committed(others, search)
-            if unplaced and self._settings.auto_offset_reset is AutoOffsetReset.NONE:
-                raise NoOffset(
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"nothing is committed for {', '.join(map(str, sorted(unplaced)))}, and auto.offset.reset is none",
-                )
-            await self._ask_leaders(unplaced, search)
+            if self._settings.auto_offset_reset is AutoOffsetReset.NONE:
+                self._nothing_committed(unplaced, search)
+            else:
+                await self._ask_leaders(unplaced, search)
         except (ConnectionFailed, RequestTimedOut) as error:
             self._later(partitions, search, error)
         except KafkaError as error:
-            self._drop(partitions, search)
-            if not error.code.retriable:
-                raise
-            self._rest(partitions, error)
-        except BaseException:
-            self._drop(partitions, search)
-            raise
+            if error.code.retriable:
+                self._later(partitions, search, error)
+            else:
+                self._fail(partitions, search, error)
+        except Exception as error:  # `search` raises it to the caller.
+            self._fail(partitions, search, error)
+
+    def _nothing_committed(self, partitions: list[TopicPartition], search: Search) -> None:
+        """The caller has to say where to begin, but for partitions for which it has said so meanwhile."""
+        if mine := self._still_sought(partitions, search):
+            names = ", ".join(map(str, sorted(mine)))
+            text = f"nothing is committed for {names}, and auto.offset.reset is none"
+            self._fail(mine, search, NoOffset(ErrorCode.OFFSET_OUT_OF_RANGE, text))
 
     async def _take_committed(self, partitions: list[TopicPartition], search: Search) -> list[TopicPartition]:
         """Places what the group committed; what has no commit is left."""
@@ -187,20 +195,16 @@ class Placement:
         except (ConnectionFailed, RequestTimedOut) as error:
             self._later(partitions, search, error)
             return
-        except BaseException:
-            self._drop(partitions, search)
-            raise
-        refused: KafkaError | None = None
+        except Exception as error:  # `search` raises it to the caller.
+            self._fail(partitions, search, error)
+            return
         for topic_partition, answer in found.items():
             if not isinstance(answer, KafkaError):
                 self._found(topic_partition, CommittedOffset(answer.offset), search, is_committed=False)
             elif answer.code.retriable:
                 self._later([topic_partition], search, answer)
             else:
-                self._drop([topic_partition], search)
-                refused = refused or answer
-        if refused is not None:
-            raise refused
+                self._fail([topic_partition], search, answer)
 
     def _found(
         self, topic_partition: TopicPartition, position: CommittedOffset, search: Search, *, is_committed: bool
@@ -215,19 +219,23 @@ class Placement:
         self.forget([topic_partition])
         self._placed(topic_partition, position, is_committed)
 
-    def _drop(self, partitions: Collection[TopicPartition], search: Search) -> None:
-        for topic_partition in partitions:
-            if self._searches.get(topic_partition) is search:
-                del self._searches[topic_partition]
+    def _still_sought(self, partitions: Collection[TopicPartition], search: Search) -> list[TopicPartition]:
+        """Those of `partitions` that were neither found nor given up since `search` began."""
+        return [tp for tp in partitions if self._searches.get(tp) is search]
+
+    def _fail(self, partitions: Collection[TopicPartition], search: Search, error: Exception) -> None:
+        """The next `search` raises the error, unless all these partitions are given up before."""
+        mine = self._still_sought(partitions, search)
+        if not mine:
+            logger.info("search given up has failed: partitions=%s error=%r", ",".join(map(str, partitions)), error)
+        for topic_partition in mine:
+            del self._searches[topic_partition]
+            self._failures[topic_partition] = error
 
     def _later(self, partitions: Collection[TopicPartition], search: Search, reason: Exception | None) -> None:
         """Searches again after a pause, but not for partitions that a newer search has taken over."""
-        mine = [tp for tp in partitions if self._searches.get(tp) is search]
-        self._drop(mine, search)
-        self._rest(mine, reason)
-
-    def _rest(self, partitions: Collection[TopicPartition], reason: Exception | None) -> None:
-        for topic_partition in partitions:
+        for topic_partition in self._still_sought(partitions, search):
+            del self._searches[topic_partition]
             attempts = self._attempts[topic_partition] = self._attempts.get(topic_partition, 0) + 1
             pause_s = self._routing.retry.pause_s(attempts, self._routing.draw)
             self._resume_at[topic_partition] = time.monotonic() + pause_s
