@@ -102,6 +102,11 @@ class Cluster:
         except ClientError as error:
             return error
 
+    def is_connected(self, address: Address, purpose: Purpose) -> bool:
+        """Whether a connection to a broker for a purpose is open."""
+        connection = self._connections.get((address, purpose))
+        return connection is not None and not connection.closed
+
     async def connection(
         self, address: Address, purpose: Purpose = Purpose.GENERAL, *, timeout_s: float = 30.0
     ) -> Connection:

@@ -3,6 +3,7 @@
     no session  --- everything, (0, 0) ------------------> the broker answers with a session's id, or 0: no session
     id, epoch n --- what changed, what is forgotten -----> the answer has only the partitions with news
     any error   --- everything again, (id, 0) -----------> which ends the former session
+    the reader stops --- nothing, (id, -1) --------------> which ends the session; its place is another reader's
 
 A session counts requests: one that is lost makes the two sides differ, and then a new session is begun. Up to version 6
 of Fetch there are none; up to version 12 topics go by name, from version 13 on by id.
@@ -98,6 +99,18 @@ class FetchSession:
             )
 
         return ByVersion(ApiKey.FETCH, build)
+
+    def ending(self) -> ByVersion | None:
+        """The request that ends the session, which may overtake one that is on its way; None where there is none.
+
+        A broker keeps so many sessions at the most (max.incremental.fetch.session.cache.slots). One that is left
+        behind holds its place for two minutes.
+        """
+        if self._id == NO_SESSION:
+            return None
+        request = messages.FetchRequest(session_id=self._id, session_epoch=FINAL_EPOCH)
+        self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
+        return ByVersion(ApiKey.FETCH, lambda version: request)
 
     @property
     def names(self) -> Mapping[TopicId, str]:

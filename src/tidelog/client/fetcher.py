@@ -40,6 +40,7 @@ from tidelog.client.errors import (
 )
 from tidelog.client.fetch_session import FetchSession, Wanted
 from tidelog.client.fetching import FetchedData, FetchSettings, fetched, rotten_batch
+from tidelog.client.leader_hints import LeaderHint
 from tidelog.client.near_replicas import NearReplicas
 from tidelog.client.offsets import OffsetFound, list_offsets
 from tidelog.client.operations import Call, Purpose
@@ -55,6 +56,8 @@ REFRESH_S_MAX: Final = 10.0
 """How long one refresh of leaders may take, over all brokers."""
 ANSWER_S_MAX: Final = 10.0
 """How long a leader may take beyond max_wait_ms: one that hangs, and does not lead any more, must be left soon."""
+END_S_MAX: Final = 1.0
+"""How long a broker may take to answer that a session has ended, before `close` goes on without its answer."""
 RETRY_S_MAX: Final = 60.0
 """How long a partition may fail in ways that may pass before its error ends the iteration."""
 
@@ -255,16 +258,24 @@ class Fetcher:
             task.result()
 
     async def close(self) -> None:
-        """Stops fetching; the connections that were waiting are closed, since their answers would come too late."""
+        """Stops fetching, and tells the brokers that its sessions end."""
         tasks = [*self._busy] if self._refreshing is None else [*self._busy, self._refreshing]
+        sessions, self._sessions = self._sessions, {}
         self._busy.clear()
         self._asked.clear()
-        self._sessions.clear()
         self._refreshing = None
         self._is_stale = True
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(self._end(address, session) for address, session in sessions.items()))
+
+    async def _end(self, address: Address, session: FetchSession) -> None:
+        """Ends a session at its broker, if that is in reach: a session that is left behind goes by itself, later."""
+        request = session.ending()
+        if request is not None and self._cluster.is_connected(address, Purpose.FETCH):
+            # A fetch that waits for records holds up what follows it on its connection, so this goes by another one.
+            await self._cluster.call(Call(address, request, END_S_MAX))
 
     async def _start_fetches(self) -> None:
         self._reap()
@@ -386,7 +397,7 @@ class Fetcher:
                 self._take(data, wanted[topic_partition].leader_epoch)
             else:
                 error = partition_error(topic_partition, code, text)
-                self._refused(topic_partition, error, topic_partition in followed)
+                self._refused(topic_partition, error, topic_partition in followed, data.leader)
         if self._failing_since and outcome.error_code == ErrorCode.NONE:
             for topic_partition in wanted.keys() - {
                 TopicPartition(topic.topic or session.names.get(topic.topic_id, ""), entry.partition_index)
@@ -400,8 +411,17 @@ class Fetcher:
             return False
         return self._topic_ids.get(topic_partition.topic, wanted.topic_id) in (wanted.topic_id, ZERO_TOPIC_ID)
 
-    def _refused(self, topic_partition: TopicPartition, error: KafkaError | ClientError, is_followed: bool) -> None:
-        """A partition could not be read: what comes of it. Raises what will not pass."""
+    def _refused(
+        self,
+        topic_partition: TopicPartition,
+        error: KafkaError | ClientError,
+        is_followed: bool,
+        hint: LeaderHint | None = None,
+    ) -> None:
+        """A partition could not be read: what comes of it. Raises what will not pass.
+
+        `hint` is the leader that the broker has named instead of itself.
+        """
         code = error.code if isinstance(error, KafkaError) else None
         offset = self.positions.get(topic_partition)
         if offset is None:
@@ -411,7 +431,7 @@ class Fetcher:
         elif code is ErrorCode.CORRUPT_MESSAGE:
             raise rotten_batch(topic_partition, offset)
         elif code is None or code.retriable:
-            self._failed(topic_partition, error)
+            self._failed(topic_partition, error, hint)
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
             if topic_partition in self._ready:
                 # What was fetched before comes first: the caller has not read up to here yet.
@@ -447,11 +467,12 @@ class Fetcher:
     def _ended(self, topic_partition: TopicPartition, offset: int) -> bool:
         return self._ends is not None and offset >= self._ends.get(topic_partition, 0)
 
-    def _failed(self, topic_partition: TopicPartition, error: Exception) -> None:
+    def _failed(self, topic_partition: TopicPartition, error: Exception, hint: LeaderHint | None = None) -> None:
         since = self._failing_since.setdefault(topic_partition, time.monotonic())
         if time.monotonic() - since > self._patience_s:
             raise error
-        self._routing.forget_leader(topic_partition)
+        if not self._routing.take_leader(topic_partition, hint):
+            self._routing.forget_leader(topic_partition)
 
     # Positions that the log does not have
 

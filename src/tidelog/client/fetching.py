@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tidelog.client.errors import InvalidResponse
+from tidelog.client.leader_hints import LeaderHint, hints
 from tidelog.client.routing import Routing
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
 from tidelog.model.identifiers import TopicId, TopicPartition
@@ -66,6 +67,8 @@ class FetchedData:
     """Of the last batch: with `next_offset` it is a position that a cut log is found by (KIP-320). -1: no batch."""
     preferred_replica: int = -1
     """The follower that the leader wants this reader to go to (KIP-392); there are no records then. -1: none."""
+    leader: LeaderHint | None = None
+    """Which other broker leads the partition, where the broker asked does not, and says so (KIP-951)."""
 
     def unreadable(self, offset: int, error: KafkaError) -> KafkaError:
         """What to raise when the batch that holds `offset` cannot be decoded: where it is, and how to go on."""
@@ -131,6 +134,7 @@ def fetched(
         for topic_partition, position in positions.items():
             yield topic_partition, code, None, _nothing(topic_partition, position)
         return
+    leader_of = hints(response)
     for topic in response.responses:
         name = topic.topic or (routing.topic_name(topic.topic_id) if names is None else names.get(topic.topic_id))
         for partition in topic.partitions:
@@ -143,6 +147,7 @@ def fetched(
                     _nothing(topic_partition, position),
                     high_watermark=partition.high_watermark,
                     log_start_offset=partition.log_start_offset,
+                    leader=leader_of(partition),
                 )
                 yield topic_partition, error_code(partition.error_code), None, data
                 continue

@@ -14,7 +14,7 @@ from tidelog.client.operations import Operation
 from tidelog.client.routing import Routing
 from tidelog.client.views import partition_error
 from tidelog.model.errors import ErrorCode, KafkaError, error_code
-from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicPartition
+from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 
@@ -44,12 +44,15 @@ class GroupMember:
     """Who commits: a member of a group, or (`generation` -1, no id) somebody while the group has no members.
 
     `generation` is the member epoch in groups of KIP-848; `instance_id` a static member's lasting name (KIP-345).
+    `topics_read` are the ids of the topics whose offsets it commits, [name] -> id, where they are known: in another
+    topic of the name these offsets mean nothing.
     """
 
     group: str
     generation: int = -1
     member_id: str = ""
     instance_id: str | None = None
+    topics_read: Mapping[str, TopicId] = dataclasses.field(default_factory=dict, compare=False)
 
 
 def list_offsets(

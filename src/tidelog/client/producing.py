@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tidelog.client.leader_hints import LeaderHint, hints
 from tidelog.client.offsets import by_topic
 from tidelog.client.operations import Operation
 from tidelog.client.routing import Routing
@@ -33,6 +34,8 @@ class Produced:
     text: str | None
     result: ProducedBatch
     record_errors: Mapping[int, str]
+    leader: LeaderHint | None = None
+    """Which other broker leads the partition, where the answer says so."""
 
 
 def produce_request(
@@ -70,6 +73,7 @@ def produced(
         for topic_partition in batches:
             yield Produced(topic_partition, ErrorCode.NONE, None, ProducedBatch(), {})
         return
+    leader_of = hints(response)
     for topic in response.responses:
         name = topic.name or routing.topic_name(topic.topic_id) or ""
         for entry in topic.partition_responses:
@@ -82,6 +86,7 @@ def produced(
                     each.batch_index: each.batch_index_error_message or entry.error_message or "no reason given"
                     for each in entry.record_errors
                 },
+                leader_of(entry),
             )
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 from tidelog.client.addresses import Address
 from tidelog.client.errors import ClientError, ConnectionFailed, RequestTimedOut, refusal
 from tidelog.client.exchange import ByVersion
+from tidelog.client.leader_hints import LeaderHint
 from tidelog.client.operations import Call, Deadline, Operation, Pause
 from tidelog.client.retries import RetryPolicy
 from tidelog.client.throttles import Throttles
@@ -123,6 +124,27 @@ class Routing:
         if topic is not None and topic_partition.partition in topic.partitions:
             partitions = {p: view for p, view in topic.partitions.items() if p != topic_partition.partition}
             self.topics[topic.name] = dataclasses.replace(topic, partitions=partitions)
+
+    def take_leader(self, topic_partition: TopicPartition, hint: LeaderHint | None) -> bool:
+        """Takes the leader that a broker has named instead of itself (KIP-951), where the hint is news; whether it was.
+
+        The partition can be tried again at once then. Otherwise its leader is to be asked for.
+        """
+        topic = self.topics.get(topic_partition.topic)
+        known = topic.partitions.get(topic_partition.partition) if topic else None
+        if topic is None or known is None or hint is None:
+            return False
+        broker = hint.broker or self.brokers.get(hint.leader)
+        newest = self._leader_epochs.get((topic.topic_id, topic_partition.partition), known.leader_epoch)
+        if broker is None or hint.leader_epoch <= newest:
+            return False
+        self.brokers[hint.leader] = broker
+        if topic.topic_id != ZERO_TOPIC_ID:
+            self._leader_epochs[topic.topic_id, topic_partition.partition] = hint.leader_epoch
+        present = dataclasses.replace(known, leader=hint.leader, leader_epoch=hint.leader_epoch)
+        partitions = {**topic.partitions, topic_partition.partition: present}
+        self.topics[topic.name] = dataclasses.replace(topic, partitions=partitions)
+        return True
 
     def _candidates(self) -> list[Address]:
         known = [broker.address for broker in self.brokers.values()]

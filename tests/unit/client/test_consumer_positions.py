@@ -15,7 +15,8 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.consumer import AutoOffsetReset, Consumer, ConsumerSettings
 from tidelog.client.errors import TopicChanged
 from tidelog.client.offsets import CommittedOffset, committed_offsets
-from tidelog.model.errors import KafkaError
+from tidelog.client.producer import Producer, ProducerSettings
+from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicPartition
 from tidelog.records.columns import Column
 from tidelog.testing import Cluster as Brokers
@@ -144,21 +145,23 @@ def test_a_lag_in_time_is_that_of_the_next_record(with_topic: Run, monkeypatch: 
     with_topic(test)
 
 
+async def remake(cluster: Cluster, topic: str) -> None:
+    """Deletes a topic of one partition, and makes another one of its name."""
+    await cluster.run(admin.delete_topics(cluster.routing, [topic]))
+    while True:
+        try:
+            await make(cluster, NewTopic(topic, 1, 1))
+            return
+        except KafkaError:
+            await asyncio.sleep(0.02)
+
+
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("reset", [AutoOffsetReset.EARLIEST, AutoOffsetReset.NONE])
 def test_a_topic_made_again_is_begun_anew_by_its_group(running: Brokers, protocol: str, reset: AutoOffsetReset) -> None:
     """Former positions and commits mean nothing in it; without a policy the error names both ids."""
     topic = f"again-{protocol}-{reset}"
     partition = TopicPartition(topic, 0)
-
-    async def remake(cluster: Cluster) -> None:
-        await cluster.run(admin.delete_topics(cluster.routing, [topic]))
-        while True:
-            try:
-                await make(cluster, NewTopic(topic, 1, 1))
-                return
-            except KafkaError:
-                await asyncio.sleep(0.02)
 
     async def test() -> None:
         async with Cluster(running.bootstrap) as cluster, Cluster(running.bootstrap) as other:
@@ -177,7 +180,7 @@ def test_a_topic_made_again_is_begun_anew_by_its_group(running: Brokers, protoco
                     assert await values(consumer, 3) == [b"0", b"1", b"2"]
                 await consumer.commit({partition: CommittedOffset(3)})
                 former = cluster.routing.topic_id(topic)
-                await remake(other)
+                await remake(other, topic)
                 await put(other, partition, b"n0", b"n1")
                 if reset is AutoOffsetReset.NONE:
                     with pytest.raises(TopicChanged, match=former.hex()) as told:
@@ -192,5 +195,40 @@ def test_a_topic_made_again_is_begun_anew_by_its_group(running: Brokers, protoco
                     assert [value for value in found if value.startswith(b"n")] == [b"n0", b"n1"]
                 await consumer.commit()
                 assert (await other.run(committed_offsets(other.routing, topic)))[partition].offset == 2
+
+    asyncio.run(test())
+
+
+def test_a_transaction_commits_no_offset_of_a_topic_that_was_made_again(running: Brokers) -> None:
+    """The new topic has an offset of the group in the end only where one of its own records was read."""
+    topic = "again-in-transactions"
+    partition = TopicPartition(topic, 0)
+
+    async def test() -> None:
+        producing = ProducerSettings(transactional_id=topic)
+        async with (
+            Cluster(running.bootstrap) as cluster,
+            Cluster(running.bootstrap) as other,
+            Producer(cluster, producing) as producer,
+        ):
+            await make(cluster, NewTopic(topic, 1, 1))
+            await put(cluster, partition, b"0", b"1", b"2")
+            async with Consumer(cluster, topic, settings(auto_commit=False)) as consumer:
+                consumer.subscribe([topic])
+                batch = await consumer.poll()
+                assert batch is not None
+                member = consumer.member
+                await remake(other, topic)
+                await producer.begin()
+                with pytest.raises(KafkaError, match="made again") as refused:
+                    await producer.send_offsets({partition: batch.next_offset}, member)
+                assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+                await producer.abort()
+                assert await other.run(committed_offsets(other.routing, topic)) == {}
+                await put(other, partition, b"n0")
+                assert await values(consumer, 1) == [b"n0"]
+                async with producer.transaction():
+                    await producer.send_offsets({partition: 1}, consumer.member)
+            assert (await other.run(committed_offsets(other.routing, topic)))[partition].offset == 1
 
     asyncio.run(test())

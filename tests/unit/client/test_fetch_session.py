@@ -145,3 +145,17 @@ def test_epochs_go_round() -> None:
     assert asked(session, {A0: Wanted(0, 0, ZERO_TOPIC_ID)}).session_epoch == 0x7FFFFFFF
     answer(session, 9)
     assert asked(session, {A0: Wanted(0, 0, ZERO_TOPIC_ID)}).session_epoch == 1
+
+
+def test_a_session_that_ends_names_nothing() -> None:
+    """Its id, the final epoch, no partition; where there is no session, there is nothing to end."""
+    session = FetchSession()
+    assert session.ending() is None
+    asked(session, ALL)
+    assert answer(session, 77)
+    asked(session, ALL)  # On its way still.
+    ending = session.ending()
+    assert ending is not None
+    request = ending.build(BY_ID)
+    assert (request.session_id, request.session_epoch, request.topics, request.max_wait_ms) == (77, -1, [], 0)
+    assert session.ending() is None

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.unit.client.log_broker import LogBroker
-from tests.unit.client.scripted_broker import DROP
+from tests.unit.client.scripted_broker import DROP, SILENCE
 
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import OffsetOutOfRange, TopicChanged
@@ -17,6 +17,7 @@ from tidelog.client.fetcher import Fetcher
 from tidelog.client.fetching import FetchedData, FetchSettings
 from tidelog.model.errors import ErrorCode
 from tidelog.model.identifiers import TopicPartition
+from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
 from tidelog.records.batch import iterate_headers, read_records
 
@@ -232,3 +233,39 @@ async def test_an_offset_is_one_of_the_topic_that_was_known_when_it_was_sought()
             with pytest.raises(TopicChanged):
                 await fetcher.advance()
             await fetcher.close()
+
+
+async def test_its_end_ends_its_sessions() -> None:
+    """Though a fetch waits for records on its connection; a cluster that is closed already opens nothing again."""
+    with LogBroker(partitions=1) as broker:
+        broker.append(0, 1)
+        waiting = threading.Event()
+        answered = broker.handlers[ApiKey.FETCH]
+
+        def fetch(request: Any, version: int) -> Any:
+            if request.session_epoch == -1:
+                return messages.FetchResponse()
+            if request.session_epoch == 1:
+                waiting.set()
+                return SILENCE
+            response = answered(request, version)
+            response.session_id = 77
+            return response
+
+        broker.handlers[ApiKey.FETCH] = fetch
+        for closes_first in (False, True):
+            waiting.clear()
+            cluster = Cluster(broker.bootstrap)
+            fetcher = Fetcher(cluster, {TopicPartition("t", 0): 0})
+            while not waiting.is_set():
+                await fetcher.advance()
+                fetcher.take()
+                await asyncio.sleep(0.001)
+            if closes_first:
+                await cluster.close()
+            connections = broker.connections
+            await fetcher.close()
+            assert broker.connections == connections
+            await cluster.close()
+        ends = [request for request in broker.asked(ApiKey.FETCH) if request.session_epoch == -1]
+        assert [(request.session_id, request.topics) for request in ends] == [(77, [])]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import math
 import re
 import time
@@ -152,9 +153,13 @@ class Consumer:
         """Who this consumer is in its group: what `Producer.send_offsets` wants, so that a former member is fenced.
 
         A former member is who it was when it was given its last batch: as nobody in particular it would not be fenced.
+        It names the ids of the topics whose batches were given out last: offsets of a topic that was deleted and made
+        again since are not committed.
         """
         member = self._member_now()
-        return member if member.generation >= 0 or self._given_to is None else self._given_to
+        if member.generation < 0 and self._given_to is not None:
+            member = self._given_to
+        return dataclasses.replace(member, topics_read=dict(self._ownership.topics_given))
 
     def _member_now(self) -> GroupMember:
         return GroupMember(self._group or "") if self._membership is None else self._membership.member
@@ -234,10 +239,11 @@ class Consumer:
         topic_partition = data.topic_partition
         self._in_hand = (topic_partition, data.fetch_offset)
         self._ownership.given(topic_partition, data.next_offset, data.leader_epoch)
+        self._ownership.topics_given[topic_partition.topic] = self._fetcher.topic_read(topic_partition.topic)
         self._ownership.at_rest.clear()
         if self._membership is not None:
             self._membership.polled(False)
-            self._given_to = self.member
+            self._given_to = self._member_now()
         return ConsumedBatch(data, self._settings.committed_only)
 
     def _take_back(self) -> None:

@@ -22,7 +22,7 @@ from tidelog.client.errors import ClientError, LogTruncated, OffsetOutOfRange, T
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.offsets import CommittedOffset
 from tidelog.model.errors import KafkaError
-from tidelog.model.identifiers import TopicPartition
+from tidelog.model.identifiers import TopicId, TopicPartition
 
 logger: Final = logging.getLogger(__name__)
 
@@ -50,6 +50,8 @@ class Ownership:
         self.placement = Placement(cluster, settings, commits, self._placed, self.fetcher.wake)
         self.positions: dict[TopicPartition, int | None] = {}
         """[partition] -> the next offset to give to the caller."""
+        self.topics_given: dict[str, TopicId] = {}
+        """[topic] -> its id as of the last batch that the caller was given, zero where it is not known."""
         self._epochs: dict[TopicPartition, int] = {}
         """[partition] -> leader epoch of the record before its position, where that is known: a commit names it."""
         self.changing = False
@@ -105,6 +107,9 @@ class Ownership:
             self.positions.pop(topic_partition, None)
             self._epochs.pop(topic_partition, None)
             self._committed.pop(topic_partition, None)
+        still = {tp.topic for tp in self.positions}
+        for topic in {tp.topic for tp in partitions} - still:
+            self.topics_given.pop(topic, None)
 
     def _settled(self) -> None:
         self.changing = False

@@ -378,7 +378,8 @@ class Sender:
             self.statistics.retries += 1
         elif code.retriable or self._may_be_deposed(batch, code):
             error = partition_error(batch.topic_partition, code, answer.text)
-            self._retry(batch, error, is_uncertain=code in _MAYBE_APPENDED)
+            is_named = self._routing.take_leader(batch.topic_partition, answer.leader)
+            self._retry(batch, error, is_uncertain=code in _MAYBE_APPENDED, leader_is_known=is_named)
         else:
             self._give_up(queue, batch, refused(batch, answer))
 
@@ -408,17 +409,23 @@ class Sender:
             batch.done.set_result(result)
         self._left(queue, batch)
 
-    def _retry(self, batch: Batch, error: Exception, *, is_uncertain: bool) -> None:
-        """Sends the batch again after a pause, when the leader has been asked for; unless its time is over."""
+    def _retry(self, batch: Batch, error: Exception, *, is_uncertain: bool, leader_is_known: bool = False) -> None:
+        """Sends the batch again after a pause, when the leader has been asked for; unless its time is over.
+
+        `leader_is_known`: the broker that refused the batch has named another leader, which is tried at once.
+        """
         queue = self.queues[batch.topic_partition]
         now = time.monotonic()
         if self._aborting or now >= batch.deadline:
             self._give_up(queue, batch, error)
             return
         self.statistics.retries += 1
+        queue.last_error = error
+        if leader_is_known:
+            queue.requeue(batch, now, is_uncertain=is_uncertain)
+            return
         pause_s = self._routing.retry.pause_s(queue.attempts + 1, self._routing.draw)
         queue.requeue(batch, min(now + pause_s, batch.deadline), is_uncertain=is_uncertain)
-        queue.last_error = error
         queue.needs_leader = True
         self._topics.want(batch.topic_partition.topic)
 

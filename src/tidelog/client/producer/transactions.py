@@ -161,7 +161,10 @@ class TransactionManager:
         )
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, CommittedOffset], member: GroupMember) -> None:
-        """Makes a consumer's offsets part of the transaction: they are committed if and when it is (KIP-447)."""
+        """Makes a consumer's offsets part of the transaction: they are committed if and when it is (KIP-447).
+
+        KafkaError (UNKNOWN_TOPIC_ID), after which it can only be aborted, where a topic is not the one that was read.
+        """
         self.require(ProducerTransactionState.OPEN)
         if not offsets:
             return
@@ -178,16 +181,36 @@ class TransactionManager:
         connection = self._groups.get(member.group)
         if connection is None:
             connection = self._groups[member.group] = CoordinatorConnection(self._cluster, member.group)
-        await self._ask(
-            ByVersion(
-                ApiKey.TXN_OFFSET_COMMIT,
-                lambda version: self._offsets_request(version, offsets, member),
-                at_most=None if self.implicit else TXN_OFFSET_COMMIT_EXPLICIT_MAX,
-            ),
-            commit_error_codes,
-            f"commit offsets of group '{member.group}'",
-            connection,
-        )
+        topics = {tp.topic for tp in offsets}
+        looking = asyncio.create_task(self._refuse_replaced_topics(topics & member.topics_read.keys(), member))
+        try:
+            await self._ask(
+                ByVersion(
+                    ApiKey.TXN_OFFSET_COMMIT,
+                    lambda version: self._offsets_request(version, offsets, member),
+                    at_most=None if self.implicit else TXN_OFFSET_COMMIT_EXPLICIT_MAX,
+                ),
+                commit_error_codes,
+                f"commit offsets of group '{member.group}'",
+                connection,
+            )
+            await looking
+        finally:
+            looking.cancel()
+
+    async def _refuse_replaced_topics(self, topics: Collection[str], member: GroupMember) -> None:
+        """Breaks the transaction off where a topic is another one than was read: TxnOffsetCommit goes by name."""
+        if not topics:
+            return
+        try:
+            await self._cluster.run(self._routing.refresh(topics, self._routing.deadline()))
+            for topic in topics:
+                if self._routing.is_replaced(topic, member.topics_read[topic]):
+                    text = f"topic '{topic}' was deleted and made again since it was read: its offsets mean nothing now"
+                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, text).about(topic=topic, transactional_id=self._id)
+        except (KafkaError, ClientError) as error:
+            self.break_off(error)
+            raise
 
     def _offsets_request(
         self, version: int, offsets: Mapping[TopicPartition, CommittedOffset], member: GroupMember
