@@ -87,6 +87,8 @@ def drawn_goals(draw: random.Random, count: int) -> Goals:
         topics=frozenset({"t"}) if draw.random() < 0.2 else None,
         moves_max=draw.choice([None, None, 1, 3]),
         bytes_max=draw.choice([None, None, 50_000]),
+        seconds_max=draw.choice([None, None, None, 1.0005]),
+        disks_max=draw.choice([None, 1, 2]) if Balance.BYTES in balance else None,
         rack_aware=draw.random() < 0.8,
     )
 
@@ -98,7 +100,7 @@ def check_rules(state: ClusterState, goals: Goals) -> None:
     assert load_plan(dump_plan(plan)) == plan
     assert plan.moves_least is None or plan.moves_least <= plan.replica_moves
     assert plan.bytes_least is None or plan.bytes_least <= plan.bytes
-    limited = goals.moves_max is not None or goals.bytes_max is not None
+    limited = goals.is_limited
     assert goals.moves_max is None or plan.replica_moves <= goals.moves_max
     assert goals.bytes_max is None or plan.bytes <= goals.bytes_max
     live_racks = {
@@ -124,6 +126,8 @@ def check_rules(state: ClusterState, goals: Goals) -> None:
         racks = [state.brokers[broker].rack for broker in move.replicas_to]
         if goals.rack_aware and None not in racks and live_racks:
             assert len(set(racks)) >= min(len(racks), len(live_racks))
+    if goals.seconds_max is not None and plan.replica_moves and plan.simulation is not None:
+        assert plan.simulation["seconds"] <= goals.seconds_max + 0.001
     if not limited:
         moved = {move.key: move.replicas_to for move in plan.moves}
         for key, partition in state.partitions.items():

@@ -54,6 +54,14 @@ def plan(
     bytes_max: Annotated[
         int | None, typer.Option("--max-bytes", min=1, metavar="BYTES", help="The best moves up to so many bytes.")
     ] = None,
+    seconds_max: Annotated[
+        float | None,
+        typer.Option("--max-seconds", min=0, metavar="SECONDS", help="The best moves that end by then, at --throttle."),
+    ] = None,
+    disks_max: Annotated[
+        int | None,
+        typer.Option("--max-disks", min=1, metavar="N", help="With --balance bytes: relieve the worst N disks alone."),
+    ] = None,
     tolerance: Annotated[
         float,
         typer.Option("--tolerance", min=0.0, max=1.0, help="How far from the average bytes and traffic may be."),
@@ -97,6 +105,8 @@ def plan(
         leave=frozenset(leave or ()),
         moves_max=moves_max,
         bytes_max=bytes_max,
+        seconds_max=seconds_max,
+        disks_max=disks_max,
         tolerance=tolerance,
         rack_aware=rack_aware,
     )

@@ -126,12 +126,17 @@ def print_ended(ended: Ended, output: Form, display: Display) -> None:
     for move, reason in ended.left:
         print(f"not done: {move.key}: {reason}")
     took = duration(ended.measured_seconds)
-    words = "nothing to do" if not ended.moves else f"{ended.done} of {ended.moves} partitions, {size(ended.bytes)}"
+    if not ended.moves:
+        words = "nothing to do"
+    elif ended.done_before == ended.moves:
+        words = f"{ended.done} of {ended.moves} partitions, all of them before this run"
+    else:
+        words = f"{ended.done} of {ended.moves} partitions, {size(ended.bytes)}"
     print(f"{ended.status}: {words}, in {took}{_prediction(ended)}")
 
 
 def _prediction(ended: Ended) -> str:
-    if ended.predicted_seconds is None or ended.status is not RunStatus.DONE or not ended.moves:
+    if ended.predicted_seconds is None or ended.status is not RunStatus.DONE or not ended.bytes:
         return ""
     if ended.run.interrupted:
         return f" since it was interrupted (predicted for all: {duration(ended.predicted_seconds)})"

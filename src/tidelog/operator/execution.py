@@ -12,7 +12,7 @@ it has been away for `patience_s`, these moves are taken back: the cluster is wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -52,11 +52,13 @@ class Ended:
     done: int
     moves: int
     bytes: int
-    """Bytes that this run's moves copied, as the plan knew them."""
+    """Bytes that this run's moves copied, as the plan knew them; those that were done before it are left out."""
     left: tuple[tuple[Move, str], ...]
     """Moves that are not done, and why."""
     measured_seconds: float
     predicted_seconds: float | None
+    done_before: int = 0
+    """Moves that were done when the run began."""
 
 
 class Execution:
@@ -71,6 +73,7 @@ class Execution:
         self._requests = Requests(routing, around, patience_s)
         self._throttles = Throttles(routing, around.journal, around.save, around.say)
         self._clock = RunClock(routing.now, around)
+        self._done_before: frozenset[TopicPartition] = frozenset()
 
     # What the command line asks
 
@@ -90,8 +93,11 @@ class Execution:
         else:
             yield from self._clear(known, state)
             run = Run(kind, plan, plan_path=plan_path, throttle=throttle, started_at_ms=self._around.wall_ms())
+        if not run.interrupted:
+            done = Progress.of(plan, state).of_standing(Standing.DONE)
+            self._done_before = frozenset(each.move.key for each in done)
         if run.predicted_seconds is None or run.active_seconds == 0:
-            run = replace(run, predicted_seconds=predicted_seconds(plan, state, throttle))
+            run = replace(run, predicted_seconds=_predicted(plan, state, throttle, self._done_before))
         self._save_run(run)
         self._clock = RunClock(self._routing.now, self._around)
         try:
@@ -233,10 +239,11 @@ class Execution:
             status,
             len(plan.moves) - len(left),
             len(plan.moves),
-            plan.bytes,
+            sum(move.bytes for move in plan.moves if move.key not in self._done_before),
             tuple(left),
             run.active_seconds,
             run.predicted_seconds,
+            len(self._done_before),
         )
 
     def _take_back(self, plan: Plan) -> Operation[None]:
@@ -288,6 +295,14 @@ class Execution:
 
     def _release(self) -> Operation[None]:
         yield from self._requests.patiently(self._throttles.release, "removing throttles")
+
+
+def _predicted(plan: Plan, state: ClusterState, throttle: int | None, done: Collection[TopicPartition]) -> float | None:
+    """Seconds for what is not `done` of a plan; None where nothing is left, or where it would never end."""
+    if not done:
+        return predicted_seconds(plan, state, throttle)
+    left = tuple(move for move in plan.moves if move.key not in done)
+    return predicted_seconds(replace(plan, moves=left, simulation=None), state, throttle) if left else None
 
 
 def _is_only_to_be_placed(judged: Judged) -> bool:

@@ -106,6 +106,7 @@ def test_a_live_cluster_is_read(tidelog: Tidelog, tmp_path: Path) -> None:
         (("--drain", "0", "--drain", "1"), {}, "t-0 needs 2 replicas and can have 1, on [2]"),
         (("--drain", "0", "--drain", "1", "--drain", "2"), {}, "no broker is left that may hold replicas"),
         (("--balance", "traffic"), {}, "the state has no traffic"),
+        (("--balance", "counts", "--max-disks", "2"), {}, "--max-disks goes with --balance bytes"),
         (
             ("--balance", "counts"),
             {"brokers": [{"id": 0, "rack": "a"}, {"id": 1, "rack": "b"}, {"id": 2}]},

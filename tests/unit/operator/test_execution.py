@@ -75,7 +75,8 @@ def test_a_plan_is_carried_out_in_waves() -> None:
     assert 40 <= ended.measured_seconds < 46
     assert ended.predicted_seconds == pytest.approx(ended.measured_seconds, rel=0.2)
     again = run(cluster, plan)
-    assert (again.status, again.done) == (RunStatus.DONE, 4)
+    assert (again.status, again.done, again.done_before, again.bytes) == (RunStatus.DONE, 4, 4, 0)
+    assert again.predicted_seconds is None
 
 
 def test_a_run_goes_back_by_one_command() -> None:

@@ -40,7 +40,10 @@ def handle(
         try:
             node.moves.alter(topic_partition, path)
         except KafkaError as error:
-            logger.warning("not moved: partition=%s to=%s reason=%s", topic_partition, path, error)
+            # A replica that is not here yet is created there later: tools ask before a reassignment brings it.
+            expected = error.code is ErrorCode.REPLICA_NOT_AVAILABLE
+            level = logging.INFO if expected else logging.WARNING
+            logger.log(level, "not moved: partition=%s to=%s reason=%s", topic_partition, path, error)
             outcomes[topic_partition] = error.code
         else:
             outcomes[topic_partition] = ErrorCode.NONE

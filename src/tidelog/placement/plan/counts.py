@@ -7,6 +7,7 @@ are another one, and it is solved again, until the bounds of all groups are met.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,7 +31,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What the stage did: the moves, which are the proven least, and the bounds that all brokers are within."""
+    """What the stage did: the fewest moves that could do, proven, and the bounds that all brokers are within."""
 
     moves_least: int
     bounds: Bounds
@@ -38,18 +39,27 @@ class Counted:
     """One where all brokers are even; more where rules keep some apart."""
 
 
-def settle_counts(layout: Layout) -> Counted:
-    """Moves as few replicas as drains, fills, factors, racks and even counts need. PlanRefused where that cannot be."""
-    flow, bounds, groups = _evenly(layout) if Balance.COUNTS in layout.goals.balance else _loosely(layout)
+def settle_counts(layout: Layout, pinned: int = 0) -> Counted:
+    """Moves as few replicas as drains, fills, factors, racks and even counts need. PlanRefused where that cannot be.
+
+    `pinned`: the copies that `layout.pins` need at least. Which pins there are was chosen before, so beside them the
+    bound is that of the counts alone, or of the pins alone, whichever is larger.
+    """
+    solve = _evenly if Balance.COUNTS in layout.goals.balance else _loosely
+    flow, bounds, groups = solve(layout, layout.pins)
+    least = flow.cost
+    if layout.pins:
+        without, _, even = solve(layout, {})
+        least = min(flow.cost, max(pinned, without.cost if len(even) == len(groups) else 0))
     for item, places in enumerate(flow.places):
         if places != set(layout.replicas[item]):
             layout.settle(item, places)
-    return Counted(flow.cost, bounds, tuple(groups))
+    return Counted(least, bounds, tuple(groups))
 
 
-def _evenly(layout: Layout) -> tuple[CountFlow, Bounds, list[Group]]:
+def _evenly(layout: Layout, pins: Mapping[int, int]) -> tuple[CountFlow, Bounds, list[Group]]:
     """All brokers as even as rules let them be."""
-    flow = _flow(layout)
+    flow = _flow(layout, pins)
     groups = [_together(layout, flow)]
     while True:
         bounds = _even_bounds(flow, groups)
@@ -60,19 +70,19 @@ def _evenly(layout: Layout) -> tuple[CountFlow, Bounds, list[Group]]:
         if len(split) == len(groups):
             raise PlanRefused(_why(layout, flow, stuck))
         groups = split
-        flow = _flow(layout)
+        flow = _flow(layout, pins)
 
 
-def _loosely(layout: Layout) -> tuple[CountFlow, Bounds, list[Group]]:
+def _loosely(layout: Layout, pins: Mapping[int, int]) -> tuple[CountFlow, Bounds, list[Group]]:
     """What has to move, to where there is least; never a move more than what has to. The counts are no goal."""
-    flow = _flow(layout)
+    flow = _flow(layout, pins)
     group = _together(layout, flow)
     stuck = flow.solve(_loose_bounds(layout, flow, group, sum(flow.needs)))
     if stuck is not None:
         raise PlanRefused(_why(layout, flow, stuck))
     least = flow.cost
     for share in SHARES_ABOVE:
-        closer = _flow(layout)
+        closer = _flow(layout, pins)
         bounds = _loose_bounds(layout, closer, group, int(share * group.total / len(group.brokers)))
         if closer.solve(bounds) is None and closer.cost == least:
             return closer, bounds, [group]
@@ -85,7 +95,7 @@ def _together(layout: Layout, flow: CountFlow) -> Group:
     return Group(brokers, sum(flow.counts[place] for place in brokers) + sum(flow.missing.values()))
 
 
-def _flow(layout: Layout) -> CountFlow:
+def _flow(layout: Layout, pins: Mapping[int, int]) -> CountFlow:
     closed = layout.closed
     return CountFlow(
         len(layout.brokers),
@@ -97,6 +107,7 @@ def _flow(layout: Layout) -> CountFlow:
         racks=layout.racks,
         rack_count=layout.rack_count,
         extra=layout.staying,
+        pins=pins,
     )
 
 

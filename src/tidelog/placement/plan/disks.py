@@ -146,7 +146,7 @@ class DiskLoads:
             return False
         if leaving == entering:
             return True
-        if entering in self.on[item] or not layout.holds[entering]:
+        if entering in self.on[item] or not layout.holds[entering] or layout.pins.get(item) == leaving:
             return False
         if layout.closed[entering] is not None and entering not in self.former[item]:
             return False

@@ -131,6 +131,9 @@ class _Program:
             for several in of_broker.values():
                 if len(several) > 1:
                     self.solver.addConstr(sum(several) <= 1)
+            pin = self.loads.layout.pins.get(item)
+            if pin is not None:
+                self.solver.addConstr(sum(of_broker.get(pin, [])) >= 1)
 
     def _spread(self) -> None:
         """At most one a rack, or at least one where there are more replicas than racks."""

@@ -14,7 +14,7 @@ along tight arcs until there is none, so that a handful of rounds suffice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -49,7 +49,7 @@ class CountFlow:
     `racks` [bin] -> rack: at most one bin of an item a rack while it needs no more than there are racks (`rack_count`),
     at least one a rack otherwise; None: no racks. Racks from `rack_count` on are unknown ones, each of one bin.
     An item that needs fewer bins than it has leaves those of `gone` first, and never goes back there. `extra` [bin] ->
-    items that stay there and are no part of this.
+    items that stay there and are no part of this. `pins` [item] -> a bin that it has to be in.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class CountFlow:
         racks: Sequence[int] | None = None,
         rack_count: int = 0,
         extra: Sequence[int] | None = None,
+        pins: Mapping[int, int] | None = None,
     ) -> None:
         self.bins = bins
         self.former = [frozenset(bin for bin in each if bin not in leave) for each in former]
@@ -72,6 +73,7 @@ class CountFlow:
         self._gone = gone
         self._racks = racks
         self._rack_count = rack_count
+        self._pins = pins or {}
         self.places: list[set[int]] = []
         self.counts = list(extra) if extra is not None else [0] * bins
         """Of each bin, those of `extra` too."""
@@ -96,12 +98,16 @@ class CountFlow:
             racks.add(self.rack(bin))
         if self._racks is not None and not spread:
             kept = self._with_every_rack(former, self.needs[item])
+        if item in self._pins and self._pins[item] not in kept:
+            kept = self._with_pin(kept, self._pins[item], self.needs[item])
         self.places.append(set(kept))
         self.former[item] -= {bin for bin in former if bin in self._gone and bin not in kept}
         for bin in self.former[item]:
             (self._old if bin in self.places[item] else self._lost)[bin][item] = None
         for bin in kept:
             self.counts[bin] += 1
+            if bin not in self.former[item]:
+                self._new[bin][item] = None
         if len(kept) < self.needs[item]:
             self.missing[item] = self.needs[item] - len(kept)
 
@@ -119,6 +125,22 @@ class CountFlow:
         others = [bin for bin in former if bin not in unknown and bin not in first.values()]
         return [*first.values(), *others[:spare], *unknown][:need]
 
+    def _with_pin(self, kept: Sequence[int], pin: int, need: int) -> list[int]:
+        """The bins of an item with the one it has to be in, for one of the same rack, or for one that can be spared."""
+        racks = [self.rack(bin) for bin in kept]
+        if self._racks is None or need <= self._rack_count:
+            room = len(kept) < need and self.rack(pin) not in racks
+        else:
+            known = {rack for rack in (*racks, self.rack(pin)) if rack < self._rack_count}
+            room = need - len(kept) - 1 >= self._rack_count - len(known)
+        if room:
+            return [*kept, pin]
+        if self.rack(pin) in racks:
+            place = racks.index(self.rack(pin))
+        else:
+            place = next((place for place, rack in enumerate(racks) if racks.count(rack) > 1), 0)
+        return [*kept[:place], pin, *kept[place + 1 :]]
+
     def rack(self, bin: int) -> int:
         """The rack of a bin; where racks count for nothing, each bin is its own."""
         return self._racks[bin] if self._racks is not None else bin
@@ -126,7 +148,9 @@ class CountFlow:
     # Arcs
 
     def _fits(self, item: int, leaving: int | None, entering: int, places: set[int] | None = None) -> bool:
-        """Whether racks allow an item to leave a bin (None: it lacks one) for another; `places`: where it is then."""
+        """Whether an item may leave a bin (None: it lacks one) for another by pins and racks; `places`: where it is."""
+        if leaving is not None and self._pins.get(item) == leaving:
+            return False
         if self._racks is None:
             return True
         rack, left = self._racks[entering], None if leaving is None else self._racks[leaving]

@@ -24,6 +24,8 @@ class Balance(enum.StrEnum):
     """Bytes of brokers and of the directories inside each broker at once, within a tolerance."""
     TRAFFIC = "traffic"
     """Bytes that brokers write in a second, within a tolerance."""
+    ORDER = "order"
+    """Preferred leaders of a topic: the brokers in turn, as at its creation, so that an expansion goes on with it."""
     RACKS = "racks"
     """Nothing is made even, but no two replicas of a partition share a rack while another one is unused."""
 
@@ -56,6 +58,10 @@ class Goals:
     """Topics that are left alone."""
     moves_max: int | None = None
     bytes_max: int | None = None
+    seconds_max: float | None = None
+    """At the throttle of the plan."""
+    disks_max: int | None = None
+    """With `BYTES`: only so many disks are relieved, those that are furthest above what they should hold."""
     tolerance: float = TOLERANCE
     rack_aware: bool = True
 
@@ -67,6 +73,16 @@ class Goals:
             *(f"factor {factor} of {topic}" for topic, factor in sorted(self.factors.items())),
             *self.balance,
         )
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether only a part of what reaches the goals is wanted."""
+        return not (self.moves_max is None and self.bytes_max is None and self.seconds_max is None)
+
+    def comes_first(self, one: Balance, *others: Balance) -> bool:
+        """Whether `one` is asked for, and none of `others` before it."""
+        asked = [each for each in self.balance if each is one or each in others]
+        return bool(asked) and asked[0] is one
 
     def in_scope(self, topic: str) -> bool:
         """Whether replicas of a topic may be moved."""
@@ -133,6 +149,8 @@ def check_goals(state: ClusterState, goals: Goals) -> None:
                 "Not all brokers have rack information for replica rack aware assignment: brokers "
                 f"{', '.join(map(str, without))} have none. Set broker.rack, or plan with --disable-rack-aware."
             )
+    if goals.disks_max is not None and Balance.BYTES not in goals.balance:
+        reasons.append("--max-disks goes with --balance bytes")
     if Balance.BYTES in goals.balance and not any(each.size is not None for each in state.partitions.values()):
         reasons.append("--balance bytes: no broker told the bytes of its replicas (DescribeLogDirs)")
     if Balance.TRAFFIC in goals.balance and not any(

@@ -39,6 +39,8 @@ class Layout:
     rack_count: int
     index: dict[int, int] = field(default_factory=dict)
     """[broker id] -> index."""
+    pins: dict[int, int] = field(default_factory=dict)
+    """[partition] -> the broker that has to have a replica of it, whatever else is moved (`order`)."""
 
     @classmethod
     def of(cls, state: ClusterState, goals: Goals) -> Layout:

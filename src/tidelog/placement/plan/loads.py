@@ -58,6 +58,12 @@ def _settle_bytes(layout: Layout, counted: Counted, guard: BrokerGuard | None, p
     weights = [partition.size or 0 for partition in layout.partitions]
     counts = _count_bounds(layout, counted)
     loads, wanted = _even(layout, weights, counts, guard, proof)
+    left = _left_alone(layout, weights)
+    if left:
+        proof.remarks.append(
+            f"{left} more {'disk is' if left == 1 else 'disks are'} above what even shares allow: this plan is for the "
+            f"worst {layout.goals.disks_max}"
+        )
     if _is_outside(loads, wanted):
         keeps_counts = counts if not _comes_first(layout, Balance.BYTES, Balance.COUNTS) else None
         keeps_traffic = guard if not _comes_first(layout, Balance.BYTES, Balance.TRAFFIC) else None
@@ -81,8 +87,7 @@ def _count_bounds(layout: Layout, counted: Counted) -> CountBounds | None:
 
 def _comes_first(layout: Layout, one: Balance, other: Balance) -> bool:
     """Whether both are asked for, and the one before the other."""
-    balance = layout.goals.balance
-    return one in balance and other in balance and balance.index(one) < balance.index(other)
+    return other in layout.goals.balance and layout.goals.comes_first(one, other)
 
 
 def _even(
@@ -97,9 +102,34 @@ def _even(
     """The loads after the search, small ones solved to the end, and the bands that they should be in."""
     loads = DiskLoads(layout, weights, counts, by_broker=by_broker, guard=guard and guard.copy())
     wanted = bands(loads, layout.goals.tolerance)
+    if layout.goals.disks_max is not None and not by_broker:
+        wanted = _of_the_worst(loads, wanted, layout.goals.disks_max)
     even_out(loads, wanted)
     proof.bytes = None if by_broker or guard is not None else _solve_small(loads, wanted, counts, proof)
     return loads, wanted
+
+
+def _worst_first(loads: DiskLoads, wanted: Sequence[Band]) -> list[int]:
+    """The disks above their band, the one that is furthest above for its size first."""
+    above = [disk for disk, band in enumerate(wanted) if loads.loads[disk] > band.high]
+    return sorted(above, key=lambda disk: (-loads.loads[disk] / max(1.0, wanted[disk].high), disk))
+
+
+def _of_the_worst(loads: DiskLoads, wanted: Sequence[Band], disks_max: int) -> list[Band]:
+    """Bands that ask for something of the worst disks alone. The others may get bytes up to theirs, and need none."""
+    worst = set(_worst_first(loads, wanted)[:disks_max])
+    return [
+        band if disk in worst else Band(min(band.low, load), max(band.high, load))
+        for disk, (band, load) in enumerate(zip(wanted, loads.loads, strict=True))
+    ]
+
+
+def _left_alone(layout: Layout, weights: Sequence[int]) -> int:
+    """Disks above their band that a plan for the worst leaves as they are."""
+    if layout.goals.disks_max is None:
+        return 0
+    loads = DiskLoads(layout, weights)
+    return max(0, len(_worst_first(loads, bands(loads, layout.goals.tolerance))) - layout.goals.disks_max)
 
 
 def _is_outside(loads: DiskLoads, wanted: Sequence[Band]) -> bool:

@@ -1,4 +1,4 @@
-"""The part of a plan that does most: at most so many moves, or bytes.
+"""The part of a plan that does most: at most so many moves, bytes, or seconds.
 
 Moves are taken one by one, the one that brings counts and loads closest to what the whole plan reaches, for what it
 costs, first. Each partition's move is whole, so any part of a plan keeps the rules.
@@ -7,7 +7,7 @@ costs, first. Each partition's move is whole, so any part of a plan keeps the ru
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tidelog.placement.plan.goals import Goals
 from tidelog.placement.plan.plan import Move
@@ -48,12 +48,22 @@ def _changes(move: Move) -> dict[Place, int]:
     return changes
 
 
-def best_part(moves: Sequence[Move], goals: Goals) -> list[Move]:
-    """The moves that do most within `moves_max` and `bytes_max`; those that copy nothing are all there."""
-    if goals.moves_max is None and goals.bytes_max is None:
+def best_part(moves: Sequence[Move], goals: Goals, seconds: Callable[[Sequence[Move]], float]) -> list[Move]:
+    """The moves that do most within the limits of the goals; those that copy nothing are all there.
+
+    `seconds` tells how long moves take together.
+    """
+    if not goals.is_limited:
         return list(moves)
     free = [move for move in moves if not move.replica_moves]
-    paid = [move for move in moves if move.replica_moves]
+    taken = _best_first([move for move in moves if move.replica_moves], goals)
+    if goals.seconds_max is not None:
+        taken = taken[: _how_many(taken, goals.seconds_max, seconds)]
+    return sorted([*free, *taken], key=lambda move: move.key)
+
+
+def _best_first(paid: Sequence[Move], goals: Goals) -> list[Move]:
+    """The moves within `moves_max` and `bytes_max`, those that do most for what they cost first."""
     distance = _Distance(paid)
     moves_left = goals.moves_max if goals.moves_max is not None else sum(move.replica_moves for move in paid)
     bytes_left = goals.bytes_max if goals.bytes_max is not None else sum(move.bytes for move in paid)
@@ -74,11 +84,24 @@ def best_part(moves: Sequence[Move], goals: Goals) -> list[Move]:
         distance.take(move)
         moves_left -= move.replica_moves
         bytes_left -= move.bytes
-    return sorted([*free, *taken], key=lambda move: move.key)
+    return taken
+
+
+def _how_many(moves: Sequence[Move], seconds_max: float, seconds: Callable[[Sequence[Move]], float]) -> int:
+    """How many of the first moves end in time: time only grows with them, but for how they fall into waves."""
+    low, high = 0, len(moves)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if seconds(moves[:middle]) <= seconds_max:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _cost(move: Move, goals: Goals) -> float:
-    return move.replica_moves if goals.bytes_max is None else move.bytes or 1
+    by_bytes = goals.bytes_max is not None or goals.seconds_max is not None
+    return move.bytes or 1 if by_bytes else move.replica_moves
 
 
 def least_moves_to(moves: Sequence[Move]) -> int:

@@ -3,6 +3,8 @@
     counts, drains, fills, factors, racks     `counts`: minimum-cost flow, proven
     bytes, traffic                            `loads`: local search beside its bound; small ones `exact`: a MIP
     leaders                                   `leaders`: minimum-cost flow, proven
+    order of creation                         `order`: the best beginning of each topic; asked for first, it is settled
+                                              before all else, else by the order of replicas alone
 
 A stage keeps what the stages before it have reached; `loads` lets go of what was asked for later than bytes where bytes
 cannot be evened out beside it.
@@ -10,7 +12,7 @@ cannot be evened out beside it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tidelog.placement.plan.counts import Counted, settle_counts
@@ -18,9 +20,10 @@ from tidelog.placement.plan.goals import Balance, Goals, PlanRefused, check_goal
 from tidelog.placement.plan.layout import Layout
 from tidelog.placement.plan.leaders import settle_leaders
 from tidelog.placement.plan.loads import settle_loads
+from tidelog.placement.plan.order import pin_leaders, settle_order
 from tidelog.placement.plan.partial import best_part, least_bytes_to, least_moves_to
-from tidelog.placement.plan.plan import Plan
-from tidelog.placement.plan.simulation import simulate
+from tidelog.placement.plan.plan import Move, Plan
+from tidelog.placement.plan.simulation import ASSUMED_RATE, seconds, simulate
 from tidelog.placement.plan.state import ClusterState
 from tidelog.placement.plan.waves import DEFAULT_LIMITS, DisksFull, Limits, in_waves
 
@@ -67,7 +70,8 @@ def make_plan(
 def _plan(state: ClusterState, goals: Goals, throttle: int | None, limits: Limits) -> Planned:
     layout = Layout.of(state, goals)
     remarks: list[str] = []
-    counted = settle_counts(layout)
+    ordered_first = goals.comes_first(Balance.ORDER, Balance.COUNTS, Balance.BYTES, Balance.TRAFFIC)
+    counted = settle_counts(layout, pin_leaders(layout) if ordered_first else 0)
     moves_least, bytes_least = counted.moves_least, None
     remarks += _uneven(layout, counted)
     if {Balance.BYTES, Balance.TRAFFIC} & set(goals.balance):
@@ -76,9 +80,9 @@ def _plan(state: ClusterState, goals: Goals, throttle: int | None, limits: Limit
         kept = proof.counts_kept if Balance.COUNTS in goals.balance else not goals.fill
         moves_least, bytes_least = max(moves_least if kept else 0, proof.moves), proof.bytes
         remarks += proof.remarks
-    leader_changes = settle_leaders(layout) if Balance.LEADERS in goals.balance else 0
+    leader_changes = _settle_leaders(layout, remarks)
     whole = layout.moves()
-    moves = best_part(whole, goals)
+    moves = best_part(whole, goals, lambda part: _seconds(part, state, throttle, limits))
     if len(moves) < len(whole):
         moves_least = least_moves_to(moves)
         bytes_least = None if bytes_least is None else least_bytes_to(moves)
@@ -105,6 +109,31 @@ def try_out(plan: Plan, state: ClusterState, throttle: int | None = None, limits
     waves = in_waves(plan.moves, state, limits)
     moves = [work.move for wave in waves for work in wave]
     return replace(plan, moves=tuple(moves), simulation=simulate(waves, state, throttle))
+
+
+def _settle_leaders(layout: Layout, remarks: list[str]) -> int:
+    """Chooses preferred leaders, by whichever was asked for first: even numbers, or turns. How many were changed."""
+    goals = layout.goals
+    if goals.comes_first(Balance.ORDER, Balance.LEADERS):
+        ordered = settle_order(layout)
+        remarks += [
+            f"{number} partitions of topic {topic} are not led in turn: the brokers whose turn it is have no replica, "
+            "and get none where the order of creation is not asked for first"
+            for topic, number in ordered.off_turn.items()
+        ]
+        if Balance.LEADERS in goals.balance:
+            remarks.append("leaders are as even as the order of creation makes them, which was asked for first")
+        return ordered.changes
+    if Balance.LEADERS not in goals.balance:
+        return 0
+    if Balance.ORDER in goals.balance:
+        remarks.append("the order of creation gives way to even leaders, which were asked for first")
+    return settle_leaders(layout)
+
+
+def _seconds(moves: Sequence[Move], state: ClusterState, throttle: int | None, limits: Limits) -> float:
+    """How long moves take. PlanRefused where a disk has no room."""
+    return seconds(in_waves(moves, state, limits), float(throttle or ASSUMED_RATE))
 
 
 def _uneven(layout: Layout, counted: Counted) -> Iterable[str]:

@@ -152,6 +152,41 @@ def with_traffic(state: ClusterState) -> ClusterState:
     )
 
 
+@pytest.mark.row("R04")
+def test_the_worst_disks_alone() -> None:
+    """The two that are furthest above their share come into it; no other disk gives anything, or gets above its own."""
+    state = cluster(8, 2, 300, 2, seed=9)
+    goals = Goals(balance=(Balance.BYTES,), disks_max=2)
+    planned = make_plan(state, goals)
+    before, after = loads(state, Plan.of(())), loads(state, planned.plan)
+    most = 1.05 * sum(before.values()) / len(before)
+    worst = sorted(before, key=lambda disk: -before[disk])[:2]
+    assert all(before[disk] > most >= after[disk] for disk in worst)
+    assert {disk for disk in before if after[disk] < before[disk]} == set(worst)
+    assert all(after[disk] <= max(most, before[disk]) for disk in before)
+    whole = make_plan(state, Goals(balance=(Balance.BYTES,))).plan
+    assert planned.plan.bytes_least is not None
+    assert planned.plan.bytes_least <= planned.plan.bytes < whole.bytes
+    above = sum(load > most for load in before.values()) - 2
+    assert any(remark.startswith(f"{above} more disks are above") for remark in planned.remarks)
+
+
+def test_what_ends_in_time() -> None:
+    """At the throttle it runs with; with more time there is more of it, and with none nothing."""
+    state = cluster(6, 1, 60, 2, seed=2)
+
+    def part(seconds: float | None) -> Plan:
+        return make_plan(state, Goals(balance=(Balance.BYTES,), seconds_max=seconds), throttle=50_000_000).plan
+
+    whole, hour, some = part(None), part(3600), part(200)
+    assert whole.simulation is not None
+    assert hour.replica_moves == whole.replica_moves
+    assert some.simulation is not None
+    assert 0 < some.simulation["seconds"] <= 200 < whole.simulation["seconds"]
+    assert 0 < some.replica_moves < whole.replica_moves
+    assert part(0).replica_moves == 0
+
+
 def test_bytes_and_traffic_together() -> None:
     """Traffic is even over brokers, and bytes are over disks beside it."""
     state = with_traffic(cluster(8, 2, 800, 2, seed=4))
