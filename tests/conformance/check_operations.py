@@ -6,6 +6,7 @@ page's. Files stand on the page behind `<!-- file: PATH -->`, commands that are 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -18,7 +19,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import pytest
 
@@ -164,9 +165,12 @@ class Site:
         until(lambda: "Topic:" not in (text := self.run("under-replicated")) and TOPIC not in text)
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    made = Site(tmp_path_factory.mktemp("site"))
+S = TypeVar("S", bound=Site)
+
+
+@contextlib.contextmanager
+def running(made: S) -> Iterator[S]:
+    """The site with ZooKeeper and brokers on its first three machines; skips where its ports are in use."""
     for machine in made.machines:
         for port in (2181, 9092, 9093):
             if machine.answers(port):
@@ -179,6 +183,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     finally:
         for machine in made.machines:
             machine.fail()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with running(Site(tmp_path_factory.mktemp("site"))) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

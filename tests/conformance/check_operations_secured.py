@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.conformance.check_operations import TIDELOG, Site
+from tests.conformance.check_operations import TIDELOG, Site, running
 from tests.waiting import until
 
 
@@ -29,19 +29,8 @@ class SecuredSite(Site):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredSite]:
-    made = SecuredSite(tmp_path_factory.mktemp("site"))
-    for machine in made.machines:
-        for port in (2181, 9092, 9093):
-            if machine.answers(port):
-                pytest.skip(f"{machine.address}:{port} is in use")
-    try:
-        made.start_zookeeper(*made.three)
-        for machine in made.three:
-            made.start_broker(machine)
+    with running(SecuredSite(tmp_path_factory.mktemp("site"))) as made:
         yield made
-    finally:
-        for machine in made.machines:
-            machine.fail()
 
 
 def test_the_first_record(site: SecuredSite) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.assignors import BROKERS
 from tidelog.broker.coordinators.internal_topic import InternalTopic
-from tidelog.broker.coordinators.shards import Shards
+from tidelog.broker.coordinators.service import CoordinatorService
 from tidelog.broker.deferred import Deferred, flow, gather
 from tidelog.config import group_config
 from tidelog.config.group_config import GroupLimits
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.replica_manager import ReplicaManager
     from tidelog.broker.replicas.transactional_appends import TransactionalAppends
     from tidelog.config.broker_config import BrokerConfig
-    from tidelog.metadata.image import PartitionImage
 
 MINUTE_MS: Final = 60_000
 RECORD_ROOM: Final = 48_588
@@ -52,7 +51,7 @@ _VERIFICATIONS_MAX: Final = 3
 """How often a transaction's coordinator is asked for one commit, where the log does not go by its word."""
 
 
-class GroupCoordinatorService:
+class GroupCoordinatorService(CoordinatorService[GroupCoordinator]):
     """All groups that this broker coordinates."""
 
     def __init__(
@@ -65,9 +64,14 @@ class GroupCoordinatorService:
         transactional_appends: Callable[[], TransactionalAppends],
     ) -> None:
         """`transactional_appends` are loaded with the first transactional commit."""
-        self._config = environment.config
-        self._clock = environment.clock
-        self._shell = environment.shell
+        super().__init__(
+            environment,
+            metadata=metadata,
+            replicas=replicas,
+            controller=controller,
+            topic=_topic(environment.config),
+            make=lambda: GroupCoordinator(self._settings),
+        )
         self._metadata = metadata
         self._transactional_appends = transactional_appends
         self._of_groups: dict[str, ConsumerSettings] = {}
@@ -78,14 +82,6 @@ class GroupCoordinatorService:
         self._topics = TopicsView()
         self._layout_changes = -1
         """Of the metadata when that view was made."""
-        self.shards: Shards[GroupCoordinator] = Shards(
-            environment,
-            metadata=metadata,
-            replicas=replicas,
-            controller=controller,
-            topic=_topic(environment.config),
-            make=lambda: GroupCoordinator(self._settings),
-        )
         self.shards.prepare = self._prepare
 
     def start(self) -> None:
@@ -130,14 +126,6 @@ class GroupCoordinatorService:
             self._topics = topics_view(metadata.image, self._topics)
         machine.settings = self._settings
         machine.metadata = self._topics
-
-    def ensure_topic(self) -> Deferred[None]:
-        """Creates `__consumer_offsets` when it does not exist yet; fails with KafkaError COORDINATOR_NOT_AVAILABLE."""
-        return self.shards.ensure_topic()
-
-    def partition_image(self, group: str) -> PartitionImage | None:
-        """Who coordinates the group, as far as this broker was told; None while the topic does not exist."""
-        return self.shards.partition_image(group)
 
     def ask(self, group: str, make: Callable[[int], Any]) -> Deferred[Any]:
         """The reply of the group's coordinator to the event `make(request_id)`; fails as `Shards.ask` does."""
@@ -205,10 +193,6 @@ class GroupCoordinatorService:
         others = [partition for partition in partitions if partition.topic != CONSUMER_OFFSETS_TOPIC]
         if others:
             self.shards.tell_all(ForgetPartitions(others))
-
-    def leadership_changed(self, partition: int) -> None:
-        """This broker began or ceased to lead a partition of `__consumer_offsets`."""
-        self.shards.leadership_changed(partition)
 
     def transaction_ended(self, partition: int, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
         """A transaction's marker in a partition of `__consumer_offsets` is committed: its offsets hold, or are void."""

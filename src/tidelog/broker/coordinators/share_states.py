@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.coordinators.internal_topic import InternalTopic
-from tidelog.broker.coordinators.shards import Shards
+from tidelog.broker.coordinators.service import CoordinatorService
 from tidelog.broker.deferred import Deferred
 from tidelog.coordinator.share_state.coordinator import ShareCoordinator
 from tidelog.coordinator.share_state.events import SnapshotAll
@@ -27,13 +27,12 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.replica import Replica
     from tidelog.broker.replicas.replica_manager import ReplicaManager
     from tidelog.config.broker_config import BrokerConfig
-    from tidelog.metadata.image import PartitionImage
 
 PRUNE_RECORDS_MIN: Final = 10_000
 """Records of a partition of the topic that are not worth being pruned."""
 
 
-class ShareStates:
+class ShareStates(CoordinatorService[ShareCoordinator]):
     """All share partitions whose state this broker keeps."""
 
     def __init__(
@@ -45,13 +44,8 @@ class ShareStates:
         controller: ControllerChannel,
         disk_scheduler: DiskScheduler,
     ) -> None:
-        self._config = environment.config
-        self._clock = environment.clock
-        self._shell = environment.shell
-        self._replicas = replicas
-        self._disk_scheduler = disk_scheduler
         updates = environment.config.share_coordinator_snapshot_update_records_per_snapshot
-        self.shards: Shards[ShareCoordinator] = Shards(
+        super().__init__(
             environment,
             metadata=metadata,
             replicas=replicas,
@@ -59,22 +53,12 @@ class ShareStates:
             topic=_topic(environment.config),
             make=lambda: ShareCoordinator(updates),
         )
+        self._replicas = replicas
+        self._disk_scheduler = disk_scheduler
 
     def start(self) -> None:
         """Begins to prune, every share.coordinator.state.topic.prune.interval.ms."""
         self._shell.after(self._config.share_coordinator_state_topic_prune_interval_ms, self._prune_all)
-
-    def ensure_topic(self) -> Deferred[None]:
-        """Creates `__share_group_state` when it does not exist yet; fails with COORDINATOR_NOT_AVAILABLE."""
-        return self.shards.ensure_topic()
-
-    def partition_image(self, key: str) -> PartitionImage | None:
-        """Who keeps a share partition's state, as far as this broker was told; None while the topic does not exist."""
-        return self.shards.partition_image(key)
-
-    def leadership_changed(self, partition: int) -> None:
-        """This broker began or ceased to lead a partition of `__share_group_state`."""
-        self.shards.leadership_changed(partition)
 
     def _prune_all(self) -> None:
         self._shell.after(self._config.share_coordinator_state_topic_prune_interval_ms, self._prune_all)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.coordinators.internal_topic import InternalTopic
 from tidelog.broker.coordinators.marker_sender import MarkerSender
+from tidelog.broker.coordinators.service import CoordinatorService
 from tidelog.broker.coordinators.shard import Shard
-from tidelog.broker.coordinators.shards import Shards
 from tidelog.broker.deferred import Deferred
 from tidelog.coordinator.state_machine import TimePassed
 from tidelog.coordinator.transactions.coordinator import TransactionCoordinator
@@ -48,14 +48,13 @@ if TYPE_CHECKING:
     from tidelog.broker.environment import BrokerEnvironment
     from tidelog.broker.replicas.replica_manager import ReplicaManager
     from tidelog.config.broker_config import BrokerConfig
-    from tidelog.metadata.image import PartitionImage
 
 HOLD_MS: Final = 100
 """How long a client's request waits for the end of a transaction, which takes a few milliseconds as a rule. After that
 it is told CONCURRENT_TRANSACTIONS, as by Kafka at once."""
 
 
-class TransactionCoordinatorService:
+class TransactionCoordinatorService(CoordinatorService[TransactionCoordinator]):
     """All transactional ids that this broker coordinates. Deferreds fail as `Shards.ask` does."""
 
     def __init__(
@@ -68,11 +67,7 @@ class TransactionCoordinatorService:
         producer_ids: ProducerIds,
         ask_here: AskHere,
     ) -> None:
-        self._config = environment.config
-        self._clock = environment.clock
-        self._shell = environment.shell
-        self._producer_ids = producer_ids
-        self.shards: Shards[TransactionCoordinator] = Shards(
+        super().__init__(
             environment,
             metadata=metadata,
             replicas=replicas,
@@ -80,6 +75,7 @@ class TransactionCoordinatorService:
             topic=_topic(environment.config),
             make=TransactionCoordinator,
         )
+        self._producer_ids = producer_ids
         self.shards.on_committed = self._committed
         self._sender = MarkerSender(environment, metadata, ask_here, self._markers_written)
 
@@ -88,18 +84,6 @@ class TransactionCoordinatorService:
         config = self._config
         self._shell.after(config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self._abort_overdue)
         self._shell.after(config.transaction_remove_expired_transaction_cleanup_interval_ms, self._forget_idle)
-
-    def ensure_topic(self) -> Deferred[None]:
-        """Creates `__transaction_state` when it does not exist yet; fails with COORDINATOR_NOT_AVAILABLE."""
-        return self.shards.ensure_topic()
-
-    def partition_image(self, transactional_id: str) -> PartitionImage | None:
-        """Who coordinates the id, as far as this broker was told; None while the topic does not exist."""
-        return self.shards.partition_image(transactional_id)
-
-    def leadership_changed(self, partition: int) -> None:
-        """This broker began or ceased to lead a partition of `__transaction_state`."""
-        self.shards.leadership_changed(partition)
 
     # What producers ask.
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.context import authorize
 from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.security.access import Operation, ResourceType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tidelog.broker.context import RequestContext
 
 REASON_LENGTH_MAX: Final = 255
 """Characters of a member's reason to join or leave that are kept, as with Kafka."""
@@ -19,6 +26,16 @@ def cut(text: str, size: int) -> str:
     """As much of the text as fits that many bytes."""
     data = text.encode()
     return text if len(data) <= size else data[:size].decode("utf-8", "ignore")
+
+
+def check_heartbeat(context: RequestContext, group_id: str, topics: Iterable[str] | None) -> None:
+    """Whether a member may be in the group and subscribe to the topics; KafkaError GROUP_AUTHORIZATION_FAILED,
+    TOPIC_AUTHORIZATION_FAILED."""
+    if not authorize(context, Operation.READ, ResourceType.GROUP, group_id):
+        raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    for topic in topics or ():
+        if not authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def member_error(error: KafkaError) -> ErrorCode:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tidelog.broker.node import Node
 
 FORBIDDEN: Final = "Cluster authorization failed."
+UNKNOWN_TOPIC: Final = "This server does not host this topic-partition."
 NO_PARTITION: Final = "The partition id cannot be a negative number."
 
 
@@ -49,19 +50,15 @@ def ask_all(
             told = response.PartitionResult(partition=wanted.partition)
             found.partitions.append(told)
             if not may:
-                _refuse(told, KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, FORBIDDEN))
+                refuse(told, KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, FORBIDDEN))
             elif wanted.partition < 0:
-                _refuse(told, KafkaError(ErrorCode.INVALID_REQUEST, NO_PARTITION))
+                refuse(told, KafkaError(ErrorCode.INVALID_REQUEST, NO_PARTITION))
             elif needs_topic and node.metadata.topic_name(topic_id) is None:
-                _refuse(told, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC))
+                refuse(told, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC))
             else:
                 key = ShareKey(request.group_id, topic_id, wanted.partition)
                 waiting.append(_ask(node, key, wanted, event, told, fill))
-    done = gather(waiting).then(lambda _: answer)
-    return done.result() if done.done else done
-
-
-UNKNOWN_TOPIC: Final = "This server does not host this topic-partition."
+    return gather(waiting).then(lambda _: answer)
 
 
 def _ask(
@@ -78,19 +75,20 @@ def _ask(
         try:
             reply = outcome.result()
         except KafkaError as error:
-            _refuse(told, error)
+            refuse(told, error)
         else:
             if reply.error is ErrorCode.NONE:
                 fill(told, reply)
             else:
-                _refuse(told, KafkaError(reply.error, reply.message or ""))
+                refuse(told, KafkaError(reply.error, reply.message or ""))
         answer.complete(None)
 
     node.sharing.states.shards.ask(str(key), lambda request_id: event(request_id, key, wanted)).on_complete(settle)
     return answer
 
 
-def _refuse(told: Any, error: KafkaError) -> None:
+def refuse(told: Any, error: KafkaError) -> None:
+    """Puts the error into the answer of one partition or topic."""
     told.error_code, told.error_message = error.code, error.message
 
 
@@ -101,7 +99,7 @@ def failed(request: Any, response: Any, result: Any, error: KafkaError) -> Any:
         found = result(topic_id=topic.topic_id)
         for wanted in topic.partitions:
             told = response.PartitionResult(partition=wanted.partition)
-            _refuse(told, error)
+            refuse(told, error)
             found.partitions.append(told)
         answer.results.append(found)
     return answer

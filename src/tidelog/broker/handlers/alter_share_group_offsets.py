@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
+from tidelog.broker.handlers._share_offsets import check_group, refuse_forbidden, refuse_unknown
+from tidelog.broker.handlers._share_states import refuse
 from tidelog.broker.sharing.offsets import ByKey
 from tidelog.coordinator.share_state.events import ShareKey
-from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -27,17 +29,13 @@ VERSIONS: Final = Versions(0, 0)
 
 _Response = messages.AlterShareGroupOffsetsResponse
 _Partition = _Response.AlterShareGroupOffsetsResponsePartition
-_UNKNOWN: Final = "This server does not host this topic-partition."
 
 
 def handle(
     node: Node, context: RequestContext, request: messages.AlterShareGroupOffsetsRequest
 ) -> messages.AlterShareGroupOffsetsResponse | Deferred[messages.AlterShareGroupOffsetsResponse]:
     group = request.group_id
-    if not authorize(context, Operation.READ, ResourceType.GROUP, group):
-        raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
-    if not group:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    check_group(context, Operation.READ, group)
     response = _Response()
     starts: dict[tuple[TopicId, int], int] = {}
     waiting: list[tuple[ShareKey, messages.AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition]] = []
@@ -52,10 +50,9 @@ def handle(
             found = _Partition(partition_index=partition.partition_index)
             told.partitions.append(found)
             if not may:
-                found.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                found.error_message = "Topic authorization failed."
+                refuse_forbidden(found)
             elif node.metadata.image.partition(TopicPartition(name, partition.partition_index)) is None:
-                found.error_code, found.error_message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN
+                refuse_unknown(found)
             else:
                 starts[topic_id, partition.partition_index] = partition.start_offset
                 waiting.append((ShareKey(group, topic_id, partition.partition_index), found))
@@ -64,11 +61,10 @@ def handle(
         for key, partition in waiting:
             outcome = outcomes[key]
             if isinstance(outcome, KafkaError):
-                partition.error_code, partition.error_message = outcome.code, outcome.message
+                refuse(partition, outcome)
         return response
 
-    answer = node.sharing.offsets.alter(group, starts).then(done)
-    return answer.result() if answer.done else answer
+    return node.sharing.offsets.alter(group, starts).then(done)
 
 
 def error_response(

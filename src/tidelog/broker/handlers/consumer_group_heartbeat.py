@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
-from tidelog.broker.handlers._members import CLIENT_ID_SIZE_MAX, cut
+from tidelog.broker.handlers._members import CLIENT_ID_SIZE_MAX, check_heartbeat, cut
 from tidelog.coordinator.groups.consumer.events import ConsumerHeartbeat, ConsumerHeartbeatReply
 from tidelog.coordinator.groups.consumer.member import Partitions
-from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import TopicId
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -36,11 +36,7 @@ _Response = messages.ConsumerGroupHeartbeatResponse
 def handle(
     node: Node, context: RequestContext, request: messages.ConsumerGroupHeartbeatRequest
 ) -> messages.ConsumerGroupHeartbeatResponse | Deferred[messages.ConsumerGroupHeartbeatResponse]:
-    if not authorize(context, Operation.READ, ResourceType.GROUP, request.group_id):
-        raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    for topic in request.subscribed_topic_names or ():
-        if not authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic):
-            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    check_heartbeat(context, request.group_id, request.subscribed_topic_names)
     asked = node.groups.ask(request.group_id, lambda request_id: _event(node, context, request, request_id))
     return asked.then(lambda reply: _response(node, context, reply))
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
-from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.broker.handlers._share_offsets import check_group, refuse_forbidden, refuse_unknown
+from tidelog.broker.handlers._share_states import refuse
+from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import TopicId
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
@@ -25,17 +27,13 @@ VERSIONS: Final = Versions(0, 0)
 
 _Response = messages.DeleteShareGroupOffsetsResponse
 _Topic = _Response.DeleteShareGroupOffsetsResponseTopic
-_UNKNOWN: Final = "This server does not host this topic-partition."
 
 
 def handle(
     node: Node, context: RequestContext, request: messages.DeleteShareGroupOffsetsRequest
 ) -> messages.DeleteShareGroupOffsetsResponse | Deferred[messages.DeleteShareGroupOffsetsResponse]:
     group = request.group_id
-    if not authorize(context, Operation.DELETE, ResourceType.GROUP, group):
-        raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
-    if not group:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    check_group(context, Operation.DELETE, group)
     response = _Response()
     wanted: dict[TopicId, messages.DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic] = {}
     for topic in request.topics:
@@ -43,9 +41,9 @@ def handle(
         response.responses.append(told)
         known = node.metadata.image.topics.get(topic.topic_name)
         if not authorize(context, Operation.READ, ResourceType.TOPIC, topic.topic_name):
-            told.error_code, told.error_message = ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."
+            refuse_forbidden(told)
         elif known is None:
-            told.error_code, told.error_message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN
+            refuse_unknown(told)
         else:
             told.topic_id = known.topic_id
             wanted[known.topic_id] = told
@@ -54,11 +52,10 @@ def handle(
         for topic_id, told in wanted.items():
             error = errors.get(topic_id)
             if error is not None:
-                told.error_code, told.error_message = error.code, error.message
+                refuse(told, error)
         return response
 
-    answer = node.sharing.offsets.delete(group, list(wanted)).then(done)
-    return answer.result() if answer.done else answer
+    return node.sharing.offsets.delete(group, list(wanted)).then(done)
 
 
 def error_response(

@@ -38,10 +38,9 @@ _FORBIDDEN: Final = "Topic authorization failed."
 def handle(
     node: Node, context: RequestContext, request: messages.DescribeShareGroupOffsetsRequest
 ) -> messages.DescribeShareGroupOffsetsResponse | Deferred[messages.DescribeShareGroupOffsetsResponse]:
-    answer = gather([_group(node, context, group) for group in request.groups]).then(
+    return gather([_group(node, context, group) for group in request.groups]).then(
         lambda groups: _Response(groups=groups)
     )
-    return answer.result() if answer.done else answer
 
 
 def _group(node: Node, context: RequestContext, wanted: Any) -> Deferred[Any]:

@@ -10,7 +10,7 @@ just broken: `tidelog.broker.cluster.departures`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
@@ -24,12 +24,8 @@ from tidelog.security.access import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
-    from tidelog.broker.coordinators.groups import GroupCoordinatorService
-    from tidelog.broker.coordinators.share_states import ShareStates
-    from tidelog.broker.coordinators.transactions import TransactionCoordinatorService
+    from tidelog.broker.coordinators.service import CoordinatorService
     from tidelog.broker.node import Node
-
-    _Coordinators = GroupCoordinatorService | TransactionCoordinatorService | ShareStates
 
 KEY: Final = ApiKey.FIND_COORDINATOR
 VERSIONS: Final = Versions(0, 6)
@@ -67,13 +63,13 @@ def handle(
     return answer
 
 
-def _names_doubted(node: Node, coordinators: _Coordinators, keys: list[str]) -> bool:
+def _names_doubted(node: Node, coordinators: CoordinatorService[Any], keys: list[str]) -> bool:
     """Whether the answer would name a coordinator that may just have died."""
     partitions = map(coordinators.partition_image, keys)
     return any(node.departures.is_doubted(partition.leader) for partition in partitions if partition is not None)
 
 
-def _coordinators(node: Node, key_type: int) -> _Coordinators | None:
+def _coordinators(node: Node, key_type: int) -> CoordinatorService[Any] | None:
     if key_type == TRANSACTION:
         return node.transactions
     if key_type == SHARE:

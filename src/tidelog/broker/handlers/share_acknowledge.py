@@ -44,8 +44,7 @@ def handle(
         acknowledged = acknowledged.and_then(
             lambda errors: end_session(node.sharing.partitions, node.sharing.sessions, session).then(lambda _: errors)
         )
-    answer = acknowledged.then(lambda errors: _response(node, context, group, errors))
-    return answer.result() if answer.done else answer
+    return acknowledged.then(lambda errors: _response(node, context, group, errors))
 
 
 def _response(

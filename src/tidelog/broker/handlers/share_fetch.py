@@ -61,7 +61,7 @@ def handle(
         answer = acknowledged.then(lambda errors: _response(node, context, request, session, errors, {}))
     else:
         answer = _fetch(node, context, request, session, acknowledged)
-    return answer.result() if answer.done else answer
+    return answer
 
 
 def _check(request: messages.ShareFetchRequest, *, has_acknowledgements: bool) -> None:

@@ -34,8 +34,7 @@ def handle(
         _describe(node, context, group, with_operations=request.include_authorized_operations)
         for group in dict.fromkeys(request.group_ids)
     ]
-    answer = gather(asked).then(lambda groups: _Response(groups=groups))
-    return answer.result() if answer.done else answer
+    return gather(asked).then(lambda groups: _Response(groups=groups))
 
 
 def _describe(

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.context import authorize
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import Versions
-from tidelog.broker.handlers._members import CLIENT_ID_SIZE_MAX, cut
+from tidelog.broker.handlers._members import CLIENT_ID_SIZE_MAX, check_heartbeat, cut
 from tidelog.coordinator.groups.share.events import ShareHeartbeat, ShareHeartbeatReply
-from tidelog.model.errors import ErrorCode, KafkaError
+from tidelog.model.errors import KafkaError
 from tidelog.protocol import messages
 from tidelog.protocol.apis import ApiKey
-from tidelog.security.access import Operation, ResourceType
 
 if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
@@ -31,12 +29,8 @@ _Response = messages.ShareGroupHeartbeatResponse
 def handle(
     node: Node, context: RequestContext, request: messages.ShareGroupHeartbeatRequest
 ) -> messages.ShareGroupHeartbeatResponse | Deferred[messages.ShareGroupHeartbeatResponse]:
-    if not authorize(context, Operation.READ, ResourceType.GROUP, request.group_id):
-        raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     names = request.subscribed_topic_names
-    for topic in names or ():
-        if not authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic):
-            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    check_heartbeat(context, request.group_id, names)
 
     def make(request_id: int) -> ShareHeartbeat:
         return ShareHeartbeat(
@@ -51,8 +45,7 @@ def handle(
             topics=None if names is None else frozenset(names),
         )
 
-    answer = node.sharing.offsets.heartbeat(request.group_id, make).then(_response)
-    return answer.result() if answer.done else answer
+    return node.sharing.offsets.heartbeat(request.group_id, make).then(_response)
 
 
 def _response(reply: ShareHeartbeatReply) -> messages.ShareGroupHeartbeatResponse:

@@ -66,8 +66,7 @@ def handle(
                     continue
                 writes.setdefault(TopicPartition(topic.name, index), []).append(_Write(marker, place))
     waiting = [done for partition, markers in writes.items() for done in _write(node, partition, markers)]
-    answered = gather(waiting).then(lambda _: response)
-    return answered.result() if answered.done else answered
+    return gather(waiting).then(lambda _: response)
 
 
 def _write(node: Node, partition: TopicPartition, writes: list[_Write]) -> list[Deferred[None]]:
