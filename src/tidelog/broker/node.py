@@ -38,6 +38,7 @@ from tidelog.broker.orders.leadership import Leadership
 from tidelog.broker.replicas.alter_partition_manager import AlterPartitionManager
 from tidelog.broker.replicas.purgatory import Purgatory
 from tidelog.broker.replicas.replica_manager import ReplicaManager
+from tidelog.broker.telemetry.offer import tell_why_not, without_telemetry
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.topics import CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from tidelog.broker.handler import Handler
     from tidelog.broker.replicas.transactional_appends import TransactionalAppends
     from tidelog.broker.sharing.sharing import Sharing
+    from tidelog.broker.telemetry.client_metrics_manager import ClientMetricsManager
     from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicPartition
     from tidelog.protocol.apis import ApiKey
     from tidelog.quotas.client_quotas import ClientQuotas
@@ -78,6 +80,7 @@ class Node:
         quotas: ClientQuotas | None = None,
         stored_quotas: StoredQuotas | None = None,
         tokens: StoredTokens | None = None,
+        client_metrics: ClientMetricsManager | None = None,
     ) -> None:
         self.environment = environment
         self.broker_id = environment.broker_id
@@ -102,7 +105,9 @@ class Node:
         self._stored_quotas = stored_quotas
         self.tokens = tokens
         """Delegation tokens; None where there are none (`delegation.token.secret.key`)."""
-        self.handlers = handlers
+        self.client_metrics = client_metrics
+        """What clients push (KIP-714); None: they are not offered to, as by Kafka without a receiver."""
+        self.handlers = handlers if client_metrics is not None else without_telemetry(handlers)
         """By API key, ascending."""
         self._make_replicas()
         self._make_log_care()
@@ -210,6 +215,7 @@ class Node:
             disk_scheduler=self.disk_scheduler,
             on_broker_changed=self._broker_settings_changed,
             on_group_changed=self._group_settings_changed,
+            on_client_metrics_changed=self._client_metrics_changed,
         )
         """Altered settings, put in force."""
         self.leadership = Leadership(
@@ -294,6 +300,8 @@ class Node:
         """A client is gone: what it held is given back."""
         if self._sharing is not None:
             self._sharing.connection_closed(connection_id)
+        if self.client_metrics is not None:
+            self.client_metrics.connection_closed(connection_id)
 
     @property
     def producer_ids(self) -> ProducerIds:
@@ -342,6 +350,12 @@ class Node:
             self._groups.group_settings_changed(group, values)
         if self._sharing is not None:
             self._sharing.partitions.settings_changed()
+
+    def _client_metrics_changed(self, resource: str, values: Mapping[str, str]) -> None:
+        if self.client_metrics is not None:
+            self.client_metrics.subscription_changed(resource, values)
+        elif values:
+            tell_why_not(resource, self.config)
 
     def _broker_settings_changed(self) -> None:
         self.groups.settings_changed()

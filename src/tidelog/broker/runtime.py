@@ -47,6 +47,7 @@ from tidelog.broker.replicas.topic_settings import log_config
 from tidelog.broker.requests.dispatch import Dispatcher
 from tidelog.broker.requests.starting import StartingDispatcher
 from tidelog.broker.shell import Purpose
+from tidelog.broker.telemetry.offer import client_metrics_manager
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.config.group_config import GroupLimits
 from tidelog.controller.events import ControlledShutdown, Request
@@ -344,6 +345,7 @@ class Runtime:
             quotas=self._quotas,
             stored_quotas=quotas,
             tokens=tokens,
+            client_metrics=client_metrics_manager(environment),
         )
         self._node.marks.on_change = self._marks_changed
         self._node.metadata.on_brokers_changed.append(self._brokers_changed)

@@ -12,6 +12,7 @@ OPEN_TO_ALL = {
     ApiKey.API_VERSIONS: "everybody may ask what is served",
     ApiKey.SASL_HANDSHAKE: "comes before there is a principal",
     ApiKey.SASL_AUTHENTICATE: "comes before there is a principal",
+    ApiKey.PUSH_TELEMETRY: "KIP-714 asks for no right",
 }
 
 

@@ -18,6 +18,8 @@ from tests.vectors.json_form import from_json, to_json
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import load_handlers
 from tidelog.broker.peer import CloseConnection, Peer
+from tidelog.broker.telemetry import otlp
+from tidelog.broker.telemetry.offer import TELEMETRY_APIS
 from tidelog.model.identifiers import format_topic_id
 from tidelog.protocol import framing, messages
 from tidelog.protocol.apis import ApiKey
@@ -91,6 +93,8 @@ def unjudged(directory: str) -> list[str]:
 def _why_unjudged(case: dict[str, Any]) -> str | None:
     key = ApiKey[case["api"]]
     handler = load_handlers().get(key)
+    if key in TELEMETRY_APIS and not otlp.is_installed():
+        return "what needs the extra tidelog[telemetry]"
     if handler is None or not handler.versions.serves(case["version"]) or case.get("listener"):
         return "APIs and versions that are not served"
     if "<" in str(case["request"]).replace("<id of a-t>", "").replace("<id of z-t>", ""):
@@ -155,6 +159,7 @@ class _Broker:
                 "inter.broker.listener.name": "PLAINTEXT",
                 "listener.name.clients.sasl.enabled.mechanisms": "SCRAM-SHA-256",
                 "delegation.token.secret.key": "of-the-cluster",
+                "metrics.listener": "0",
             }
         )
         self._topic_ids: dict[str, str] = {}

@@ -17,6 +17,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.metrics.client_metrics import collect_client_metrics
 from tidelog.broker.metrics.cluster_metrics import collect_controller, collect_topics
 from tidelog.broker.metrics.coordinator_metrics import collect_groups_by_state, collect_transactions
 from tidelog.broker.metrics.health import BrokerState, readiness, readiness_text
@@ -143,6 +144,8 @@ class BrokerMetrics:
         add("groups", functools.partial(collect_groups_by_state, node=node))
         add("lag", functools.partial(collect_lag, node=node, lags=Lags(node)))
         add("transactions", functools.partial(collect_transactions, node=node))
+        if node.client_metrics is not None:
+            add("clients", functools.partial(collect_client_metrics, manager=node.client_metrics))
 
     def measured_store(self, connect: Callable[[], Awaitable[StoreClient]]) -> Callable[[], Awaitable[StoreClient]]:
         """As `connect`, for sessions that are measured."""

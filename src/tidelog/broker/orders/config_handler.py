@@ -49,9 +49,10 @@ class ConfigHandler:
         disk_scheduler: DiskScheduler,
         on_broker_changed: Callable[[], object],
         on_group_changed: Callable[[str, Mapping[str, str]], object],
+        on_client_metrics_changed: Callable[[str, Mapping[str, str]], object],
     ) -> None:
         """`on_broker_changed` and `on_group_changed` tell what coordinates groups: of the broker's settings, of those
-        of one group.
+        of one group. `on_client_metrics_changed` tells what asks clients for metrics of a resource's settings.
         """
         self._broker_id = environment.broker_id
         self._config = environment.config
@@ -67,6 +68,7 @@ class ConfigHandler:
         self._disk_scheduler = disk_scheduler
         self._on_broker_changed = on_broker_changed
         self._on_group_changed = on_group_changed
+        self._on_client_metrics_changed = on_client_metrics_changed
 
     def settings_changed(self, resource: ConfigResource, values: Mapping[str, str]) -> None:
         """Settings of a topic, of this broker or of all brokers were read from the store: they hold from now on."""
@@ -99,6 +101,7 @@ class ConfigHandler:
             self._on_group_changed(resource.name, values)
             return False
         if resource.type is ConfigResourceType.CLIENT_METRICS:
+            self._on_client_metrics_changed(resource.name, values)
             return False
         if resource.type is ConfigResourceType.TOPIC or resource in broker_resources(self._broker_id):
             tell_what_cannot_be(resource, values)

@@ -14,6 +14,9 @@ logging.format | string | text | [text, json] | |
     tidelog's own: how the broker's log is written: lines of text, or an object of JSON a line.
 metric.reporters | list | | | low; cluster-wide; accepted |
     Classes that report metrics; Kafka's default is its JMX reporter.
+metrics.client.series | int | 20000 | [0,...] | cluster-wide |
+    tidelog's own: how many series the metrics that clients push (KIP-714) may have on this broker, a quarter of them of
+    one client; what is beyond is left out, and counted.
 metrics.groups | string | .* | regular-expression | cluster-wide |
     tidelog's own: a regular expression (RE2); groups whose whole id matches have series of their own.
 metrics.listener | string | null | | |
@@ -28,6 +31,7 @@ metrics.sample.window.ms | long | 30000 | [1,...] | low; accepted | Milliseconds
 metrics.topics | string | .* | regular-expression | cluster-wide |
     tidelog's own: a regular expression (RE2); topics whose whole name matches have series of their own, and so have
     their partitions. Sums over all topics are not touched.
-telemetry.max.bytes | int | 1048576 | [1,...] | low; accepted | The largest metrics message of a client (KIP-714).
+telemetry.max.bytes | int | 1048576 | [1,...] | low |
+    The largest metrics message of a client (KIP-714), also when it is decompressed.
 """
 )
