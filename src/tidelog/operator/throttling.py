@@ -135,6 +135,12 @@ class Throttles:
         for broker in sorted({broker for broker, _ in of_brokers}):
             yield from self._release_broker(broker, [name for each, name in of_brokers if each == broker], present)
 
+    def directory_rate(self, broker: int) -> Operation[int | None]:
+        """What a broker may copy between its directories in a second, whoever has set that; None: no throttle."""
+        present = yield from self._read({broker}, ())
+        rate = present.brokers.get((broker, DIRECTORY_RATE), "")
+        return int(rate) if rate.isdigit() else None
+
     def _set_rates(self, wanted: Wanted, rate: str, present: _Present) -> Operation[None]:
         for broker in sorted({broker for broker, _ in wanted.brokers} & self._routing.brokers.keys()):
             changes = []

@@ -19,10 +19,11 @@ from tidelog.operator.pace import Pace
 from tidelog.operator.progress import Judged, Progress, Standing
 from tidelog.operator.reading import read_placement
 from tidelog.operator.requests import Requests
+from tidelog.operator.stalls import Stalls, patience_s
 from tidelog.operator.surroundings import Sight, Stage, Surroundings
 from tidelog.operator.throttling import Throttles, throttles_for
 from tidelog.placement.plan.plan import Move, Plan
-from tidelog.placement.plan.state import ClusterState
+from tidelog.placement.plan.state import ClusterState, DirectoryMoveState
 
 POLL_S: Final = 1.0
 POLL_S_FIRST: Final = 0.1
@@ -116,6 +117,7 @@ class Wave:
         self._brokers = {id for move in course.plan.moves for id in (*move.replicas_from, *move.replicas_to)}
         self._moved_at = routing.now()
         self._waiting: frozenset[TopicPartition] = frozenset()
+        self._stalls = Stalls()
 
     @property
     def given_up(self) -> dict[TopicPartition, str]:
@@ -147,6 +149,7 @@ class Wave:
                 return [each.move for each in stuck]
             if not self._course.paused or odd or any(each.standing is Standing.UNDER_WAY for each in unfinished):
                 yield from self._go_on([each for each in unfinished if each not in stuck], state)
+                yield from self._end_stalled(unfinished, state)
             elif self._around.journal().has_throttles:
                 yield from self._requests.patiently(self._throttles.release, "removing throttles")
                 self._held = None
@@ -197,6 +200,41 @@ class Wave:
         rate = self._course.pace.rate
         yield from self._requests.patiently(lambda: self._throttles.hold(needed, rate), "setting throttles")
         self._held = wanted
+
+    def _end_stalled(self, moves: Sequence[Judged], state: ClusterState) -> Operation[None]:
+        """Has brokers drop copies between directories that stand still: the next look finds them to be asked for."""
+        wanted = {(each.move.key, broker, path) for each in moves for broker, _, path in each.move.within}
+        copies: dict[int, list[DirectoryMoveState]] = {}
+        for copy in state.directory_moves:
+            if (copy.key, copy.broker, copy.path) in wanted:
+                copies.setdefault(copy.broker, []).append(copy)
+        stalled = self._stalls.see(self._routing.now(), [copy for each in copies.values() for copy in each])
+        for broker, seconds in stalled.items():
+            if seconds < patience_s(None):
+                continue
+            rate = yield from self._requests.patiently(
+                lambda broker=broker: self._throttles.directory_rate(broker),  # type: ignore[misc]
+                "reading throttles",
+            )
+            if seconds < patience_s(rate):
+                continue
+            names = ", ".join(str(copy.key) for copy in copies[broker])
+            self._around.say(f"broker {broker} has copied nothing of {names} for {seconds:.0f} s: begun anew")
+            yield from self._requests.place(broker, self._present(copies[broker], state))
+            for copy in copies[broker]:
+                self._requests.refused[copy.key] = f"broker {broker} does not bring its copy in {copy.path} to an end"
+                self._was_under_way.discard(copy.key)
+            self._stalls.forget(broker)
+
+    def _present(self, copies: Sequence[DirectoryMoveState], state: ClusterState) -> dict[TopicPartition, str]:
+        """Where the replicas lie that a broker copies."""
+        found = {}
+        for copy in copies:
+            partition = state.partitions[copy.key]
+            path = dict(zip(partition.replicas, partition.directories, strict=True)).get(copy.broker)
+            if path is not None:
+                found[copy.key] = path
+        return found
 
     def _may_ask(self, key: TopicPartition, broker: int | None, now: float) -> bool:
         """Whether to ask for a move now: at first, and again after a while; too often: it is given up."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tidelog.client.addresses import Address
-from tidelog.client.errors import ClientError, ConnectionFailed, UnsupportedByBroker
+from tidelog.client.errors import ClientError, ConnectionFailed, RequestTimedOut, UnsupportedByBroker
 from tidelog.client.exchange import ByVersion
 from tidelog.client.operations import Call, Operation, Pause
 from tidelog.client.routing import Routing
@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 RATE = 1000.0
 """Bytes a second into each copy that no throttle holds back."""
+ENDLESS_S = 10_000.0
+"""No run takes as long."""
 NOT_LIMITED = "9223372036854775807"
 
 
@@ -128,12 +130,18 @@ class FakeCluster:
         }
         self.wanted_places: dict[tuple[int, TopicPartition], str] = {}
         self.futures: dict[tuple[int, TopicPartition], tuple[str, float]] = {}
+        self.stuck: dict[tuple[int, TopicPartition], int] = {}
+        """Copies between directories that stand still until they are dropped, and how often."""
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.described: dict[tuple[int, str], dict[str, str]] | None = None
         """What brokers describe that have not seen the latest settings; None: they have."""
         self.missing: set[ApiKey] = set()
         self.refuse: Callable[[ApiKey, Any], Any] = lambda key, request: None
         """An error instead of an answer, for a request."""
+        self.late: dict[ApiKey, int] = {}
+        """How many requests of an API are carried out without their answer coming in time."""
+        self.controller: int | None = None
+        """None: the live broker with the lowest id."""
         self.steps = 0
         self.changing: list[int] = []
         """The steps that changed the cluster or the journal."""
@@ -207,6 +215,7 @@ class FakeCluster:
     def advance(self, seconds: float) -> None:
         """Copies go on, and what has arrived is finished."""
         self.now += seconds
+        assert self.now < ENDLESS_S, "the run does not end"
         for key, partition in self.partitions.items():
             if partition.leader not in self.live:
                 leaders = [id for id in partition.isr if id in self.live]
@@ -218,7 +227,7 @@ class FakeCluster:
                         partition.isr += (broker,)
             self._finish(partition, key)
         for place, (path, done) in list(self.futures.items()):
-            if place[0] not in self.live:
+            if place[0] not in self.live or self.stuck.get(place):
                 continue
             rate = self._setting(4, str(place[0]), "replica.alter.log.dirs.io.max.bytes.per.second")
             done += seconds * min(RATE, float(rate or RATE))
@@ -274,7 +283,14 @@ class FakeCluster:
             ApiKey.ALTER_REPLICA_LOG_DIRS: self._place,
             ApiKey.ELECT_LEADERS: self._elect,
         }
-        return answers[key](message, broker)
+        found = answers[key](message, broker)
+        if self.late.get(key):
+            self.late[key] -= 1
+            return RequestTimedOut("late")
+        return found
+
+    def _controls(self, broker: int) -> bool:
+        return broker == (min(self.live) if self.controller is None else self.controller)
 
     def _metadata(self, request: Any, broker: int) -> Any:
         if not self.live:
@@ -286,7 +302,7 @@ class FakeCluster:
         return kind(
             brokers=[kind.MetadataResponseBroker(node_id=id, host="h", port=9000 + id) for id in sorted(self.live)],
             cluster_id="fake",
-            controller_id=min(self.live),
+            controller_id=min(self.live) if self.controller is None else self.controller,
             topics=[
                 kind.MetadataResponseTopic(
                     name=name,
@@ -384,6 +400,8 @@ class FakeCluster:
 
     def _reassign(self, request: Any, broker: int) -> Any:
         kind = messages.AlterPartitionReassignmentsResponse
+        if not self._controls(broker):
+            return kind(error_code=ErrorCode.NOT_CONTROLLER, error_message=None, responses=[])
         topics = []
         for topic in request.topics:
             entries = []
@@ -420,6 +438,8 @@ class FakeCluster:
 
     def _list(self, request: Any, broker: int) -> Any:
         kind = messages.ListPartitionReassignmentsResponse
+        if not self._controls(broker):
+            return kind(error_code=ErrorCode.NOT_CONTROLLER, error_message=None, topics=[])
         topics: dict[str, list[Any]] = {}
         for key, each in self.partitions.items():
             if each.target is not None:
@@ -447,7 +467,8 @@ class FakeCluster:
                         self.wanted_places[place] = directory.path
                         code = ErrorCode.REPLICA_NOT_AVAILABLE
                     elif self.places[place] == directory.path:
-                        self.futures.pop(place, None)
+                        if self.futures.pop(place, None) and self.stuck.get(place):
+                            self.stuck[place] -= 1
                     elif self.futures.get(place, ("",))[0] != directory.path:
                         self.futures[place] = directory.path, 0.0
                     entry = kind.AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)

@@ -109,6 +109,11 @@ class DirectoryMoveState:
     path: str
     bytes_done: int = 0
 
+    @property
+    def key(self) -> TopicPartition:
+        """Topic and number."""
+        return TopicPartition(self.topic, self.partition)
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
