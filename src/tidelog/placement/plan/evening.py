@@ -69,6 +69,11 @@ def even_out(loads: DiskLoads, bands: Sequence[Band]) -> None:
             break
 
 
+def take_back(loads: DiskLoads, bands: Sequence[Band]) -> None:
+    """Takes back moves that bands do not need, those of empty replicas among them."""
+    _Search(loads, bands).take_back()
+
+
 class _Search:
     def __init__(self, loads: DiskLoads, bands: Sequence[Band]) -> None:
         self.loads = loads
@@ -227,7 +232,7 @@ class _Search:
                 (loads.weights[item], item, disk)
                 for item, on in enumerate(loads.on)
                 for disk in on.values()
-                if loads.cost(item, disk)
+                if loads.former[item].get(loads.disks[disk].broker) != disk
             ),
             reverse=True,
         )
@@ -236,7 +241,7 @@ class _Search:
             for home in loads.former[item].values():
                 if loads.on[item].get(loads.disks[disk].broker) != disk or home in loads.on[item].values():
                     continue
-                if weight <= self._room(home) and loads.loads[disk] - weight >= self.bands[disk].low:
+                if not weight or (weight <= self._room(home) and loads.loads[disk] - weight >= self.bands[disk].low):
                     if loads.may_move(item, disk, home):
                         loads.move(item, disk, home)
                         changed = True

@@ -23,6 +23,8 @@ PLACES_MAX: Final = 600
 """Variables of the largest problem that is solved: some seconds."""
 NODES_MAX: Final = 2000
 """Nodes of the search tree; where they do not suffice, the bound that was reached is told."""
+LIGHT: Final = 1e-4
+"""Of a thousandth of a disk's bytes: what a replica counts for at least, so that empty ones are not moved for nothing."""
 WHAT_TO_INSTALL: Final = "without HiGHS (pip install 'tidelog[plan]') bytes are planned by local search alone"
 
 
@@ -62,7 +64,7 @@ def solve(
     moved = program.minimize(program.moved)
     if moved is None:
         return None
-    return Solved(program.placed(), outside[1] * program.unit, moved[1] * program.unit)
+    return Solved(program.placed(), outside[1] * program.unit, max(0.0, moved[1] - program.slack) * program.unit)
 
 
 class _Program:
@@ -97,9 +99,12 @@ class _Program:
         beyond = [self.solver.addVariable(lb=0.0) for _ in bands]
         self._fill(bands, beyond)
         self.outside = sum(beyond[1:], beyond[0])
+        light = [item for item, weight in enumerate(loads.weights) if weight / self.unit < LIGHT]
+        self.slack = LIGHT * sum(loads.layout.needs[item] for item in light)
+        """What `moved` may be above the bytes that are moved."""
         self.moved = sum(
             (
-                loads.weights[item] / self.unit * variable
+                max(LIGHT, loads.weights[item] / self.unit) * variable
                 for item, variables in enumerate(self.x)
                 for disk, variable in variables.items()
                 if loads.cost(item, disk)

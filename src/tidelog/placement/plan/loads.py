@@ -9,7 +9,7 @@ from typing import Final
 from tidelog.placement.plan import exact
 from tidelog.placement.plan.counts import Counted
 from tidelog.placement.plan.disks import Band, DiskLoads, bands
-from tidelog.placement.plan.evening import even_out, least_bytes, least_moves, violation
+from tidelog.placement.plan.evening import even_out, least_bytes, least_moves, take_back, violation
 from tidelog.placement.plan.goals import Balance
 from tidelog.placement.plan.guard import BrokerGuard
 from tidelog.placement.plan.layout import Layout
@@ -163,6 +163,7 @@ def _solve_small(loads: DiskLoads, wanted: list[Band], counts: CountBounds | Non
     if solved is None:
         return None
     loads.place(solved.placed)
+    take_back(loads, wanted)
     better = violation(loads.loads, wanted), loads.moved_bytes()
     if better[0] > outside + 1 or (better[0] > outside - 1 and better[1] >= moved):
         loads.place(found)

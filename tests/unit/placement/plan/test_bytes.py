@@ -152,6 +152,23 @@ def with_traffic(state: ClusterState) -> ClusterState:
     )
 
 
+@pytest.mark.skipif(not exact.is_installed(), reason="needs the extra `plan`")
+def test_what_has_no_bytes_is_not_moved_for_bytes() -> None:
+    """A replica that costs nothing to copy is a move all the same."""
+    draw = random.Random(4)
+    for _ in range(10):
+        state = cluster(4, 1, 14, 2, seed=draw.randrange(1000), mean=18)
+        empty = [
+            PartitionState("t", number, pair, pair[0], pair, ("/d0", "/d0"), (0, 0))
+            for number, pair in enumerate([(0, 1), (1, 2), (2, 3), (3, 0)] * 2, start=14)
+        ]
+        whole = ClusterState.of(
+            brokers=state.brokers.values(), topics=[TopicState("t")], partitions=[*state.partitions.values(), *empty]
+        )
+        plan = make_plan(whole, Goals(balance=(Balance.BYTES,))).plan
+        assert [str(move.key) for move in plan.moves if not move.size] == []
+
+
 @pytest.mark.row("R04")
 def test_the_worst_disks_alone() -> None:
     """The two that are furthest above their share come into it; no other disk gives anything, or gets above its own."""
