@@ -24,7 +24,7 @@ PLACES_MAX: Final = 600
 NODES_MAX: Final = 2000
 """Nodes of the search tree; where they do not suffice, the bound that was reached is told."""
 LIGHT: Final = 1e-4
-"""Of a thousandth of a disk's bytes: what a replica counts for at least, so that empty ones are not moved for nothing."""
+"""Of a thousandth of a disk: what a replica counts for at least, so that empty ones are not moved for nothing."""
 WHAT_TO_INSTALL: Final = "without HiGHS (pip install 'tidelog[plan]') bytes are planned by local search alone"
 
 
