@@ -46,7 +46,7 @@ def measure(directory: str, record_bytes: int, codec: Codec, size: int) -> str:
     for base in range(0, records_count, per_batch):
         now_ms = time.time_ns() // 1_000_000
         records = [
-            Record(offset, now_ms, b"key-%012d" % (offset * 7919 % (records_count // 2)), value)
+            Record(offset - base, now_ms, b"key-%012d" % (offset * 7919 % (records_count // 2)), value)
             for offset in range(base, base + per_batch)
         ]
         log.append(build_batch(records, codec=codec), leader_epoch=0, now_ms=now_ms)

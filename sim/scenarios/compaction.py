@@ -17,7 +17,7 @@ from sim.checks.log_checks import Batch
 from sim.invariants import require
 from sim.scenarios.log import LogScenario
 from sim.world.clock import EPOCH_MS
-from tidelog.records.batch import Codec, build_batch, read_records
+from tidelog.records.batch import Codec, build_batch, patch, read_records
 from tidelog.records.control import ControlRecordType, EndTxnMarker, build_end_txn_batch
 from tidelog.records.record import Record
 from tidelog.storage.cleaner.settings import CleanerSettings
@@ -131,7 +131,9 @@ class CompactionScenario(LogScenario):
         base, ledger = log.log_end_offset, self.ledger
         for record in read_records(data):
             ledger.values[record.offset] = (record.timestamp, record.key, record.value)
-        info = log.append(bytearray(data), leader_epoch=ledger.epoch, now_ms=self.clock.wall_ms(), origin=origin)
+        sent = bytearray(data)
+        patch(sent, 0, base_offset=0, leader_epoch=-1)
+        info = log.append(sent, leader_epoch=ledger.epoch, now_ms=self.clock.wall_ms(), origin=origin)
         require(2, (info.first_offset, info.duplicate) == (base, False), f"{log}: appended at {info}, {base} expected")
         ledger.appended = log.log_end_offset
 

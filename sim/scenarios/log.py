@@ -20,7 +20,7 @@ from sim.world.disk import Fault, FaultPlan, Operation, ProcessDeath, SimulatedD
 from sim.world.randomness import SeededRandom
 from tidelog.model.errors import KafkaError
 from tidelog.model.identifiers import TopicId, TopicPartition
-from tidelog.records.batch import Codec, build_batch
+from tidelog.records.batch import Codec, build_batch, patch
 from tidelog.records.record import Record
 from tidelog.storage.errors import NoLogDirectory
 from tidelog.storage.log import Log
@@ -176,7 +176,9 @@ class LogScenario:
             producer_epoch=0,
             base_sequence=ledger.sequence,
         )
-        info = log.append(bytearray(data), leader_epoch=ledger.epoch, now_ms=self.clock.wall_ms())
+        sent = bytearray(data)
+        patch(sent, 0, base_offset=0, leader_epoch=-1)
+        info = log.append(sent, leader_epoch=ledger.epoch, now_ms=self.clock.wall_ms())
         require(2, (info.first_offset, info.duplicate) == (base, False), f"{log}: appended at {info}, {base} expected")
         ledger.sequence += len(records)
         ledger.appended = log.log_end_offset

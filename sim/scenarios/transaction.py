@@ -8,7 +8,7 @@ from typing import Final
 from sim.invariants import require
 from sim.scenarios.log import CONFIG, LogScenario
 from sim.world.clock import EPOCH_MS
-from tidelog.records.batch import build_batch, read_records
+from tidelog.records.batch import build_batch, patch, read_records
 from tidelog.records.control import ControlRecordType, EndTxnMarker, build_end_txn_batch
 from tidelog.records.record import Record
 from tidelog.storage.log import AppendOrigin, Log
@@ -46,7 +46,9 @@ class TransactionScenario(LogScenario):
             origin = AppendOrigin.CLIENT
         for record in read_records(data):
             self.ledger.values[record.offset] = (record.timestamp, record.key, record.value)
-        info = log.append(bytearray(data), leader_epoch=self.ledger.epoch, now_ms=self.clock.wall_ms(), origin=origin)
+        sent = bytearray(data)
+        patch(sent, 0, base_offset=0, leader_epoch=-1)
+        info = log.append(sent, leader_epoch=self.ledger.epoch, now_ms=self.clock.wall_ms(), origin=origin)
         require(2, (info.first_offset, info.duplicate) == (base, False), f"{log}: appended at {info}, {base} expected")
         self.ledger.appended = log.log_end_offset
 

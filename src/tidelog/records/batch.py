@@ -55,6 +55,7 @@ __all__ = [
     "read_records",
     "recompress",
     "records_section",
+    "restore",
     "seal",
     "stamp_log_append_time",
     "validate",
@@ -230,6 +231,11 @@ def patch(buffer: bytearray | memoryview, position: int, *, base_offset: int, le
     """Writes what only the leader knows into a batch; the checksum does not cover it."""
     _BASE_OFFSET.pack_into(buffer, position, base_offset)
     _LEADER_EPOCH.pack_into(buffer, position + SIZE_PREFIX, leader_epoch)
+
+
+def restore(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> None:
+    """Writes a whole header, so that a batch is again what it was before `patch` and `stamp_log_append_time`."""
+    _HEADER.pack_into(buffer, position, *header)
 
 
 def stamp_log_append_time(buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp: int) -> None:

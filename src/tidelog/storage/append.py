@@ -99,6 +99,13 @@ def client_batches(
     # No header tells of a missing key, nor of the oldest record.
     is_opened = from_client and (config.compacted or before_max != LONG_MAX)
     for position, header in batches:
+        if from_client and header.base_offset != 0:
+            # The leader gives offsets. As in Kafka, nothing else about the batch is judged before this.
+            raise InvalidBatch(
+                ErrorCode.INVALID_RECORD,
+                f"The baseOffset of the record batch in the append to {topic_partition} should be 0, but it is"
+                f" {header.base_offset}",
+            )
         if header.size > config.max_message_bytes:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,

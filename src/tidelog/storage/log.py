@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import LeaderEpoch, Offset, TopicId
-from tidelog.records.batch import iterate_headers
+from tidelog.records.batch import iterate_headers, restore
 from tidelog.records.epochs import EpochCache
 from tidelog.storage.append import (
     AppendInfo,
@@ -133,7 +133,8 @@ class Log(TruncatableLog):
         Transactional batches are refused unless `guard` still holds, of `producers.begin_verification`; with None
         nobody asks for that. `transaction_version` is that of the markers in `data`.
 
-        Writable `data` is patched in place. Raises `KafkaError`, and then nothing was appended: MESSAGE_TOO_LARGE,
+        Writable `data` is patched in place. Raises `KafkaError`, and then nothing was appended, and `data` is what it
+        was, since a refused request may be judged again: MESSAGE_TOO_LARGE,
         RECORD_LIST_TOO_LARGE, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_FOR_MESSAGE_FORMAT,
         OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED,
         KAFKA_STORAGE_ERROR.
@@ -148,17 +149,22 @@ class Log(TruncatableLog):
                     duplicate = self._duplicate(header)
                     if duplicate is not None:
                         return duplicate
-        prepared = assign_offsets(
-            buffer,
-            batches,
-            self.topic_partition,
-            config,
-            next_offset=self.log_end_offset,
-            leader_epoch=leader_epoch,
-            now_ms=now_ms,
-        )
-        log_append_time = now_ms if config.message_timestamp_type else -1
-        return self._write(prepared, origin, now_ms, log_append_time, guard, transaction_version)
+        try:
+            prepared = assign_offsets(
+                buffer,
+                batches,
+                self.topic_partition,
+                config,
+                next_offset=self.log_end_offset,
+                leader_epoch=leader_epoch,
+                now_ms=now_ms,
+            )
+            log_append_time = now_ms if config.message_timestamp_type else -1
+            return self._write(prepared, origin, now_ms, log_append_time, guard, transaction_version)
+        except KafkaError:
+            for position, header in batches:
+                restore(buffer, position, header)
+            raise
 
     def append_as_follower(
         self, data: bytes | bytearray | memoryview, *, leader_epoch: int | None = None, now_ms: int | None = None

@@ -129,8 +129,9 @@ def corrupted(batch: bytes) -> bytes:
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ),
         (make_batch([b"value"], timestamp=1_800_000_000_000), 9, ErrorCode.INVALID_TIMESTAMP),
+        (bytes(7) + b"\1" + make_batch([b"value"])[8:], 9, ErrorCode.INVALID_RECORD),
     ],
-    ids=["crc", "large", "empty", "null", "two", "magic", "zstd", "short", "cut", "transaction", "future"],
+    ids=["crc", "large", "empty", "null", "two", "magic", "zstd", "short", "cut", "transaction", "future", "offset"],
 )
 def test_bad_batches_are_refused(broker: Broker, batch: bytes | None, version: int, error: ErrorCode) -> None:
     """Each kind of bad batch has Kafka's error and a message for people, and leaves the log as it was."""
@@ -212,6 +213,19 @@ def test_log_append_time_is_told(start_broker) -> None:
     broker.settings.topics["stamped"] = {"message.timestamp.type": "LogAppendTime"}
     broker.lead("stamped")
     assert broker.produce("stamped").log_append_time_ms == broker.clock.wall_ms()
+
+
+@pytest.mark.parametrize("version", [8, 9, 13])
+def test_a_gap_is_a_gap_in_a_stamped_topic(start_broker, version: int) -> None:
+    """The answer in words is made by judging the batch again, which has been stamped and taken back meanwhile."""
+    broker = start_broker()
+    broker.settings.topics["stamped"] = {"message.timestamp.type": "LogAppendTime"}
+    broker.lead("stamped")
+    session = {"producer_id": 5, "producer_epoch": 0, "version": version}
+    assert broker.produce("stamped", [b"a"], base_sequence=0, **session).base_offset == 0
+    for _ in range(2):
+        gap = broker.produce("stamped", [b"d"], base_sequence=3, **session)
+        assert gap.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_acks_all_needs_min_insync_replicas(start_broker) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.storage.support import NOW_MS, TP, FaultyDisk, batch, fill, marker, open_log, open_manager, read_all
 
 from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.records.batch import Codec, TimestampType, check_crc, read_header, read_records
+from tidelog.records.batch import Codec, TimestampType, check_crc, patch, read_header, read_records
 from tidelog.storage.log import AppendOrigin
 from tidelog.storage.log_config import LogConfig
 
@@ -47,6 +47,39 @@ def test_read_only_bytes_are_copied(tmp_path: Path) -> None:
     log.append(memoryview(sent), leader_epoch=1, now_ms=NOW_MS)
     assert read_header(sent).base_offset == 0
     assert log.log_end_offset == 2
+
+
+@pytest.mark.parametrize("stamp", list(TimestampType))
+@pytest.mark.parametrize("target", [None, Codec.LZ4])
+def test_refused_bytes_are_what_they_were(tmp_path: Path, stamp: TimestampType, target: Codec | None) -> None:
+    """A refusal that comes after offsets were given takes them, and the log's time, back: the request is judged again,
+    and the second answer is the first one."""
+    _, log = open_log(tmp_path, config=LogConfig(message_timestamp_type=stamp, compression_type=target))
+    fill(log, 3)
+    session = {"producer_id": 9, "producer_epoch": 1}
+    log.append(batch(b"x", base_sequence=0, **session), leader_epoch=4, now_ms=NOW_MS)
+    sent = batch(b"y", base_sequence=7, **session)
+    before = bytes(sent)
+    for _ in range(2):
+        with pytest.raises(KafkaError) as refused:
+            log.append(sent, leader_epoch=4, now_ms=NOW_MS)
+        assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert sent == before
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_a_producer_gives_no_offsets(tmp_path: Path, is_large: bool) -> None:
+    """INVALID_RECORD in Kafka's words, before anything else is judged; coordinators of this broker may."""
+    _, log = open_log(tmp_path, config=LogConfig(max_message_bytes=200))
+    sent = batch(b"x" * 500 if is_large else b"x")
+    patch(sent, 0, base_offset=5, leader_epoch=-1)
+    words = "The baseOffset of the record batch in the append to topicone-0 should be 0, but it is 5"
+    with pytest.raises(KafkaError, match=words) as refused:
+        log.append(sent, leader_epoch=0, now_ms=NOW_MS)
+    assert refused.value.code is ErrorCode.INVALID_RECORD
+    assert log.log_end_offset == 0
+    if not is_large:
+        assert log.append(sent, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR).first_offset == 0
 
 
 def test_a_batch_above_max_message_bytes_is_refused(tmp_path: Path) -> None:
