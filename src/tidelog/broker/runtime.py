@@ -1,4 +1,4 @@
-"""The shell around a node: sockets, timers, I/O threads, the store's session, start and stop.
+"""Start and stop of a broker: what is around a node, made and ended in order.
 
     bind -> store -> membership -> logs loaded -> node -> registered -> controller elected -> told who leads -> ready
 
@@ -10,13 +10,9 @@ and the executor; this code is the same there.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import errno
-import functools
 import logging
-import socket
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidelog.broker.cluster.controller_driver import ControllerDriver
 from tidelog.broker.cluster.forwarding import Forwarding
@@ -31,18 +27,19 @@ from tidelog.broker.connections.authentication import Authentication, broker_log
 from tidelog.broker.connections.bearer_tokens import BearerTokens
 from tidelog.broker.connections.peers import Peers
 from tidelog.broker.connections.server import Server
-from tidelog.broker.connections.tls import LOOK_MS as TLS_LOOK_MS
 from tidelog.broker.connections.tls import listeners_tls
-from tidelog.broker.deferred import Deferred
+from tidelog.broker.controlled_shutdown import hand_over_leaderships
 from tidelog.broker.descriptors import allot, raise_file_limit
 from tidelog.broker.environment import BrokerEnvironment
 from tidelog.broker.failure import BrokerFailed, disk_refused
+from tidelog.broker.futures import future_of
 from tidelog.broker.handlers import load_handlers
-from tidelog.broker.io_threads import IoThreads
+from tidelog.broker.listening import Listening
+from tidelog.broker.local_controller import ControllerRequests, LocalController
 from tidelog.broker.logs.cleaning import cleaner_settings
+from tidelog.broker.loop_shell import LoopShell
 from tidelog.broker.metrics.health import BrokerState
 from tidelog.broker.node import Node
-from tidelog.broker.peer import CloseConnection, Peer
 from tidelog.broker.replicas.topic_settings import log_config
 from tidelog.broker.requests.dispatch import Dispatcher
 from tidelog.broker.requests.starting import StartingDispatcher
@@ -50,27 +47,24 @@ from tidelog.broker.shell import Purpose
 from tidelog.broker.telemetry.offer import client_metrics_manager
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.config.group_config import GroupLimits
-from tidelog.controller.events import ControlledShutdown, Request
 from tidelog.controller.settings import ControllerSettings, Placement
-from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType, Endpoint
+from tidelog.metadata.image import BrokerRegistration, ConfigResource, ConfigResourceType
 from tidelog.metadata.znodes import MalformedZnode
-from tidelog.model.errors import ErrorCode, KafkaError
-from tidelog.model.identifiers import BrokerEpoch, BrokerId, ControllerEpoch, TopicId, TopicPartition
-from tidelog.protocol import apis, framing
+from tidelog.model.errors import KafkaError
+from tidelog.model.identifiers import BrokerEpoch, BrokerId, TopicId, TopicPartition
 from tidelog.storage.errors import StorageError
 from tidelog.storage.log_manager import LogManager
 from tidelog.storage.log_manager_settings import LogManagerSettings
 from tidelog.store.errors import SessionExpired, StoreCorrupt, StoreError, StoreLocked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from concurrent.futures import Executor, Future
+    from collections.abc import Mapping
+    from concurrent.futures import Executor
 
     from tidelog.broker.metrics.service import BrokerMetrics
-    from tidelog.config.listeners import Listener as ConfiguredListener
     from tidelog.ports.clock import Clock
     from tidelog.ports.disk import Disk
-    from tidelog.ports.network import Listener, Network
+    from tidelog.ports.network import Network
     from tidelog.ports.random import Random
     from tidelog.security.scram import ScramCredential, TokenLogin
     from tidelog.store.client import StoreClient
@@ -83,12 +77,6 @@ LEADING_MS_MAX: Final = 5_000
 """How long it waits then until it leads what it is to lead; clients that come before are told to try again."""
 READY_MS_MAX: Final = 60_000
 """How long a starting broker waits to be told by the controller who it is."""
-ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
-"""Hosts that mean "all addresses": to bind to, but not to be told to clients."""
-REFUSING_MS: Final = 200
-"""How long a broker that leads nothing any more tells clients so, before it closes their connections."""
-STOP_IO_MS_MAX: Final = 30_000
-"""How long a stopping broker waits for its I/O threads."""
 
 
 class Runtime:
@@ -116,28 +104,9 @@ class Runtime:
         self._random = random
         self._disk = disk
         self._network = network
-        self._executor = executor
-        self._threads = IoThreads()
-        self._in_flight = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._loop = asyncio.get_running_loop()
-        self._tls = listeners_tls(config)
-        self._listeners: list[tuple[ConfiguredListener, Listener]] = []
-        self._failed: asyncio.Future[str] = self._loop.create_future()
+        self._failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._descriptors = allot(raise_file_limit(), brokers_here)
-        self._server = Server(config, clock, self, self._descriptors)
-        self._server.authorizer = make_authorizer(config)
-        self._server.tls = self._tls
-        self._bearer_tokens = BearerTokens(config, self, clock)
-        # Before anything is bound: what connects while the broker starts is to authenticate, too.
-        self._server.authentication = Authentication(
-            config, random, self._credential, self._token_login, self._bearer_tokens.verifier
-        )
-        self._metrics = self._make_metrics()
-        self._initial_users = read_initial_users(config)
-        if self._metrics is not None:
-            self._connect_store = self._metrics.measured_store(connect_store)
+        self._tls = listeners_tls(config)
         self._inter_broker_listener = config.inter_broker_listener_name
         self._peers = Peers(
             network,
@@ -149,20 +118,31 @@ class Runtime:
             on_reached=self._peer_reached,
             on_broke=self._peer_broke,
         )
+        shell = self._shell = LoopShell(self._peers, executor)
+        self._server = Server(config, clock, shell, self._descriptors)
+        self._server.authorizer = make_authorizer(config)
+        self._server.tls = self._tls
+        self._listening = Listening(config, self._server, self._tls, network, shell)
+        self._bearer_tokens = BearerTokens(config, shell, clock)
+        # Before anything is bound: what connects while the broker starts is to authenticate, too.
+        self._server.authentication = Authentication(
+            config, random, self._credential, self._token_login, self._bearer_tokens.verifier
+        )
+        self._metrics = self._make_metrics()
+        self._initial_users = read_initial_users(config)
+        if self._metrics is not None:
+            self._connect_store = self._metrics.measured_store(connect_store)
         self._driver: ControllerDriver | None = None
         self._security: StoredSecurity | None = None
         self._quotas = self._server.quotas
-        self._stored_quotas: StoredQuotas | None = None
         self._tokens: StoredTokens | None = None
         self._logs: LogManager | None = None
         self._node: Node | None = None
         self._forwarding: Forwarding | None = None
-        self._dispatcher: Dispatcher
-        self._controller_peer = Peer(self._inter_broker_listener, 0)
-        """Whom requests of the controller in this process come from."""
+        self._controller_requests = ControllerRequests(config, clock, shell)
         self._handed_over = False
-        self._is_stopped = False
-        self._tls_timer: asyncio.TimerHandle | None = None
+        self._followed: list[StoredSecurity | StoredQuotas | StoredTokens] = []
+        """What follows the store by watches."""
         self._stored: dict[ConfigResource, Mapping[str, str]] = {}
         """Settings read from the store before there was a node."""
 
@@ -172,45 +152,7 @@ class Runtime:
             return None
         from tidelog.broker.metrics.service import BrokerMetrics  # Most brokers on one machine have none.
 
-        return BrokerMetrics(address, self, self._clock, self._server)
-
-    # What a node asks of its shell.
-
-    def after(self, delay_ms: int, callback: Callable[..., object], *arguments: Any) -> asyncio.TimerHandle:
-        return self._loop.call_later(delay_ms / 1000, self._fire, callback, *arguments)
-
-    def _fire(self, callback: Callable[..., object], *arguments: Any) -> None:
-        """A timer is due. Those of a broker that has stopped do nothing: its logs may be another one's by now."""
-        if not self._is_stopped:
-            callback(*arguments)
-
-    def soon(self, callback: Callable[..., object], *arguments: Any) -> None:
-        self._loop.call_soon(callback, *arguments)
-
-    def in_pool(self, work: Callable[[], T]) -> Deferred[T]:
-        outcome: Deferred[T] = Deferred()
-        threads = self._threads if self._executor is None else self._executor
-        self._in_flight += 1
-        self._idle.clear()
-
-        def deliver(done: Future[T]) -> None:
-            self._in_flight -= 1
-            if not self._in_flight:
-                self._idle.set()
-            error = done.exception()
-            if error is None:
-                outcome.complete(done.result())
-            elif isinstance(error, Exception):
-                outcome.fail(error)
-            else:
-                raise error
-
-        future: Future[T] = threads.submit(work)
-        future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(deliver, done))
-        return outcome
-
-    def ask(self, broker_id: int, purpose: Purpose, message: Any, version: int, timeout_ms: int) -> Deferred[Any]:
-        return self._peers.ask(broker_id, purpose, message, version, timeout_ms)
+        return BrokerMetrics(address, self._shell, self._clock, self._server)
 
     def _credential(self, mechanism: str, user: str) -> ScramCredential | None:
         return None if self._security is None else self._security.credential(mechanism, user)
@@ -238,7 +180,7 @@ class Runtime:
     @property
     def addresses(self) -> list[str]:
         """Where it listens, host:port, the first listener first."""
-        return [f"{listener.address[0]}:{listener.address[1]}" for _, listener in self._listeners]
+        return self._listening.addresses
 
     @property
     def metrics_address(self) -> str | None:
@@ -262,12 +204,10 @@ class Runtime:
 
     async def _start(self) -> None:
         for opened in self._bearer_tokens.open():
-            await _future(opened)
-        await self._bind()
+            await future_of(opened)
+        await self._listening.bind()
         if self._metrics is not None:
             await self._metrics.bind(self._network)
-        if self._tls:
-            self._look_at_certificates()
         session = await self._connect_store()
         broker_id = BrokerId(self.config.broker_id)
         if broker_id < 0:
@@ -277,10 +217,10 @@ class Runtime:
         self._driver = ControllerDriver(
             store=session,
             registration=BrokerRegistration(
-                broker_id, BrokerEpoch(-1), tuple(self._endpoints()), self.config.broker_rack
+                broker_id, BrokerEpoch(-1), tuple(self._listening.endpoints()), self.config.broker_rack
             ),
             settings=self._controller_settings(),
-            send=self._send,
+            send=self._controller_requests.send,
             clock=self._clock,
             random=self._random,
             connect_store=self._connect_store,
@@ -301,21 +241,18 @@ class Runtime:
         await self._with_session(lambda: patiently(lambda: self._write_initial_users(driver)))
         # Recovery after a crash reads what was not flushed, which takes as long as it takes: off the loop, so that the
         # session with the store is kept meanwhile.
-        await self._with_session(lambda: patiently(security.open))
-        security.start()
-        quotas = self._stored_quotas = StoredQuotas(lambda: driver.store, self._clock, self._quotas)
-        await self._with_session(lambda: patiently(quotas.open))
-        quotas.start()
+        await self._follow(security)
+        quotas = StoredQuotas(lambda: driver.store, self._clock, self._quotas)
+        await self._follow(quotas)
         tokens = self._tokens = stored_tokens(
             self.config, lambda: driver.store, self._clock, self._random, lambda: driver.elections.is_controller
         )
         if tokens is not None:
-            await self._with_session(lambda: patiently(tokens.open))
-            tokens.start()
+            await self._follow(tokens)
         logs = self._logs = self._log_manager(broker_id, cluster_id)
         logs.maintenance.settings_gate = settings
         self._is_now(BrokerState.RECOVERY)
-        await _future(self.in_pool(logs.open))
+        await future_of(self._shell.in_pool(logs.open))
         environment = BrokerEnvironment(
             broker_id=broker_id,
             cluster_id=cluster_id,
@@ -323,12 +260,12 @@ class Runtime:
             clock=self._clock,
             random=self._random,
             disk=self._disk,
-            shell=self,
+            shell=self._shell,
         )
         metadata = MetadataCache(cluster_id)
         forwarding = self._forwarding = Forwarding(
             environment,
-            _LocalController(driver),
+            LocalController(driver),
             metadata=metadata,
             settings=settings,
             known_settings=known_settings,
@@ -350,10 +287,11 @@ class Runtime:
         self._node.marks.on_change = self._marks_changed
         self._node.metadata.on_brokers_changed.append(self._brokers_changed)
         self._node.config_handler.settings_loaded(self._stored)
-        self._dispatcher = Dispatcher(self._node, self._node.handlers, forwarding)
+        dispatcher = Dispatcher(self._node, self._node.handlers, forwarding)
         if self._metrics is not None:
             self._metrics.attach(self._node, driver)
-            self._dispatcher = self._metrics.dispatcher(self._node, forwarding)
+            dispatcher = self._metrics.dispatcher(self._node, forwarding)
+        self._controller_requests.attach(self._node, dispatcher, driver)
         # Before it knows its epoch, a broker would obey orders that were meant for its former life.
         self._node.broker_epoch = await self._with_session(lambda: self._register(broker_id, settings))
         # The controller's requests come by a listener like any others; whatever else comes waits until it has spoken.
@@ -364,8 +302,8 @@ class Runtime:
         self._node.disk_scheduler.tick()
         self._node.cleaning.start()
         self._node.scrubbing.start()
-        self._server.dispatcher = self._dispatcher
-        starting.open(self._dispatcher)
+        self._server.dispatcher = dispatcher
+        starting.open(dispatcher)
         self._is_now(BrokerState.RUNNING)
 
     def _is_now(self, state: BrokerState) -> None:
@@ -377,6 +315,12 @@ class Runtime:
         if self._driver is None:
             raise BrokerFailed("stopped while it was starting")
         return self._driver
+
+    async def _follow(self, stored: StoredSecurity | StoredQuotas | StoredTokens) -> None:
+        """Reads what the store says, and follows its changes until the broker stops."""
+        self._followed.append(stored)
+        await self._with_session(lambda: patiently(stored.open))
+        stored.start()
 
     async def _with_session(self, work: Callable[[], Awaitable[T]]) -> T:
         """Does `work`, which may be done twice, anew with another session where the one with the store has ended."""
@@ -406,40 +350,6 @@ class Runtime:
     async def _write_initial_users(self, driver: ControllerDriver) -> None:
         if self._initial_users is not None:
             await write_initial_users(driver.store, self._initial_users)
-
-    def _look_at_certificates(self) -> None:
-        for tls in self._tls.values():
-            tls.look()
-        self._tls_timer = self.after(TLS_LOOK_MS, self._look_at_certificates)
-
-    async def _bind(self) -> None:
-        for configured in self.config.listeners:
-            try:
-                tls = self._tls.get(configured.name)
-                connection = functools.partial(self._server.connection, configured.name)
-                place = (configured.host, configured.port)
-                if tls is None:
-                    bound = await self._network.listen(connection, *place)
-                else:
-                    bound = await self._network.listen_tls(connection, *place, tls.server)
-            except OSError as error:
-                where = f"{configured.host or 'all addresses'}:{configured.port}"
-                if error.errno == errno.EADDRINUSE:
-                    raise BrokerFailed(
-                        f"{where} is in use: stop what listens there, or choose another port "
-                        f"(listeners={configured.name}://{configured.host}:PORT)"
-                    ) from error
-                raise BrokerFailed(f"cannot listen on {where}: {error.strerror or error}") from error
-            self._listeners.append((configured, bound))
-
-    def _endpoints(self) -> Iterator[Endpoint]:
-        """What clients are told: as advertised, with the port that was really bound, and a host that can be reached."""
-        for (configured, bound), told in zip(self._listeners, self.config.advertised_listeners, strict=True):
-            host = told.host
-            if host in ANY_ADDRESS:
-                host = socket.gethostname()
-            port = told.port or bound.address[1]
-            yield Endpoint(configured.name, configured.security_protocol, host, port)
 
     def _log_manager(self, broker_id: BrokerId, cluster_id: str) -> LogManager:
         config = self.config
@@ -555,46 +465,11 @@ class Runtime:
         for purpose in (Purpose.REPORT, Purpose.FORWARD):
             self._peers.close_purpose(purpose, but=controller_id)
 
-    def _send(self, broker_id: BrokerId, key: int, version: int, message: Any) -> asyncio.Future[Any]:
-        """Carries the controller's request to a broker: this one is told without a connection, but encoded too."""
-        outcome: asyncio.Future[Any] = self._loop.create_future()
-        if self._node is None:
-            outcome.set_exception(ConnectionRefusedError(errno.ECONNREFUSED, "this broker is only starting"))
-            return outcome
-        if broker_id != self._node.broker_id:
-            asked = self.ask(broker_id, Purpose.CONTROL, message, version, self.config.controller_socket_timeout_ms)
-            asked.on_complete(lambda settled: _resolve_future(settled, outcome))
-            return outcome
-        if self._driver is not None:
-            self._node.broker_epoch = self._driver.broker_epoch
-        api = apis.ApiKey(key)
-        frame = memoryview(framing.encode_request(api, version, 0, "controller", message))[4:]
-        answer = self._dispatcher.request(self._controller_peer, frame, 0, len(frame), self._clock.monotonic_ms())
-
-        def deliver(encoded: Any) -> None:
-            data = encoded if isinstance(encoded, bytes) else b"".join(encoded)
-            if not outcome.done():
-                outcome.set_result(framing.decode_response(api, version, memoryview(data)[4:])[1])
-
-        def settle(settled: Deferred[Any]) -> None:
-            try:
-                encoded = settled.result()
-            except CloseConnection as error:
-                outcome.set_exception(error)
-            else:
-                deliver(encoded)
-
-        if isinstance(answer, Deferred):
-            answer.on_complete(settle)
-        else:
-            deliver(answer)
-        return outcome
-
     # Failure and stop.
 
     def _directory_failing(self, path: str) -> None:
         """Called from whatever thread saw it."""
-        self._loop.call_soon_threadsafe(self._directory_failed, path)
+        self._shell.soon_from_any_thread(self._directory_failed, path)
 
     def _directory_failed(self, path: str) -> None:
         """A log directory went offline with its partitions; the last one stops the broker."""
@@ -623,135 +498,39 @@ class Runtime:
         Without `hand_over` where the whole cluster stops: there is nobody to take them. Idempotent.
         """
         if hand_over:
-            await self._shut_down_controlled()
+            await self._hand_over()
         await self._stop_parts(clean=True)
 
-    async def _shut_down_controlled(self) -> None:
-        """Has the controller make others the leaders of what this broker leads (controlled.shutdown.enable).
+    async def _hand_over(self) -> None:
+        node, forwarding = self._node, self._forwarding
+        if node is not None and forwarding is not None and node.broker_epoch >= 0 and not self._handed_over:
+            await hand_over_leaderships(node, forwarding, self.config, self._handing_over)
 
-        Clients are served all the while; those who come late are told, for a moment, that the leader is another.
-        """
-        node, forwarding, config = self._node, self._forwarding, self.config
-        if node is None or forwarding is None or self._handed_over or node.broker_epoch < 0:
-            return
-        if not config.controlled_shutdown_enable or len(node.metadata.image.brokers) < 2:
-            return
+    def _handing_over(self) -> None:
         self._handed_over = True
         self._is_now(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
-        for tries_left in range(config.controlled_shutdown_max_retries, -1, -1):
-            remaining = await self._ask_to_leave(node, forwarding)
-            if not remaining:
-                # All is handed over, or there is nobody to ask: then the others will see the session end.
-                break
-            logger.warning("no other broker can lead yet: partitions=%d first=%s", len(remaining), remaining[0])
-            if tries_left:
-                await asyncio.sleep(config.controlled_shutdown_retry_backoff_ms / 1000)
-        await asyncio.sleep(REFUSING_MS / 1000)
-
-    async def _ask_to_leave(self, node: Node, forwarding: Forwarding) -> Sequence[TopicPartition] | None:
-        """What this broker still leads after asking to leave; None when nobody answered."""
-        answer: asyncio.Future[Sequence[TopicPartition]] = self._loop.create_future()
-        request = ControlledShutdown(node.broker_id, node.broker_epoch)
-        forwarding.submit(request).on_complete(lambda settled: _resolve_future(settled, answer))
-        try:
-            return await answer
-        except (KafkaError, OSError) as error:
-            logger.warning("leaderships not handed over: reason=%s", error)
-            return None
 
     async def _stop_parts(self, *, clean: bool) -> None:
-        if self._tls_timer is not None:
-            self._tls_timer.cancel()
         if self._metrics is not None:
             self._metrics.stop()
         self._server.stop()
-        for _, listener in self._listeners:
-            listener.close()
-        self._listeners.clear()
+        self._listening.close()
         node = self._node
         if node is not None:
             node.stop()
         self._peers.close()
-        security, self._security = self._security, None
-        if security is not None:
-            await security.close()
-        quotas, self._stored_quotas = self._stored_quotas, None
-        if quotas is not None:
-            await quotas.close()
-        tokens, self._tokens = self._tokens, None
-        if tokens is not None:
-            await tokens.close()
+        followed, self._followed = self._followed, []
+        for stored in followed:
+            await stored.close()
         driver, self._driver = self._driver, None
         if driver is not None:
             await driver.close()
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._idle.wait(), STOP_IO_MS_MAX / 1000)
-        self._is_stopped = True
+        await self._shell.stop()
         logs, self._logs = self._logs, None
         if logs is not None:
             # Logs that are still being recovered are not clean, whoever stops the broker.
             if clean and node is not None:
-                logs.close(node.broker_epoch, but=self._threads.busy_directories)
+                logs.close(node.broker_epoch, but=self._shell.busy_directories)
             else:
                 logs.abandon()
-        self._threads.shutdown()
-
-
-class _LocalController:
-    """The driver as `Forwarding` sees it: `forwarding.LocalController`."""
-
-    def __init__(self, driver: ControllerDriver) -> None:
-        self._driver = driver
-
-    @property
-    def is_controller(self) -> bool:
-        return self._driver.elections.is_controller
-
-    @property
-    def controller_id(self) -> int:
-        return self._driver.elections.controller_id
-
-    @property
-    def lacks_store(self) -> bool:
-        return self._driver.lacks_store
-
-    def serve(self, event: Request[T], timeout_ms: int) -> Deferred[T]:
-        return _deferred(self._driver.elections.serve(event, timeout_ms))
-
-    def confirm(self, controller_id: BrokerId, epoch: ControllerEpoch) -> Deferred[bool]:
-        return _deferred(self._driver.elections.confirm(controller_id, epoch))
-
-
-def _deferred(future: asyncio.Future[T]) -> Deferred[T]:
-    """A future's outcome, for those who know no loop."""
-    outcome: Deferred[T] = Deferred()
-
-    def settle(done: asyncio.Future[T]) -> None:
-        if done.cancelled():
-            outcome.fail(KafkaError(ErrorCode.NOT_CONTROLLER, "The broker stops."))
-            return
-        error = done.exception()
-        if isinstance(error, Exception):
-            outcome.fail(error)
-        else:
-            outcome.complete(done.result())
-
-    future.add_done_callback(settle)
-    return outcome
-
-
-def _future(deferred: Deferred[T]) -> asyncio.Future[T]:
-    """A deferred outcome, for those who wait in the loop."""
-    outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-    deferred.on_complete(lambda settled: _resolve_future(settled, outcome))
-    return outcome
-
-
-def _resolve_future(settled: Deferred[T], outcome: asyncio.Future[T]) -> None:
-    if outcome.done():
-        # Nobody waits any more: the channel to that broker was closed.
-        return
-    try:
-        outcome.set_result(settled.result())
-    except Exception as error:
-        outcome.set_exception(error)
+        self._shell.end_threads()

@@ -214,11 +214,11 @@ def test_timers_of_a_broker_that_has_stopped_do_nothing() -> None:
         stopped, other = cluster.runtimes[1], cluster.runtimes[0]
         fired: list[str] = []
         stop = threading.Event()
-        cluster.call(stopped.after, 1, fired.append, "while it runs")
+        cluster.call(stopped._shell.after, 1, fired.append, "while it runs")
         until_equal(lambda: fired, ["while it runs"])
         cluster.stop(1)
-        cluster.call(stopped.after, 1, fired.append, "after its stop")
-        cluster.call(other.after, 2, stop.set)
+        cluster.call(stopped._shell.after, 1, fired.append, "after its stop")
+        cluster.call(other._shell.after, 2, stop.set)
         assert stop.wait(60)
         assert fired == ["while it runs"]
 

@@ -157,7 +157,7 @@ def test_many_at_once_are_taken_in_turns(cluster: Cluster, monkeypatch: pytest.M
     def count() -> None:
         turn[0] += 1
         if len(begun) < 10:
-            cluster.runtime.soon(count)
+            cluster.runtime._shell.soon(count)
 
     task = threading.Thread(target=cluster.call, args=(occupy,))
     task.start()

@@ -201,7 +201,7 @@ class _Broker:
 
         def begin() -> None:
             try:
-                answer = runtime._dispatcher.request(
+                answer = runtime._server.dispatcher.request(
                     peer, memoryview(frame), 0, len(frame), runtime.node.clock.monotonic_ms()
                 )
             except CloseConnection:
