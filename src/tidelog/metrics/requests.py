@@ -20,7 +20,19 @@ VERSIONS_MAX = 32
 class ApiTimes:
     """Counts and durations of one API, or of one kind of its requests."""
 
-    __slots__ = ("at_once", "errors", "failed", "local", "name", "queue", "remote", "total", "versions")
+    __slots__ = (
+        "at_once",
+        "errors",
+        "failed",
+        "local",
+        "name",
+        "queue",
+        "remote",
+        "slow",
+        "throttled",
+        "total",
+        "versions",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -38,6 +50,10 @@ class ApiTimes:
         """[error code] -> how often it was answered, once for each field that has it; 0 is left out."""
         self.failed = 0
         """Answers with any error code."""
+        self.slow = 0
+        """Requests that took longer than `slow.request.ms`."""
+        self.throttled = Histogram()
+        """For how long clients were throttled; of those answers that said so."""
 
     @property
     def requests(self) -> int:
@@ -45,14 +61,15 @@ class ApiTimes:
         return sum(self.versions)
 
     def phases(self) -> Iterator[tuple[str, Histogram]]:
-        """Phase -> durations of all requests: `total`, `queue`, `local`, `remote`."""
+        """Phase -> durations of all requests: `total`, `queue`, `local`, `remote`, `throttle`."""
         zeros = self.at_once.as_zeros()
         yield "total", self.at_once.plus(self.total)
         yield "queue", zeros.plus(self.queue)
         yield "local", self.at_once.plus(self.local)
         yield "remote", zeros.plus(self.remote)
+        yield "throttle", zeros.plus(self.throttled)
 
     def roll(self) -> None:
         """As `Histogram.roll`."""
-        for histogram in (self.at_once, self.queue, self.local, self.remote, self.total):
+        for histogram in (self.at_once, self.queue, self.local, self.remote, self.total, self.throttled):
             histogram.roll()

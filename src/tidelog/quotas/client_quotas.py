@@ -15,10 +15,10 @@ for it holds, and what it limits shares a budget as the last column says (KIP-55
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from tidelog.quotas.entities import CLIENT_ID, IP, USER, Entity, Name, QuotaKey, Values, canonical_address
 from tidelog.quotas.rates import SampledRate, TokenBucket, Window
@@ -49,12 +49,13 @@ M = TypeVar("M", SampledRate, TokenBucket)
 class Limit:
     """A quota that holds for a client, and what has been used of it."""
 
-    __slots__ = ("bound", "meter")
+    __slots__ = ("bound", "meter", "owner")
 
-    def __init__(self, bound: float, meter: SampledRate) -> None:
+    def __init__(self, bound: float, meter: SampledRate, owner: _Owner) -> None:
         self.bound = bound
         """A second: bytes, or percent of a thread's time."""
         self.meter = meter
+        self.owner = owner
 
     def record(self, value: float, now_ms: int) -> int:
         """Counts `value`; for how many milliseconds the client is to be throttled now, 0: it is not."""
@@ -95,6 +96,19 @@ class ClientQuota:
         self.consumer = consumer
         self.request = request
         self.mutation = mutation
+
+
+class Usage(NamedTuple):
+    """What has been used of a budget lately, for metrics."""
+
+    key: QuotaKey
+    user: str | None
+    client_id: str | None
+    """None, of either: all of them share the budget."""
+    rate: float
+    """A second: bytes, or percent of a thread's time."""
+    throttle_ms: int
+    """For how long a client is to be throttled now; 0: it is not."""
 
 
 class ClientQuotas:
@@ -154,6 +168,16 @@ class ClientQuotas:
                 self._addresses[address] = bound
         self.limits_addresses = bool(self._addresses) or self._address_default is not None
 
+    def usage(self, now_ms: int) -> Iterator[Usage]:
+        """Of each budget of rates that a client has drawn on lately; a budget of several clients once."""
+        told: set[_Owner] = set()
+        for quota in list(self._clients.values()):
+            for limit in () if quota is None else (quota.producer, quota.consumer, quota.request):
+                if limit is not None and limit.owner not in told:
+                    told.add(limit.owner)
+                    rate, throttle_ms = limit.meter.per_second(now_ms), limit.meter.throttle_ms(limit.bound, now_ms)
+                    yield Usage(*limit.owner, rate, throttle_ms)
+
     # What holds.
 
     def of(self, user: str, client_id: str, now_ms: int) -> ClientQuota | None:
@@ -192,7 +216,7 @@ class ClientQuotas:
         if found is None:
             return None
         bound, owner = found
-        return Limit(bound, _meter(self._rates, owner, lambda: SampledRate(self.window, now_ms)))
+        return Limit(bound, _meter(self._rates, owner, lambda: SampledRate(self.window, now_ms)), owner)
 
     def _bound(self, key: QuotaKey, user: str, client_id: str) -> tuple[float, _Owner] | None:
         """The quota that holds for a client, and whose budget it is."""

@@ -66,6 +66,11 @@ class SampledRate:
         sample.value += value
         sample.last_ms = self.last_ms = now_ms
 
+    def per_second(self, now_ms: int) -> float:
+        """The rate now."""
+        total, window_ms = self._measure(now_ms)
+        return total / (window_ms / MS)
+
     def throttle_ms(self, bound: float, now_ms: int) -> int:
         """Milliseconds after which the rate would be `bound` a second again, were nothing counted meanwhile; 0: it is
         not above it."""

@@ -13,8 +13,12 @@ from tests.unit.broker.test_server import METADATA, FakeTransport, World, feed, 
 from tidelog.broker.cluster.forwarding import FORWARDED, throttle_ms_of
 from tidelog.broker.connections.server import HELD_MAX
 from tidelog.broker.handlers import load_handlers
+from tidelog.broker.metrics.quota_metrics import collect_quotas
+from tidelog.broker.metrics.request_metrics import collect_requests
+from tidelog.broker.metrics.requests import MeasuredDispatcher, RequestMetrics
 from tidelog.broker.peer import Peer
 from tidelog.controller.events import CreatedTopic
+from tidelog.metrics.page import Page, joined
 from tidelog.model.errors import KafkaError
 from tidelog.protocol import framing, messages
 from tidelog.protocol.apis import ApiKey
@@ -177,6 +181,27 @@ def test_the_throttle_of_a_forwarded_answer_is_found_in_every_version() -> None:
             response = messages.response_class(key)(throttle_time_ms=4_711)
             encoded = b"".join(framing.encode_response(key, version, 1, response))  # type: ignore[arg-type]
             assert throttle_ms_of(key, version, encoded) == 4_711, (key, version)
+
+
+def test_metrics_show_what_is_used_of_a_quota(broker: Broker) -> None:
+    """By budget: of each client id here, of all that share one once; and the throttle times of produce requests."""
+    metrics = RequestMetrics(lambda: broker.clock.now_ms * 1_000_000)
+    broker.dispatcher = MeasuredDispatcher(broker.node, broker.node.handlers, None, metrics)
+    limit(broker, QuotaKey.PRODUCER_BYTE_RATE, 10_000, {CLIENT_ID: None})
+    limit(broker, QuotaKey.REQUEST_PERCENTAGE, 1_000, USER_ENTITY)
+    for client_id, size in (("a", 120_000), ("b", 5_000)):
+        produce(broker, size, client_id=client_id)
+    page = Page()
+    for _ in (*collect_quotas(page, broker.node), *collect_requests(page, metrics)):
+        pass
+    text = joined(list(page.chunks())).decode()
+    found = dict(line.rsplit(" ", 1) for line in text.splitlines())
+    assert float(found['kafka_server_produce_byte_rate{user="",client_id="a"}']) > 12_000
+    assert int(found['kafka_server_produce_throttle_time{user="",client_id="a"}']) >= 2_000
+    assert int(found['kafka_server_produce_throttle_time{user="",client_id="b"}']) == 0
+    assert 'kafka_server_request_request_time{user="ANONYMOUS",client_id=""}' in found
+    assert found["tidelog_client_quotas"] == "2"
+    assert found['kafka_network_requestmetrics_throttletimems_sum{request="Produce"}'].startswith("20")
 
 
 # The connection.

@@ -20,6 +20,7 @@ _PHASES: Final = {
     "queue": "requestqueuetimems",
     "local": "localtimems",
     "remote": "remotetimems",
+    "throttle": "throttletimems",
 }
 """Phase -> the name of Kafka's metric."""
 _PHASE_HELP: Final = {
@@ -27,6 +28,7 @@ _PHASE_HELP: Final = {
     "queue": "Milliseconds that a request waited before its handler was called.",
     "local": "Milliseconds that a request's handler took.",
     "remote": "Milliseconds that a request waited after that: for acknowledgements, records, other members.",
+    "throttle": "Milliseconds for which a client that is over a quota is not read after its answer.",
 }
 SOFTWARE_MAX: Final = 100
 """Names and versions of clients' software that have series of their own."""
@@ -43,7 +45,10 @@ def collect_requests(page: Page, metrics: RequestMetrics) -> Iterator[None]:
     histogram = page.family(
         "tidelog_request_seconds", "histogram", "Time of requests by phase: total, queue, local, remote."
     )
+    slow = page.family("tidelog_slow_requests_total", "counter", "Requests that took longer than slow.request.ms.")
     for times in metrics.seen():
+        if metrics.slow is not None:
+            slow.add(times.slow, labels_text(request=times.name))
         for version, count in enumerate(times.versions):
             if count:
                 requests.add(count, labels_text(request=times.name, version=version))
@@ -54,7 +59,7 @@ def collect_requests(page: Page, metrics: RequestMetrics) -> Iterator[None]:
         pairs = pairs_text(request=times.name)
         for phase, durations in times.phases():
             page.family(f"{_PREFIX}{_PHASES[phase]}", "summary", _PHASE_HELP[phase]).add_summary(durations, pairs)
-            if times.name in _WITH_BUCKETS:
+            if times.name in _WITH_BUCKETS and phase != "throttle":
                 histogram.add_histogram(durations, f"{pairs},{pairs_text(phase=phase)}")
         yield
     page.family(

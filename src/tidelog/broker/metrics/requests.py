@@ -24,8 +24,10 @@ from tidelog.protocol.apis import ApiKey
 if TYPE_CHECKING:
     from tidelog.broker.cluster.forwarding import Forwarding
     from tidelog.broker.context import RequestContext
+    from tidelog.broker.metrics.slow_requests import SlowRequests
     from tidelog.broker.node import Node
     from tidelog.protocol import messages
+    from tidelog.quotas.request_quota import RequestQuota
 
 logger: Final = logging.getLogger(__name__)
 
@@ -47,6 +49,8 @@ class RequestMetrics:
         self.fetch_consumer = ApiTimes("FetchConsumer")
         self.fetch_follower = ApiTimes("FetchFollower")
         """Fetches of either kind, which are counted as `Fetch` too."""
+        self.slow: SlowRequests | None = None
+        """Where slow requests are logged; None: they are not."""
         self.faults = 0
         """Requests that could not be measured."""
 
@@ -88,6 +92,7 @@ class MeasuredDispatcher(Dispatcher):
         for key, handler in handlers.items():
             self._times[key].versions = handler.requests
         self._untimed = super().request
+        self._slow = metrics.slow
         self._reads = 0
         """Since the last call of `adapt`."""
         self._weight = 1
@@ -105,6 +110,9 @@ class MeasuredDispatcher(Dispatcher):
     def request(self) -> Callable[[Peer, memoryview, int, int, int], Answer | Deferred[Answer]]:
         """What a read's requests are given to: a connection asks for it once a read, and calls it for each request."""
         reads = self._reads = self._reads + 1
+        if self._slow is not None:
+            # The slow ones may be among those that would not be timed.
+            return self.timed
         if self._weight > 1:
             return self._untimed if reads % SAMPLED else self.timed
         if reads >= BUSY_READS:
@@ -124,14 +132,16 @@ class MeasuredDispatcher(Dispatcher):
             times = self._times[view[position + 1]]
             is_of_kind = self.kind is not None
             if type(answer) is Deferred or is_of_kind or began - received_ms * 1_000_000 >= 2_000_000:
-                self._measure(times, answer, began, took, received_ms)
+                self._measure(times, answer, began, took, received_ms, peer)
             else:
                 times.at_once.observe(took, self._weight)
+                if self._slow is not None:
+                    self._slow.look(times, peer, 0, took)
         except Exception:  # A fault of the metrics fails no request: it is counted, and logged once.
             self._metrics.fault()
         return answer
 
-    def _measure(self, times: ApiTimes, answer: Any, began: int, took: int, received_ms: int) -> None:
+    def _measure(self, times: ApiTimes, answer: Any, began: int, took: int, received_ms: int, peer: Peer) -> None:
         """A request that has waited before its handler was called, or waits after it, or is of a kind of its own."""
         kinds = [times] if self.kind is None else [times, self.kind]
         weight = self._weight
@@ -149,6 +159,9 @@ class MeasuredDispatcher(Dispatcher):
                     each.total.observe(queued + took, weight)
             else:
                 each.at_once.observe(took, weight)
+        slow = self._slow
+        if slow is not None and not waits:
+            slow.look(times, peer, queued, took)
         if waits:
             returned = began + took * 1000
 
@@ -157,6 +170,8 @@ class MeasuredDispatcher(Dispatcher):
                 for each in kinds:
                     each.remote.observe(remote, weight)
                     each.total.observe(queued + took + remote, weight)
+                if slow is not None:
+                    slow.look(times, peer, queued, took, remote)
 
             answer.on_complete(answered)
 
@@ -172,6 +187,11 @@ class MeasuredDispatcher(Dispatcher):
         except Exception:  # A fault of the metrics fails no request: it is counted, and logged once.
             self._metrics.fault()
         return super()._encode(handler, context, response)
+
+    def _throttle(self, quota: RequestQuota, context: RequestContext, response: Any) -> None:
+        super()._throttle(quota, context, response)
+        if quota.throttle_ms:
+            self._times[context.api_key].throttled.observe(quota.throttle_ms * 1000)
 
     def fetch_begins(self, request: messages.FetchRequest, version: int) -> None:
         """A fetch was decoded: notes whether it is a follower's."""

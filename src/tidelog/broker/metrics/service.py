@@ -26,10 +26,12 @@ from tidelog.broker.metrics.lag import Lags
 from tidelog.broker.metrics.lag_metrics import collect_lag
 from tidelog.broker.metrics.log_metrics import DiskRoom, collect_logs
 from tidelog.broker.metrics.process import LoopWatch, collect_process
+from tidelog.broker.metrics.quota_metrics import collect_quotas
 from tidelog.broker.metrics.replica_metrics import collect_followers, collect_replicas
 from tidelog.broker.metrics.request_metrics import ConnectionRates, collect_connections, collect_requests
 from tidelog.broker.metrics.requests import MeasuredDispatcher, RequestMetrics
 from tidelog.broker.metrics.scraping import Scraping
+from tidelog.broker.metrics.slow_requests import SlowRequests
 from tidelog.broker.metrics.store_metrics import StoreTimes, collect_store
 from tidelog.broker.metrics.traffic_metrics import collect_traffic
 from tidelog.config.metrics_listener import MetricsListener
@@ -144,6 +146,7 @@ class BrokerMetrics:
         add("groups", functools.partial(collect_groups_by_state, node=node))
         add("lag", functools.partial(collect_lag, node=node, lags=Lags(node)))
         add("transactions", functools.partial(collect_transactions, node=node))
+        add("quotas", functools.partial(collect_quotas, node=node))
         if node.client_metrics is not None:
             add("clients", functools.partial(collect_client_metrics, manager=node.client_metrics))
 
@@ -157,6 +160,9 @@ class BrokerMetrics:
 
     def dispatcher(self, node: Node, forwarding: Forwarding) -> MeasuredDispatcher:
         """A dispatcher whose requests are measured."""
+        threshold_ms = node.config.slow_request_ms
+        if threshold_ms is not None:
+            self.requests.slow = SlowRequests(threshold_ms, self.requests.now_ns)
         self._dispatcher = MeasuredDispatcher(node, node.handlers, forwarding, self.requests)
         return self._dispatcher
 

@@ -31,6 +31,9 @@ metrics.sample.window.ms | long | 30000 | [1,...] | low; accepted | Milliseconds
 metrics.topics | string | .* | regular-expression | cluster-wide |
     tidelog's own: a regular expression (RE2); topics whose whole name matches have series of their own, and so have
     their partitions. Sums over all topics are not touched.
+slow.request.ms | int | null | [0,...] | |
+    tidelog's own: requests that take longer are logged with their phases, ten in ten seconds at most, and counted. It
+    works with `metrics.listener`; each request is timed then, on a busy broker too. Not set: none is.
 telemetry.max.bytes | int | 1048576 | [1,...] | low |
     The largest metrics message of a client (KIP-714), also when it is decompressed.
 """
