@@ -9,7 +9,8 @@ from unittest import mock
 import pytest
 
 from tidelog.placement.plan import exact
-from tidelog.placement.plan.goals import Balance, Goals, PlanRefused, closed_because, may_hold
+from tidelog.placement.plan.goals import NOT_TO_BE_FILLED, Balance, Goals, PlanRefused, closed_because, may_hold
+from tidelog.placement.plan.plan import Move
 from tidelog.placement.plan.plan_file import dump_plan, load_plan
 from tidelog.placement.plan.planner import make_plan
 from tidelog.placement.plan.state import (
@@ -93,6 +94,13 @@ def drawn_goals(draw: random.Random, count: int) -> Goals:
     )
 
 
+def has_no_place_to_fill(state: ClusterState, goals: Goals, move: Move) -> bool:
+    """Whether each broker to fill has a replica already, or its rack has."""
+    kept = [broker for broker in move.replicas_from if may_hold(state.brokers[broker], goals)]
+    racks = {state.brokers[broker].rack for broker in kept} - {None}
+    return all(broker in kept or state.brokers[broker].rack in racks for broker in goals.fill)
+
+
 def check_rules(state: ClusterState, goals: Goals) -> None:
     """Makes the plan, if there is one, and holds it against the rules."""
     planned = make_plan(state, goals)
@@ -114,7 +122,8 @@ def check_rules(state: ClusterState, goals: Goals) -> None:
         assert goals.in_scope(move.topic)
         assert goals.drain.isdisjoint(move.replicas_to)
         for broker in move.adding:
-            assert closed_because(state.brokers[broker], goals) is None
+            why = closed_because(state.brokers[broker], goals)
+            assert why is None or (why == NOT_TO_BE_FILLED and has_no_place_to_fill(state, goals, move))
         for broker, path in zip(move.replicas_to, move.directories_to, strict=True):
             known = {each.path: each for each in state.brokers[broker].directories}
             assert path is None or path in known or path in move.directories_from

@@ -172,7 +172,19 @@ class Throttles:
                 self._note(noting_topic(self._journal(), key, entries))
                 changes.append(ConfigChange(name, ",".join(sorted(lacking)), AlterOperation.APPEND))
             if changes:
-                yield from self._alter(ConfigResource(ResourceType.TOPIC, topic), changes)
+                yield from self._add(topic, changes, present)
+
+    def _add(self, topic: str, changes: list[ConfigChange], present: _Present) -> Operation[None]:
+        """Adds elements to a topic's lists. Kafka 2.4 fails where a list is not there yet: it is set then."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        try:
+            yield from self._alter(resource, changes)
+        except KafkaError as error:
+            missing = [each for each in changes if not present.topics.get((topic, each.name))]
+            if error.code is not ErrorCode.UNKNOWN_SERVER_ERROR or not missing:
+                raise
+            changes = [ConfigChange(each.name, each.value) if each in missing else each for each in changes]
+            yield from self._alter(resource, changes)
 
     def _release_topic(self, topic: str, entries: Mapping[str, Collection[str]], present: _Present) -> Operation[None]:
         changes = []

@@ -140,6 +140,8 @@ class FakeCluster:
         """An error instead of an answer, for a request."""
         self.late: dict[ApiKey, int] = {}
         """How many requests of an API are carried out without their answer coming in time."""
+        self.fails_to_append = False
+        """As Kafka 2.4, which fails where something is added to a list that is not set."""
         self.controller: int | None = None
         """None: the live broker with the lowest id."""
         self.steps = 0
@@ -373,7 +375,8 @@ class FakeCluster:
         return kind(results=results)
 
     def _configure(self, request: Any, broker: int) -> Any:
-        kind = messages.IncrementalAlterConfigsResponse
+        if self.fails_to_append and any(self._appends_to_nothing(each) for each in request.resources):
+            return self._configured(request, ErrorCode.UNKNOWN_SERVER_ERROR)
         for resource in request.resources:
             settings = self.configs.setdefault((resource.resource_type, resource.resource_name), {})
             for change in resource.configs:
@@ -389,10 +392,21 @@ class FakeCluster:
                     case 3:
                         settings[change.name] = ",".join(each for each in listed if each not in given)
                 self.throttled_most.add((resource.resource_type, resource.resource_name))
+        return self._configured(request, ErrorCode.NONE)
+
+    def _appends_to_nothing(self, resource: Any) -> bool:
+        settings = self.configs.get((resource.resource_type, resource.resource_name), {})
+        return any(each.config_operation == 2 and each.name not in settings for each in resource.configs)
+
+    def _configured(self, request: Any, code: ErrorCode) -> Any:
+        kind = messages.IncrementalAlterConfigsResponse
         return kind(
             responses=[
                 kind.AlterConfigsResourceResponse(
-                    error_code=0, error_message=None, resource_type=each.resource_type, resource_name=each.resource_name
+                    error_code=code,
+                    error_message=None,
+                    resource_type=each.resource_type,
+                    resource_name=each.resource_name,
                 )
                 for each in request.resources
             ]

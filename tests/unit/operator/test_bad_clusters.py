@@ -157,6 +157,15 @@ def test_an_api_that_is_missing(key: ApiKey, works: bool) -> None:
     assert cluster.throttles() == OTHERS
 
 
+def test_a_cluster_that_cannot_add_to_a_list_that_is_not_set() -> None:
+    """Kafka 2.4: the lists of throttled replicas are set then, and those of others are added to."""
+    cluster, plan = cluster_and_plan()
+    cluster.fails_to_append = True
+    assert run(cluster, plan).status is RunStatus.DONE
+    assert (2, "t") in cluster.throttled_most
+    is_done(cluster)
+
+
 def test_without_settings_a_run_without_a_throttle_works() -> None:
     """Before Kafka 2.3 settings are not altered one by one: no throttle, and all the rest."""
     cluster, plan = cluster_and_plan()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog.placement.plan.flow import Bounds, CountFlow, Stuck
-from tidelog.placement.plan.goals import Balance, PlanRefused
+from tidelog.placement.plan.goals import NOT_TO_BE_FILLED, Balance, PlanRefused
 from tidelog.placement.plan.layout import Layout
 
 SHARES_ABOVE: Final = (0.0, 0.1, 0.5)
@@ -97,11 +97,14 @@ def _together(layout: Layout, flow: CountFlow) -> Group:
 
 def _flow(layout: Layout, pins: Mapping[int, int]) -> CountFlow:
     closed = layout.closed
+    stranded = _stranded(layout)
     return CountFlow(
         len(layout.brokers),
         [layout.former(item) for item in range(len(layout.partitions))],
         layout.needs,
-        may_enter=lambda item, broker: closed[broker] is None,
+        may_enter=lambda item, broker: (
+            closed[broker] is None or (closed[broker] == NOT_TO_BE_FILLED and item in stranded)
+        ),
         leave={place for place, broker in enumerate(layout.brokers) if broker.id in layout.goals.drain},
         gone={place for place, may in enumerate(layout.holds) if not may},
         racks=layout.racks,
@@ -109,6 +112,26 @@ def _flow(layout: Layout, pins: Mapping[int, int]) -> CountFlow:
         extra=layout.staying,
         pins=pins,
     )
+
+
+def _stranded(layout: Layout) -> set[int]:
+    """Partitions that have to leave a broker and have no place on those to fill, which have them, or whose racks do."""
+    filled = [place for place, why in enumerate(layout.closed) if why is None]
+    if not layout.goals.fill or NOT_TO_BE_FILLED not in layout.closed:
+        return set()
+    found = set()
+    for item, need in enumerate(layout.needs):
+        kept = {broker for broker in layout.former(item) if layout.holds[broker]}
+        if len(kept) < need and not any(_may_join(layout, place, kept, need) for place in filled):
+            found.add(item)
+    return found
+
+
+def _may_join(layout: Layout, broker: int, kept: set[int], need: int) -> bool:
+    if broker in kept:
+        return False
+    racks = layout.racks
+    return racks is None or need > layout.rack_count or racks[broker] not in {racks[each] for each in kept}
 
 
 def _even_bounds(flow: CountFlow, groups: list[Group]) -> Bounds:

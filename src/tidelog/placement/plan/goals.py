@@ -9,6 +9,8 @@ from typing import Final
 
 from tidelog.placement.plan.state import BrokerState, ClusterState
 
+NOT_TO_BE_FILLED: Final = "not to be filled"
+"""Why a broker gets nothing while others are filled; it gets what has no place on those."""
 TOLERANCE: Final = 0.05
 """How far bytes and traffic may be from even, of the average."""
 
@@ -42,7 +44,8 @@ class PlanRefused(Exception):
 class Goals:
     """What to plan for. The goals of `balance` count in their order: a later one is reached as far as earlier ones let.
 
-    Brokers to drain lose all replicas; those to fill get replicas up to the average, and no other broker gains.
+    Brokers to drain lose all replicas; those to fill get replicas up to the average, and no other broker gains, but for
+    replicas of drained brokers that may not lie on those to fill.
     """
 
     balance: tuple[Balance, ...] = ()
@@ -107,7 +110,7 @@ def closed_because(broker: BrokerState, goals: Goals) -> str | None:
     if broker.directories and all(each.cordoned or each.error for each in broker.directories):
         return "without a directory that takes replicas"
     if goals.fill and broker.id not in goals.fill and not goals.balance:
-        return "not to be filled"
+        return NOT_TO_BE_FILLED
     return None
 
 

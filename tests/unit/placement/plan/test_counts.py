@@ -164,3 +164,13 @@ def test_a_partition_may_move_twice_on_the_way_to_even_counts() -> None:
     assert sorted(sum(broker in each for each in after.values()) for broker in range(7)) == [0, 5, 5, 5, 5, 5, 7]
     assert all(len({racks[broker] for broker in each}) == 3 for (topic, _), each in after.items() if topic == "t")
     assert planned.plan.moves_least == planned.plan.replica_moves
+
+
+def test_what_has_no_place_on_a_broker_to_fill_goes_elsewhere() -> None:
+    """Broker 3 is replaced by 4, which has a replica of t-0 already: that one goes to another broker, the rest to 4."""
+    state = state_of([[4, 3], [3, 0], [2, 3], [0, 1]], racks=[None] * 5)
+    after = moved_to(state, Goals(drain=frozenset({3}), fill=frozenset({4})))
+    assert after[0][0] == 4
+    assert after[0][1] in (0, 1, 2)
+    assert (after[1], after[2]) == ((4, 0), (2, 4))
+    assert 3 not in after
