@@ -1,6 +1,6 @@
 """What metrics cost: CPU a produce request with `metrics.listener` and without, in turns.
 
-    python bench/metrics.py [--seconds S] [--rounds N]
+    python bench/metrics.py [--seconds S] [--rounds N] [--partitions N]
 
 Two brokers take the same requests (`bench/load`, 100 B, 16 connections with 16 in flight) one after the other; CPU time
 of the process by requests answered, the median of the rounds' ratios counts.
@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import statistics
 import tempfile
 import time
 import urllib.request
 from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from produce import SHAPES, build, create_topic, load
 from tidelog.testing import ProcessBroker
@@ -35,10 +38,33 @@ def cost_us(work: Path, broker: ProcessBroker, seconds: float) -> float:
     return (cpu_s(broker.pid) - before) * 1e6 / (figures["req_s"] * seconds)
 
 
+def page_cost(port: int, broker: ProcessBroker, partitions: int) -> None:
+    """Prints CPU of ten pages of a broker with so many partitions, and the longest that one has held the loop."""
+    topic = NewTopic("many", partitions, 1)
+    for future in AdminClient({"bootstrap.servers": broker.bootstrap}).create_topics([topic]).values():
+        future.result(600)
+
+    def page() -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+            return str(answer.read().decode())
+
+    page()
+    pages, before = 10, cpu_s(broker.pid)
+    longest = 0.0
+    for _ in range(pages):
+        time.sleep(1.1)  # A page is given again for a second.
+        text = page()
+        (found,) = re.findall(r"\ntidelog_metrics_longest_slice_seconds (.*)", text)
+        longest = max(longest, float(found))
+    cost = (cpu_s(broker.pid) - before) / pages
+    print(f"a page of {partitions} partitions: {cost * 1000:.0f} ms of CPU, longest slice {longest * 1000:.0f} ms")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=1, help="of each run (%(default)s)")
     parser.add_argument("--rounds", type=int, default=10, help="pairs of runs (%(default)s)")
+    parser.add_argument("--partitions", type=int, default=0, help="of a page whose cost is measured, such as 10000")
     arguments = parser.parse_args()
     work = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
     try:
@@ -61,6 +87,8 @@ def main() -> None:
             for name, found in costs.items():
                 print(f"metrics {name:3}  {statistics.median(found):6.2f} us of CPU a request")
             print(f"ratio        {statistics.median(ratios):6.3f} (median of {len(ratios)} pairs)")
+            if arguments.partitions:
+                page_cost(port, on, arguments.partitions)
             began = time.monotonic()
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
                 size = len(answer.read())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -13,6 +14,7 @@ from tidelog.cli.errors import WrongUsage
 from tidelog.cli.options import DEFAULT_TIMEOUT_S, Bootstrap, Form, Output, TimeoutS
 from tidelog.cli.output import ids, print_json, size
 from tidelog.cli.security import command_security
+from tidelog.cli.top_requests import Reading, read_requests, table
 from tidelog.client.addresses import DEFAULT_BOOTSTRAP
 from tidelog.client.blocking import BlockingCluster
 from tidelog.client.errors import ClientError
@@ -29,6 +31,12 @@ ROWS_MAX: Final = 12
 """Topics, groups, partitions and moves that are shown of each; the most important come first."""
 
 Interval = Annotated[float, typer.Option("--interval", "-i", min=0.5, metavar="SECONDS", help="Between two looks.")]
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metrics", "-m", metavar="HOST:PORT", help="A broker's metrics listener, for its requests; may be repeated."
+    ),
+]
 Once = Annotated[bool, typer.Option("--once", help="Show it once, after two looks, and end.")]
 
 
@@ -38,33 +46,50 @@ def top(
     interval: Interval = 2.0,
     output: Output = Form.TABLE,
     once: Once = False,
+    metrics: Metrics = None,
     timeout: TimeoutS = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Watch a cluster: brokers, rates, partitions without leader or replicas in sync, groups with lag, moves.
 
     Records/s come from ends of partitions, lag in seconds from the timestamp of the first record that a group has not
-    committed. -o json prints one reading for programs, two looks apart by --interval. Ctrl-C ends it.
+    committed. -o json prints one reading for programs, two looks apart by --interval. Ctrl-C ends it. --metrics shows
+    requests too, slow ones first (slow.request.ms).
     """
     if output is Form.KAFKA:
         raise WrongUsage("-o kafka: Kafka has no such tool; table or json")
+    for address in metrics or ():
+        if not address.rpartition(":")[2].isdecimal():
+            raise WrongUsage(f"--metrics {address}: HOST:PORT of a broker's metrics.listener is wanted")
+
+    def requests() -> Reading | None:
+        return read_requests(metrics, timeout) if metrics else None
+
     with BlockingCluster(
         bootstrap, client_id="tidelog-top", operation_timeout_s=timeout, security=command_security()
     ) as cluster:
         reader = Reader(cluster.routing, timeout)
-        before = cluster.run(reader.read(_now_ms()))
+        before, requests_before = cluster.run(reader.read(_now_ms())), requests()
         if output is Form.JSON or once or not sys.stdout.isatty():
             time.sleep(interval)  # Rates are taken between two readings.
-            now = cluster.run(reader.read(_now_ms()))
+            now, requests_now = cluster.run(reader.read(_now_ms())), requests()
             if output is Form.JSON:
-                print_json(document(now, before))
+                print_json(document(now, before) | requests_document(requests_now, requests_before))
             else:
-                _print_once(screen(now, before))
+                _print_once(with_requests(screen(now, before), requests_now, requests_before))
             return
-        _watch(cluster, reader, before, interval)
+        _watch(cluster, reader, before, interval, requests)
 
 
-def _watch(cluster: BlockingCluster, reader: Reader, before: Overview, interval: float) -> None:
+def _watch(
+    cluster: BlockingCluster,
+    reader: Reader,
+    before: Overview,
+    interval: float,
+    requests: Callable[[], Reading | None],
+) -> None:
     from rich.live import Live
+
+    requests_before: Reading | None = None
 
     with Live(screen(before, None), screen=True, auto_refresh=False) as live:
         while True:
@@ -75,8 +100,9 @@ def _watch(cluster: BlockingCluster, reader: Reader, before: Overview, interval:
                 # A cluster in trouble is what one wants to watch: the last reading stays, with the reason.
                 live.update(screen(before, None, trouble=str(error)), refresh=True)
                 continue
-            live.update(screen(now, before), refresh=True)
-            before = now
+            requests_now = requests()
+            live.update(with_requests(screen(now, before), requests_now, requests_before), refresh=True)
+            before, requests_before = now, requests_now
 
 
 def _now_ms() -> int:
@@ -124,6 +150,11 @@ def document(now: Overview, before: Overview | None) -> dict[str, Any]:
         ],
         "missing": list(now.missing),
     }
+
+
+def requests_document(now: Reading | None, before: Reading | None) -> dict[str, Any]:
+    """What `-o json` adds with --metrics."""
+    return {} if now is None else {"requests": now.rows(before), "metricsMissing": list(now.missing)}
 
 
 def _brokers(now: Overview) -> list[tuple[Any, int, int]]:
@@ -179,6 +210,16 @@ def screen(now: Overview, before: Overview | None, trouble: str = "") -> Rendera
         parts.append(Text(f"moving {key}: adding {ids(move.adding) or '-'}, removing {ids(move.removing) or '-'}"))
     parts += [Text(f"not told: {line}", style="dim") for line in now.missing[:ROWS_MAX]]
     return Group(*parts)
+
+
+def with_requests(shown: RenderableType, now: Reading | None, before: Reading | None) -> RenderableType:
+    """The screen, and below it the requests that --metrics asks for."""
+    if now is None:
+        return shown
+    from rich.console import Group
+    from rich.text import Text
+
+    return Group(shown, table(now, before), *(Text(f"not told: {line}", style="dim") for line in now.missing))
 
 
 def _table(*columns: str) -> Table:

@@ -12,6 +12,7 @@ from tests.unit.cli.conftest import Outcome, Tidelog
 
 from tidelog import cli
 from tidelog.cli.top import ROWS_MAX, screen
+from tidelog.cli.top_requests import Requests, parse
 from tidelog.client.blocking import BlockingCluster
 from tidelog.operator.overview import Overview, Reader
 from tidelog.testing import Cluster
@@ -19,7 +20,7 @@ from tidelog.testing import Cluster
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(brokers=2) as started:
+    with Cluster({"metrics.listener": "0", "slow.request.ms": 0}, brokers=2) as started:
         create(started.bootstrap, "t", 4)
         producer = Producer({"bootstrap.servers": started.bootstrap})
         now_ms = int(time.time() * 1000)
@@ -94,3 +95,31 @@ def test_the_screen_tells_of_trouble_and_stays_short(cluster: Cluster) -> None:
     assert "not read: no broker answers" in text
     assert len(text.splitlines()) < 12 + 3 * ROWS_MAX
     console.file.close()
+
+
+def test_requests_by_the_brokers_metrics(cluster: Cluster, tidelog: Tidelog) -> None:
+    """Slow ones first, by broker and API, for programs and for eyes; a broker that does not answer is named."""
+    address = str(cluster.runtimes[0].metrics_address)
+    found = tidelog("top", "-i", "0.5", "-o", "json", "-m", address, "-m", "127.0.0.1:1").json
+    assert {row["broker"] for row in found["requests"]} == {address}
+    (api_versions,) = (row for row in found["requests"] if row["request"] == "ApiVersions")
+    assert api_versions["slowSinceStart"] > 0, "every request is slower than 0 ms"
+    assert [row["slow"] for row in found["requests"]] == sorted(
+        (row["slow"] for row in found["requests"]), reverse=True
+    )
+    assert found["metricsMissing"][0].startswith("metrics of 127.0.0.1:1: ")
+    shown = tidelog("top", "--once", "-i", "0.5", "-m", address).out
+    assert "Slow ever" in shown
+    assert "ListOffsets" in shown
+    assert tidelog("top", "-m", "nowhere").code == 2
+
+
+def test_a_page_without_a_threshold_tells_no_slow_requests() -> None:
+    """Nor a time where there was no request lately."""
+    page = (
+        'kafka_network_requestmetrics_errors_total{request="Fetch",error="NONE"} 7\n'
+        'kafka_network_requestmetrics_errors_total{request="Fetch",error="NOT_LEADER_OR_FOLLOWER"} 2\n'
+        'kafka_network_requestmetrics_totaltimems{request="Fetch",quantile="0.99"} NaN\n'
+        'kafka_network_requestmetrics_totaltimems_count{request="Fetch"} 9\n'
+    )
+    assert parse(page) == {"Fetch": Requests(9, 2, None, None)}

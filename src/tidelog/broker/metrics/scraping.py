@@ -50,6 +50,10 @@ class Scraping:
         self._scrapes = 0
         self._duration_ms = 0
         """Of the last page, from its first slice to its last."""
+        self._slice_ms = 0
+        """The longest slice so far of the page that is being made."""
+        self._longest_slice_ms = 0
+        """Of the last page."""
         self._samples = 0
         self._page: Deferred[Sequence[bytes]] | None = None
         self._compressed: Deferred[Sequence[bytes]] | None = None
@@ -84,6 +88,7 @@ class Scraping:
             self._made_ms = self._clock.monotonic_ms()
             self._duration_ms = self._made_ms - began_ms
             self._samples = page.samples
+            self._longest_slice_ms, self._slice_ms = self._slice_ms, 0
             made.complete(body)
 
         self._run(self._steps(page, body), finish, made)
@@ -107,6 +112,12 @@ class Scraping:
         page.family("tidelog_metrics_pages_total", "counter", "Pages of metrics that were made.").add(self._scrapes)
         took = page.family("tidelog_metrics_page_seconds", "gauge", "How long the page before this one took to make.")
         took.add(self._duration_ms / 1000)
+        longest = page.family(
+            "tidelog_metrics_longest_slice_seconds",
+            "gauge",
+            "The longest work on that page between two turns of the loop.",
+        )
+        longest.add(self._longest_slice_ms / 1000)
         page.family("tidelog_metrics_page_samples", "gauge", "Samples on the page before this one.").add(self._samples)
         failures = page.family(
             "tidelog_metrics_collector_failures_total",
@@ -133,13 +144,15 @@ class Scraping:
 
     def _run(self, steps: Steps, finish: Callable[[], None], made: Deferred[Sequence[bytes]]) -> None:
         """Goes through `steps` in slices, the first at once."""
-        until_ms = self._clock.monotonic_ms() + SLICE_MS
+        began_ms = self._clock.monotonic_ms()
         try:
             for awaited in steps:
+                took_ms = self._clock.monotonic_ms() - began_ms
+                self._slice_ms = max(self._slice_ms, took_ms)
                 if awaited is not None and not awaited.done:
                     self._wait(awaited, steps, finish, made)
                     return
-                if self._clock.monotonic_ms() >= until_ms:
+                if took_ms >= SLICE_MS:
                     self._shell.soon(self._run, steps, finish, made)
                     return
         except Exception as error:
