@@ -17,7 +17,7 @@ from tidelog.records.batch import HEADER_SIZE, MAGIC, MAGIC_POSITION
 from tidelog.records.batch_header import SIZE_PREFIX
 from tidelog.records.integrity import check_batches
 from tidelog.storage.errors import WouldBlock
-from tidelog.storage.segment import Verified
+from tidelog.storage.segment_lookups import Verified
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from tidelog.model.identifiers import LeaderEpoch, Offset
 from tidelog.ports.disk import FileRange
 from tidelog.storage.file_pool import UnheldFile
-from tidelog.storage.segment import Segment, floor_index
+from tidelog.storage.segment import Segment
+from tidelog.storage.segment_lookups import floor_index
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
