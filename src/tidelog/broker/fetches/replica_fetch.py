@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.fetches.fetch_partitions import failed, replica_of, topic_of
 from tidelog.broker.fetches.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, TOPIC_IDS_SINCE
+from tidelog.broker.fetches.replica_reading import Reading, discard, read_these
 from tidelog.broker.replicas.replica import check_leader_epoch
 from tidelog.broker.replicas.replica_manager import diverging_epoch
 from tidelog.broker.shell import InDirectories
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import BrokerEpoch, BrokerId, Offset
-from tidelog.ports.disk import FileRange
 from tidelog.protocol import messages
 from tidelog.replication.events import FollowerFetched, FollowerLeft
 from tidelog.storage.errors import WouldBlock
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.replica import Replica
     from tidelog.broker.replicas.replica_manager import ReplicaManager
     from tidelog.broker.shell import Timer
-    from tidelog.replication.leader import PartitionLeader
     from tidelog.storage.log import ReadResult
     from tidelog.storage.log_manager import LogManager
 
@@ -55,8 +54,6 @@ WATERMARK_DELAY_MS: Final = 50
 """How long a follower may go without the news of a high watermark, when there is nothing else to tell."""
 _UNKNOWN: Final = -1
 _DIVERGING_EPOCH_SINCE: Final = 12
-
-Data = messages.FetchResponse.PartitionData
 
 
 class ReplicaFetches:
@@ -106,26 +103,6 @@ class ReplicaFetches:
         fetch = _ReplicaFetch(self, context, request, session)
         fetch.begin()
         return fetch.answer.result() if fetch.answer.done else fetch.answer
-
-
-class _Reading:
-    """What was found for one partition."""
-
-    __slots__ = ("bytes_max", "data", "is_behind", "leader", "limit", "partition", "replica", "size")
-
-    def __init__(self, partition: FollowedPartition) -> None:
-        self.partition = partition
-        self.replica: Replica | None = None
-        self.leader: PartitionLeader | None = None
-        """Of the leadership in which it was read; None after an error."""
-        self.data: messages.FetchResponse.PartitionData | None = None
-        """The partition's answer, unless it is made of what was read when the answer goes."""
-        self.size = 0
-        self.limit = 0
-        self.bytes_max = max(partition.max_bytes, 0)
-        """Bytes of records that may be read for it."""
-        self.is_behind = False
-        """Whether the throttle is for it: it is named there, and the follower is not in the ISR."""
 
 
 class _ReplicaFetch:
@@ -182,7 +159,7 @@ class _ReplicaFetch:
         if self._is_enough(readings) or self._request.max_wait_ms <= 0 or not self._session.partitions:
             self._complete(readings)
             return
-        _discard(readings)
+        discard(readings)
         previous = self._session.waiting
         if isinstance(previous, _ReplicaFetch):
             # On another connection: the follower has given that one up.
@@ -190,7 +167,7 @@ class _ReplicaFetch:
         self._session.waiting = self
         shell = self._fetches.shell
         self._timer = shell.after(self._request.max_wait_ms, self._answer_now)
-        if any(self._differs(reading) for reading in readings):
+        if any(reading.differs for reading in readings):
             self._delay = shell.after(WATERMARK_DELAY_MS, self._answer_now)
         if self._session.missed_news:
             # What was learnt has let somebody go on, who has appended to a partition that was looked at before.
@@ -221,7 +198,7 @@ class _ReplicaFetch:
         if self._is_enough(readings):
             self._complete(readings)
         else:
-            _discard(readings)
+            discard(readings)
             self._await_throttle()
 
     def _await_throttle(self) -> None:
@@ -268,11 +245,11 @@ class _ReplicaFetch:
 
     # Reading.
 
-    def _look(self, *, learn: bool) -> list[_Reading] | None:
+    def _look(self, *, learn: bool) -> list[Reading] | None:
         """Reads the partitions with news, or all for a full answer; None when an I/O thread goes on and answers."""
         partitions = self._to_look_at()
-        readings: list[_Reading] = []
-        cold: list[_Reading] = []
+        readings: list[Reading] = []
+        cold: list[Reading] = []
         remaining = self._bytes_max
         nothing_yet = True
         quota = self._fetches.throttles.leader
@@ -282,17 +259,17 @@ class _ReplicaFetch:
         self._held_back = False
         try:
             for partition in partitions:
-                reading = _Reading(partition)
+                reading = Reading(partition)
                 readings.append(reading)
                 try:
                     self._check(reading)
                     reading.is_behind = quota.throttles_any and self._is_behind(reading)
                     if self._compare(reading) and (remaining or nothing_yet):
                         if not reading.is_behind:
-                            self._read(reading, remaining, nothing_yet)
+                            reading.read(remaining, nothing_yet)
                         elif portion:
                             reading.bytes_max = min(reading.bytes_max, portion)
-                            self._read(reading, remaining, nothing_yet)
+                            reading.read(remaining, nothing_yet)
                             portion = max(0, portion - reading.size)
                         elif partition.fetch_offset < reading.limit:
                             self._held_back = True
@@ -312,7 +289,7 @@ class _ReplicaFetch:
                     nothing_yet = False
                     remaining = max(0, remaining - reading.size)
         except BaseException:
-            _discard(readings)
+            discard(readings)
             raise
         return None if cold and self._read_cold(readings, cold, remaining) else readings
 
@@ -324,7 +301,7 @@ class _ReplicaFetch:
         just_sent = session.requests - 1
         return [partition for partition in session.news if not 0 < just_sent == partition.sent_in]
 
-    def _check(self, reading: _Reading) -> None:
+    def _check(self, reading: Reading) -> None:
         """Finds the leader's replica; KafkaError where the follower may not read from it."""
         partition, session = reading.partition, self._session
         replica = self._replica(partition)
@@ -339,11 +316,11 @@ class _ReplicaFetch:
         )
         reading.replica, reading.leader, reading.limit = replica, leader, leader.reported_log_end
 
-    def _is_behind(self, reading: _Reading) -> bool:
+    def _is_behind(self, reading: Reading) -> bool:
         assert reading.leader is not None
         return self._session.follower not in reading.leader.isr and self._is_throttled(reading)
 
-    def _is_throttled(self, reading: _Reading) -> bool:
+    def _is_throttled(self, reading: Reading) -> bool:
         assert reading.replica is not None
         topic, partition = reading.replica.topic_partition
         return self._fetches.throttles.leader.is_throttled(topic, partition)
@@ -358,7 +335,7 @@ class _ReplicaFetch:
         partition.watch(replica)
         return replica
 
-    def _compare(self, reading: _Reading) -> bool:
+    def _compare(self, reading: Reading) -> bool:
         """Whether the follower's log is a part of ours, as far as it goes; if not, `data` says where they part.
 
         KafkaError OFFSET_OUT_OF_RANGE. Asked of every partition, also where the answer has no room for records: what
@@ -370,46 +347,26 @@ class _ReplicaFetch:
         if partition.last_fetched_epoch >= 0 and self._context.api_version >= _DIVERGING_EPOCH_SINCE:
             diverging = diverging_epoch(log, partition.fetch_offset, partition.last_fetched_epoch)
             if diverging is not None:
-                reading.data = self._data(reading)
+                reading.data = reading.new_data()
                 reading.data.diverging_epoch.epoch, reading.data.diverging_epoch.end_offset = diverging
                 return False
         if not log.log_start_offset <= partition.fetch_offset <= log.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         return True
 
-    def _read(self, reading: _Reading, remaining: int, nothing_yet: bool) -> None:
-        """Adds the records that are in memory; WouldBlock."""
-        partition, replica = reading.partition, reading.replica
-        assert replica is not None
-        result = replica.log.read(
-            partition.fetch_offset,
-            min(reading.bytes_max, remaining),
-            up_to_offset=reading.limit,
-            min_one_batch=nothing_yet,
-            blocking=False,
-            checked=_is_to_be_checked(partition, replica),
-        )
-        self._take(reading, result)
-
-    def _take(self, reading: _Reading, result: ReadResult) -> None:
-        if result.size:
-            reading.size = result.size
-            reading.data = self._data(reading)
-            reading.data.records = list(result.ranges)
-
-    def _read_cold(self, readings: list[_Reading], cold: list[_Reading], remaining: int) -> bool:
+    def _read_cold(self, readings: list[Reading], cold: list[Reading], remaining: int) -> bool:
         """Reads what is not in memory on I/O threads: a follower far behind. Whether that answers the request.
 
         Of several log directories those with late reads are not waited for (`cold_reads`): where there are no others,
         the request goes on without what lies there, and is looked at again when that comes.
         """
-        by_directory: dict[str, list[_Reading]] = {}
+        by_directory: dict[str, list[Reading]] = {}
         for reading in cold:
             assert reading.replica is not None
             by_directory.setdefault(reading.replica.log.owner.path, []).append(reading)
         first = not any(reading.size for reading in readings)
         share = remaining // len(by_directory)
-        reads = {directory: partial(_read_these, group, share, first) for directory, group in by_directory.items()}
+        reads = {directory: partial(read_these, group, share, first) for directory, group in by_directory.items()}
 
         def done(ended: dict[str, Deferred[list[ReadResult | KafkaError]]]) -> None:
             self._cold = False
@@ -424,14 +381,14 @@ class _ReplicaFetch:
                     if isinstance(result, KafkaError):
                         reading.data = self._failure(reading.partition, result)
                     else:
-                        self._take(reading, result)
+                        reading.take(result)
             if failure is not None:
                 self._stop_waiting()
                 if not self.answer.done:
                     self.answer.fail(failure)
             if self.answer.done:
                 # Or the follower has begun anew on another connection.
-                _discard(readings)
+                discard(readings)
             else:
                 self._complete(readings)
 
@@ -455,7 +412,7 @@ class _ReplicaFetch:
             fetches.shell.in_pool(InDirectories((path,), read)).on_complete(lambda settled: done({path: settled}))
         return True
 
-    def _learn(self, reading: _Reading) -> None:
+    def _learn(self, reading: Reading) -> None:
         """What the request says of the follower's log. Nothing, where it parts from ours: it will be truncated."""
         partition, session = reading.partition, self._session
         if reading.data is not None and reading.data.diverging_epoch.epoch >= 0:
@@ -475,7 +432,7 @@ class _ReplicaFetch:
 
     # Answering.
 
-    def _is_enough(self, readings: list[_Reading]) -> bool:
+    def _is_enough(self, readings: list[Reading]) -> bool:
         size = 0
         for reading in readings:
             data = reading.data
@@ -484,15 +441,7 @@ class _ReplicaFetch:
             size += reading.size
         return size >= self._bytes_min
 
-    def _differs(self, reading: _Reading) -> bool:
-        """Whether the follower knows another high watermark or first offset."""
-        replica = reading.replica
-        return replica is not None and (
-            replica.high_watermark != reading.partition.high_watermark
-            or replica.log.log_start_offset != reading.partition.log_start_offset
-        )
-
-    def _complete(self, readings: list[_Reading]) -> None:
+    def _complete(self, readings: list[Reading]) -> None:
         self._fetches.on_rot()
         self._stop_waiting()
         session = self._session
@@ -504,17 +453,17 @@ class _ReplicaFetch:
             partition = reading.partition
             if reading.leader is not None and (reading.replica is None or reading.replica.leader is not reading.leader):
                 # Its leadership ended while an I/O thread read.
-                _discard([reading])
+                reading.discard()
                 reading.leader = None
                 reading.data = self._failure(partition, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             data = reading.data
             if data is None:
-                if not self._is_full and not self._differs(reading):
+                if not self._is_full and not reading.differs:
                     self._settle(reading)
                     continue
-                data = self._data(reading)
+                data = reading.new_data()
             elif not data.error_code:
-                self._fill(reading, data)
+                reading.fill(data)
             self._told(reading, data)
             if reading.replica is not None:
                 reading.replica.traffic.fetches += 1
@@ -534,7 +483,7 @@ class _ReplicaFetch:
             self._close_session()
         self.answer.complete(response)
 
-    def _told(self, reading: _Reading, data: messages.FetchResponse.PartitionData) -> None:
+    def _told(self, reading: Reading, data: messages.FetchResponse.PartitionData) -> None:
         """The answer goes out: remembers what the follower knows now."""
         partition, news = reading.partition, self._session.news
         partition.high_watermark = _UNKNOWN if data.error_code else data.high_watermark
@@ -550,7 +499,7 @@ class _ReplicaFetch:
         else:
             self._settle(reading)
 
-    def _settle(self, reading: _Reading) -> None:
+    def _settle(self, reading: Reading) -> None:
         """There is no more to say of the partition, unless its follower is still to join the ISR."""
         leader = reading.leader
         if (
@@ -560,47 +509,8 @@ class _ReplicaFetch:
         ):
             self._session.news.pop(reading.partition, None)
 
-    def _data(self, reading: _Reading) -> messages.FetchResponse.PartitionData:
-        data = Data(
-            partition_index=reading.partition.partition,
-            aborted_transactions=None,
-            preferred_read_replica=_UNKNOWN,
-            records=b"",
-        )
-        self._fill(reading, data)
-        return data
-
-    def _fill(self, reading: _Reading, data: messages.FetchResponse.PartitionData) -> None:
-        """The offsets as they are now: after what the request taught us."""
-        replica = reading.replica
-        assert replica is not None
-        data.high_watermark = replica.high_watermark
-        data.last_stable_offset = replica.last_stable_offset
-        data.log_start_offset = replica.log.log_start_offset
-
     def _failure(self, partition: FollowedPartition, error: KafkaError) -> messages.FetchResponse.PartitionData:
         return failed(self._fetches.metadata, self._context.api_version, partition, error)
-
-
-def _read_these(readings: list[_Reading], bytes_max: int, nothing_yet: bool) -> list[ReadResult | KafkaError]:
-    """Reads partitions of one directory, `bytes_max` in all; on an I/O thread."""
-    results: list[ReadResult | KafkaError] = []
-    for reading in readings:
-        assert reading.replica is not None
-        try:
-            result = reading.replica.log.read(
-                reading.partition.fetch_offset,
-                min(reading.bytes_max, bytes_max),
-                up_to_offset=reading.limit,
-                min_one_batch=nothing_yet,
-            )
-        except KafkaError as error:
-            results.append(error)
-            continue
-        results.append(result)
-        nothing_yet = nothing_yet and not result.size
-        bytes_max = max(0, bytes_max - result.size)
-    return results
 
 
 def _leave(replicas: ReplicaManager, partition: FollowedPartition) -> None:
@@ -609,19 +519,3 @@ def _leave(replicas: ReplicaManager, partition: FollowedPartition) -> None:
     if partition.replica is not None:
         session = partition.session
         replicas.unfollowed(partition.replica, FollowerLeft(session.follower, session.fetch_times))
-
-
-def _is_to_be_checked(partition: FollowedPartition, replica: Replica) -> bool:
-    """Whether a read looks for rot: not of what was appended just now, which the follower checks as it comes; unless it
-    asks for the same again, as after a refusal."""
-    return partition.sent_offset == partition.fetch_offset or not replica.log.is_recent(partition.fetch_offset)
-
-
-def _discard(readings: list[_Reading]) -> None:
-    """Gives up the records that were read."""
-    for reading in readings:
-        if reading.data is not None and isinstance(reading.data.records, list):
-            for chunk in reading.data.records:
-                if isinstance(chunk, FileRange):
-                    chunk.release()
-            reading.data, reading.size = None, 0
