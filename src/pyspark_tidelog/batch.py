@@ -28,11 +28,8 @@ class TidelogBatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """A range of offsets a task; asks the cluster."""
-        from pyspark_tidelog.planning import open_cluster, plan_batch
-
         options = self._options
-        with open_cluster(options) as cluster:
-            ranges = plan_batch(cluster, options)
+        ranges = _planned(options)
         pieces = split_ranges(
             ranges, partitions_min=options.partitions_min, records_max=options.records_max_per_partition
         )
@@ -41,6 +38,19 @@ class TidelogBatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Arrow batches of one range. Spark makes up an empty partition where a plan has none."""
         return read_partition(self._options, partition)
+
+
+def _planned(options: SourceOptions) -> list[OffsetRange]:
+    from pyspark_tidelog.planning import open_cluster, plan_batch
+
+    if options.segments:
+        from pyspark_tidelog.segments.reading import open_catalog
+
+        catalog = open_catalog(options)
+        if not options.bootstrap:
+            return plan_batch(catalog, options)
+    with open_cluster(options) as cluster:
+        return plan_batch(cluster, options)
 
 
 def read_partition(options: SourceOptions, partition: InputPartition) -> "Iterator[pa.RecordBatch]":

@@ -22,11 +22,15 @@ _idle: list[tuple[tuple[object, ...], BlockingCluster]] = []
 
 
 @contextmanager
-def kept_cluster(options: SourceOptions) -> Iterator[BlockingCluster]:
-    """A client for these options, with connections of an earlier task if there are any; for one thread.
+def kept_cluster(options: SourceOptions) -> Iterator[BlockingCluster | None]:
+    """A client for these options, with connections of an earlier task if there are any; for one thread. None where
+    they name no brokers.
 
     It knows nothing of topics: what an earlier task knew may be of a topic that was deleted and created again.
     """
+    if not options.bootstrap:
+        yield None
+        return
     # A forked child must not talk on its parent's sockets.
     key = (os.getpid(), options.bootstrap, options.client_id, options.request_timeout_ms, options.security)
     cluster = _take(key) or open_cluster(options)

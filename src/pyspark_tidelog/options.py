@@ -80,6 +80,7 @@ class SourceOptions:
     """Everything that the options of one `load()` say; immutable and cheap to pickle."""
 
     bootstrap: str
+    """Empty where files are read only (`segments`)."""
     subscription: Subscription
     starting: OffsetsAt
     ending: OffsetsAt
@@ -102,6 +103,13 @@ class SourceOptions:
     request_timeout_ms: int = 30_000
     security: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Kafka's client properties of security, name and value, passwords among them."""
+    segments: tuple[str, ...] = ()
+    """Log directories, or folders with such, whose files are read before brokers are asked; absolute paths."""
+
+    @property
+    def place(self) -> str:
+        """Where topics are read, for messages."""
+        return self.bootstrap or ", ".join(self.segments)
 
     @property
     def include_headers(self) -> bool:
@@ -129,6 +137,7 @@ _OWN: Final = [
     "progressGroup",
     "columns",
     "batchRows",
+    "segments",
 ]
 _WITHOUT_EFFECT: Final = frozenset(
     name.lower()
@@ -155,7 +164,8 @@ def parse_options(given: Mapping[str, str], *, streaming: bool | None) -> Source
     _check_names(given)
     kafka = {name.removeprefix(KAFKA_PREFIX): value for name, value in options.items() if name.startswith(KAFKA_PREFIX)}
     bootstrap = kafka.get("bootstrap.servers", "").strip()
-    if not bootstrap:
+    segments = _parse_segments(options)
+    if not bootstrap and (streaming or not segments):
         raise OptionError("kafka.bootstrap.servers", "is missing: give the brokers as host:port,host:port,...")
     if streaming:
         for name in ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"):
@@ -184,6 +194,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool | None) -> Source
         batch_rows=_parse_positive(options, "batchRows") or BATCH_ROWS_DEFAULT,
         request_timeout_ms=_parse_positive(options, "kafka.request.timeout.ms") or 30_000,
         security=parse_security(kafka),
+        segments=segments,
     )
 
 
@@ -376,6 +387,18 @@ def _parse_columns(options: Mapping[str, str]) -> tuple[str, ...]:
     if headers and HEADERS not in columns:
         columns.append(HEADERS)
     return tuple(columns)
+
+
+def _parse_segments(options: Mapping[str, str]) -> tuple[str, ...]:
+    if (text := options.get("segments")) is None:
+        return ()
+    paths = [part.strip() for part in text.split(",") if part.strip()]
+    if not paths:
+        raise OptionError("segments", "is empty: give the folders of brokers' logs, DIR,DIR,...")
+    for path in paths:
+        if not path.startswith("/"):
+            raise OptionError("segments", f"names {path!r}; give absolute paths, which are the same on all executors")
+    return tuple(paths)
 
 
 def _parse_group(options: Mapping[str, str]) -> str | None:

@@ -6,15 +6,16 @@ told here, before a task is started: topics that don't exist, offsets that are g
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from pyspark_tidelog.errors import DataLoss, OptionError, UnknownTopic
 from pyspark_tidelog.offsets import OffsetRange, Position
 from pyspark_tidelog.options import EARLIEST, LATEST, OffsetsAt, SourceOptions, Subscription, TimestampStrategy
 from tidelog.client.blocking import BlockingCluster
 from tidelog.client.fetching import READ_COMMITTED, READ_UNCOMMITTED
+from tidelog.client.offsets import OffsetFound
 from tidelog.client.security import ClientSecurity
 from tidelog.client.views import TopicView
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -35,6 +36,20 @@ class Partitions:
     """Topics that were asked for by name and don't exist."""
 
 
+class Catalog(Protocol):
+    """What a plan asks: a cluster's brokers, or its files (`segments.catalog`)."""
+
+    def topics(self, topics: Iterable[str] | re.Pattern[str]) -> Mapping[str, TopicView]:
+        """As `BlockingCluster.topics`."""
+        ...
+
+    def offsets(
+        self, timestamps: Mapping[TopicPartition, int], *, isolation: int = READ_UNCOMMITTED
+    ) -> dict[TopicPartition, OffsetFound]:
+        """As `BlockingCluster.offsets`."""
+        ...
+
+
 def open_cluster(options: SourceOptions) -> BlockingCluster:
     """A client for these options; connects when first asked something."""
     timeout_s = options.request_timeout_ms / 1000
@@ -47,7 +62,7 @@ def open_cluster(options: SourceOptions) -> BlockingCluster:
     )
 
 
-def subscribed_partitions(cluster: BlockingCluster, subscription: Subscription) -> Partitions:
+def subscribed_partitions(cluster: Catalog, subscription: Subscription) -> Partitions:
     """The partitions of a subscription; topics asked for by name that don't exist are reported, not raised."""
     if subscription.pattern is not None:
         views: Mapping[str, TopicView] = cluster.topics(re.compile(subscription.pattern))
@@ -65,20 +80,20 @@ def subscribed_partitions(cluster: BlockingCluster, subscription: Subscription) 
     return Partitions(tuple(sorted(partitions)), ids, missing)
 
 
-def required_partitions(cluster: BlockingCluster, options: SourceOptions) -> Partitions:
+def required_partitions(cluster: Catalog, options: SourceOptions) -> Partitions:
     """As `subscribed_partitions`, for the start of a read: raises `UnknownTopic` where a topic asked for is missing."""
     found = subscribed_partitions(cluster, options.subscription)
     if found.missing:
         names = ", ".join(found.missing)
         raise UnknownTopic(
-            f"there is no topic {names} at {options.bootstrap}; create it, or correct {options.subscription}"
+            f"there is no topic {names} at {options.place}; create it, or correct {options.subscription}"
         )
     if not found.partitions:
-        logger.warning("no topic at %s matches %s", options.bootstrap, options.subscription)
+        logger.warning("no topic at %s matches %s", options.place, options.subscription)
     return found
 
 
-def plan_batch(cluster: BlockingCluster, options: SourceOptions) -> list[OffsetRange]:
+def plan_batch(cluster: Catalog, options: SourceOptions) -> list[OffsetRange]:
     """What a batch read reads, a range a partition, empty ones left out."""
     found = required_partitions(cluster, options)
     starts = starting_offsets(cluster, options, found)
@@ -97,33 +112,33 @@ def plan_batch(cluster: BlockingCluster, options: SourceOptions) -> list[OffsetR
     return ranges
 
 
-def initial_position(cluster: BlockingCluster, options: SourceOptions) -> Position:
+def initial_position(cluster: Catalog, options: SourceOptions) -> Position:
     """Where a new stream starts."""
     found = required_partitions(cluster, options)
     return Position(starting_offsets(cluster, options, found), found.topic_ids, initial=True)
 
 
 def latest_offsets(
-    cluster: BlockingCluster, options: SourceOptions, partitions: tuple[TopicPartition, ...]
+    cluster: Catalog, options: SourceOptions, partitions: tuple[TopicPartition, ...]
 ) -> dict[TopicPartition, int]:
     """The end of each partition: its high watermark, or the last stable offset where committed records are read."""
     return _ask(cluster, options, dict.fromkeys(partitions, LATEST))
 
 
 def earliest_offsets(
-    cluster: BlockingCluster, options: SourceOptions, partitions: tuple[TopicPartition, ...]
+    cluster: Catalog, options: SourceOptions, partitions: tuple[TopicPartition, ...]
 ) -> dict[TopicPartition, int]:
     """The first offset that each partition has."""
     return _ask(cluster, options, dict.fromkeys(partitions, EARLIEST))
 
 
-def high_watermarks(cluster: BlockingCluster, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+def high_watermarks(cluster: Catalog, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
     """The end of each partition, open transactions included."""
     found = cluster.offsets(dict.fromkeys(partitions, LATEST), isolation=READ_UNCOMMITTED)
     return {each: end.offset for each, end in found.items()}
 
 
-def starting_offsets(cluster: BlockingCluster, options: SourceOptions, found: Partitions) -> dict[TopicPartition, int]:
+def starting_offsets(cluster: Catalog, options: SourceOptions, found: Partitions) -> dict[TopicPartition, int]:
     """The first offset to read of each partition; raises `OptionError` or `DataLoss`."""
     at = options.starting
     offsets = _resolve(cluster, options, at, found)
@@ -138,7 +153,7 @@ def starting_offsets(cluster: BlockingCluster, options: SourceOptions, found: Pa
     return offsets
 
 
-def ending_offsets(cluster: BlockingCluster, options: SourceOptions, found: Partitions) -> dict[TopicPartition, int]:
+def ending_offsets(cluster: Catalog, options: SourceOptions, found: Partitions) -> dict[TopicPartition, int]:
     """Where each partition's read ends, exclusive; partitions without a record that late end at their end."""
     offsets = _resolve(cluster, options, options.ending, found)
     if late := [each for each, offset in offsets.items() if offset < 0]:
@@ -146,9 +161,7 @@ def ending_offsets(cluster: BlockingCluster, options: SourceOptions, found: Part
     return offsets
 
 
-def _resolve(
-    cluster: BlockingCluster, options: SourceOptions, at: OffsetsAt, found: Partitions
-) -> dict[TopicPartition, int]:
+def _resolve(cluster: Catalog, options: SourceOptions, at: OffsetsAt, found: Partitions) -> dict[TopicPartition, int]:
     """The offsets that an option stands for; -1 where no record is as late as its timestamp."""
     if at.everywhere is not None:
         return _ask(cluster, options, dict.fromkeys(found.partitions, at.everywhere))
@@ -166,7 +179,7 @@ def _resolve(
 
 
 def _within_log(
-    cluster: BlockingCluster, options: SourceOptions, option: str, given: Mapping[TopicPartition, int]
+    cluster: Catalog, options: SourceOptions, option: str, given: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """Offsets from the options, which must lie in the log, or are moved into it if loss is to be tolerated."""
     earliest = _ask(cluster, options, dict.fromkeys(given, EARLIEST))
@@ -185,7 +198,7 @@ def _within_log(
 
 
 def _ask(
-    cluster: BlockingCluster, options: SourceOptions, questions: Mapping[TopicPartition, int]
+    cluster: Catalog, options: SourceOptions, questions: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     if not questions:
         return {}
@@ -193,9 +206,7 @@ def _ask(
     return {each: found.offset for each, found in cluster.offsets(questions, isolation=isolation).items()}
 
 
-def _existing_topics(
-    cluster: BlockingCluster, names: tuple[str, ...]
-) -> tuple[Mapping[str, TopicView], tuple[str, ...]]:
+def _existing_topics(cluster: Catalog, names: tuple[str, ...]) -> tuple[Mapping[str, TopicView], tuple[str, ...]]:
     """Those of the topics that exist, and the names of those that don't."""
     views: dict[str, TopicView] = {}
     missing: list[str] = []

@@ -6,8 +6,9 @@ the two is slower, not for both.
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -21,9 +22,13 @@ from tidelog.client.errors import OffsetOutOfRange, TopicChanged
 from tidelog.client.fetching import READ_COMMITTED, READ_UNCOMMITTED, FetchedData, FetchSettings
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.model.identifiers import TopicId, parse_topic_id
-from tidelog.records.columns import AbortedTransactions, Column, Columns, decode_columns
+from tidelog.ports.disk import Bytes
+from tidelog.records.columns import AbortedTransactions, BatchFilter, Column, Columns, decode_columns
 from tidelog.records.errors import InvalidBatch
 from tidelog.records.implementation import ABSENT, PURE_COST
+
+if TYPE_CHECKING:
+    from pyspark_tidelog.segments.pieces import Missing, Piece
 
 logger: Final = logging.getLogger(__name__)
 
@@ -41,14 +46,68 @@ def read_batches(options: SourceOptions, offset_range: OffsetRange, names: Seque
 
 
 def read_columns(
-    cluster: BlockingCluster, options: SourceOptions, offset_range: OffsetRange, wanted: Column
+    cluster: BlockingCluster | None, options: SourceOptions, offset_range: OffsetRange, wanted: Column
 ) -> Iterator[Columns]:
     """The records of a range as columns, timestamps in microseconds; slices without rows are left out.
 
-    Raises `DataLoss` where offsets of the range, or the topic, are gone; with failOnDataLoss off it logs a warning and
-    continues with the first record there is.
+    `cluster` may be None where files are read only. Raises `DataLoss` where offsets of the range, or the topic, are
+    gone; with failOnDataLoss off it logs a warning and continues with the first record there is.
     """
     _log_absent_kernel()
+    if options.segments:
+        yield from _read_files(cluster, options, offset_range, wanted)
+    else:
+        assert cluster is not None, "there are neither brokers nor files"
+        yield from _read_brokers(cluster, options, offset_range, wanted)
+
+
+def _read_files(
+    cluster: BlockingCluster | None, options: SourceOptions, offset_range: OffsetRange, wanted: Column
+) -> Iterator[Columns]:
+    """What the files have; the brokers are asked for the rest."""
+    from pyspark_tidelog.segments.reading import parts_of
+
+    for part in parts_of(options, offset_range):
+        yield from _read_part(cluster, options, offset_range, wanted, part)
+
+
+def _read_part(
+    cluster: BlockingCluster | None,
+    options: SourceOptions,
+    whole: OffsetRange,
+    wanted: Column,
+    part: "Piece | Missing",
+) -> Iterator[Columns]:
+    """The records of a part; of one whose batches turn out to be damaged what other replicas or brokers have."""
+    from pyspark_tidelog.segments.pieces import Missing
+    from pyspark_tidelog.segments.reading import parts_of
+
+    if isinstance(part, Missing):
+        rest = replace(whole, start=part.start, end=part.end)
+        if cluster is None:
+            _lose(options, f"the files lack {rest}: {part.reason}.", "these offsets are left out")
+            return
+        logger.info("segments_lack: range=%s reason=%s", rest, part.reason)
+        yield from _read_brokers(cluster, options, rest, wanted)
+        return
+    position = part.start
+    try:
+        for columns in _slices(part.records, part.start, part.end, wanted, options, part.aborted):
+            position = columns.next_offset
+            if columns.rows:
+                yield columns
+    except InvalidBatch as error:
+        reason = f"offset {position} of the files cannot be read: {error.message}"
+    else:
+        return
+    rest = replace(whole, start=position, end=part.end)
+    for other in parts_of(options, rest, replica=part.replica + 1, reason=reason):
+        yield from _read_part(cluster, options, whole, wanted, other)
+
+
+def _read_brokers(
+    cluster: BlockingCluster, options: SourceOptions, offset_range: OffsetRange, wanted: Column
+) -> Iterator[Columns]:
     settings = FetchSettings(
         max_wait_ms=_MAX_WAIT_MS,
         max_bytes=options.fetch_bytes,
@@ -92,27 +151,35 @@ def _log_absent_kernel() -> None:
 
 def _decode(data: FetchedData, start: int, end: int, wanted: Column, options: SourceOptions) -> Iterator[Columns]:
     aborted = AbortedTransactions(data.aborted) if options.read_committed else None
-    place = 0
-    next_offset = start
-    until = min(end, data.next_offset)
-    while next_offset < until:
-        try:
-            columns = decode_columns(
-                data.records,
-                position=place,
-                start_offset=next_offset,
-                end_offset=end,
-                columns=wanted,
-                rows_max=options.batch_rows,
-                bytes_max=SLICE_BYTES_MAX,
-                timestamp_scale=MICROSECONDS,
-                aborted=aborted,
-            )
-        except InvalidBatch as error:
-            raise data.unreadable(next_offset, error) from error
-        if columns.rows:
-            yield columns
-        elif columns.position == place and columns.next_offset == next_offset:
+    position = start
+    try:
+        for columns in _slices(data.records, start, min(end, data.next_offset), wanted, options, aborted):
+            position = columns.next_offset
+            if columns.rows:
+                yield columns
+    except InvalidBatch as error:
+        raise data.unreadable(position, error) from error
+
+
+def _slices(
+    records: Bytes, start: int, end: int, wanted: Column, options: SourceOptions, aborted: BatchFilter | None
+) -> Iterator[Columns]:
+    """The records from `start` to before `end`, a slice after the other; some may have no rows. InvalidBatch."""
+    place, next_offset = 0, start
+    while next_offset < end:
+        columns = decode_columns(
+            records,
+            position=place,
+            start_offset=next_offset,
+            end_offset=end,
+            columns=wanted,
+            rows_max=options.batch_rows,
+            bytes_max=SLICE_BYTES_MAX,
+            timestamp_scale=MICROSECONDS,
+            aborted=aborted,
+        )
+        yield columns
+        if not columns.rows and columns.position == place and columns.next_offset == next_offset:
             return
         place, next_offset = columns.position, columns.next_offset
 

@@ -12,7 +12,7 @@ skip.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntFlag
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from tidelog.ports.disk import Bytes
 from tidelog.records import implementation
@@ -103,6 +103,14 @@ class Columns:
     headers: HeadersColumn | None
 
 
+class BatchFilter(Protocol):
+    """Which batches a reader leaves out."""
+
+    def skips(self, buffer: Bytes, position: int, header: BatchHeader) -> bool:
+        """Whether the batch is left out; asked of each in order, control batches too."""
+        ...
+
+
 class AbortedTransactions:
     """Which batches a read_committed reader must skip, from the list that came with a fetch response.
 
@@ -143,7 +151,7 @@ def decode_columns(
     rows_max: int = COLUMN_BYTES_MAX,
     bytes_max: int = COLUMN_BYTES_MAX,
     timestamp_scale: int = 1,
-    aborted: AbortedTransactions | None = None,
+    aborted: BatchFilter | None = None,
     verify_crc: bool = True,
     decompressed_size_max: int = DECOMPRESSED_SIZE_MAX,
 ) -> Columns:
@@ -195,7 +203,7 @@ def decode_rows(
     end_offset: int | None = None,
     columns: Column = ALL,
     rows_max: int = COLUMN_BYTES_MAX,
-    aborted: AbortedTransactions | None = None,
+    aborted: BatchFilter | None = None,
 ) -> Rows[RowT]:
     """As `decode_columns`, but each record is an object.
 
@@ -229,7 +237,7 @@ def _read_batches(
     end_offset: int | None,
     rows_max: int,
     bytes_max: int,
-    aborted: AbortedTransactions | None,
+    aborted: BatchFilter | None,
     verify_crc: bool,
     decompressed_size_max: int,
 ) -> tuple[int, int]:
