@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pytest
 from bench.peers.kafka import KafkaCluster
@@ -111,10 +111,18 @@ class Traffic:
         self.errors.append("not all was read")
 
 
+class Reachable(Protocol):
+    """A cluster whose nodes have two log directories."""
+
+    bootstrap: str
+
+    def directories(self, node: int) -> list[str]: ...
+
+
 class Operator:
     """The commands, and what a cluster says afterwards."""
 
-    def __init__(self, kafka: TwoDirectories, folder: Path) -> None:
+    def __init__(self, kafka: Reachable, folder: Path) -> None:
         self.kafka = kafka
         self.folder = folder
         self._environment = {**os.environ, "TIDELOG_BOOTSTRAP": kafka.bootstrap, "XDG_STATE_HOME": str(folder)}
@@ -127,7 +135,12 @@ class Operator:
 
     def type(self, *arguments: str, code: int = 0) -> Outcome:
         with self.start(*arguments) as process:
-            out, err = process.communicate(timeout=300)
+            try:
+                out, err = process.communicate(timeout=300)
+            except subprocess.TimeoutExpired:
+                # Else the block would wait for it.
+                process.kill()
+                pytest.fail(f"{arguments} does not end: {process.communicate()}")
         assert process.returncode == code, (arguments, out, err)
         return Outcome(process.returncode, out, err)
 
@@ -140,6 +153,9 @@ class Operator:
 
     def replicas(self) -> list[tuple[int, ...]]:
         return [each.replicas for key, each in self.state().partitions.items() if key.topic == TOPIC]
+
+    def leaders(self) -> list[int]:
+        return [each.leader for key, each in self.state().partitions.items() if key.topic == TOPIC]
 
     def throttles(self) -> list[Mapping[str, str]]:
         state = self.state()

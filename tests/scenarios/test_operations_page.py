@@ -1,4 +1,4 @@
-"""docs/operations.md: each job of the table under "Carrying a plan out", typed as it stands there, under load."""
+"""docs/operations.md: each command of the tables under "Plans" and "Carrying a plan out", typed as it stands there."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ BROKERS = 5
 """The page names brokers 3 and 7, which is the last one here."""
 
 
-def jobs() -> list[tuple[str, list[list[str]]]]:
-    """The table's rows: what is to be done, and its commands."""
-    section = PAGE.split("### Carrying a plan out\n")[1]
+def jobs(title: str) -> list[tuple[str, list[list[str]]]]:
+    """The rows of the first table below a title: what is to be done, and its commands."""
+    section = PAGE.split(f"{title}\n")[1]
     table = section[section.index("|---|---|\n") + 10 :].split("\n\n")[0]
     found = []
     for line in table.splitlines():
@@ -64,24 +64,33 @@ def replicas(cluster: Cluster) -> list[tuple[int, ...]]:
 def test_each_job_of_the_page(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All commands succeed, clients see nothing of it, and at the end no throttle is left."""
+    """All commands succeed, clients see nothing of it, and at the end no throttle is left.
+
+    Partition 2 lies twice in a rack, as after a change of racks.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TIDELOG_BOOTSTRAP", cluster.bootstrap)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    assignment = {0: (3, 0), 1: (2, 3), 2: (1, 2)}
+    assignment = {0: (3, 0), 1: (2, 3), 2: (4, 3)}
     with BlockingCluster(cluster.bootstrap) as client:
         client.run(admin.create_topics(client.routing, [admin.NewTopic("clicks", assignment=assignment)]))
     until(lambda: all(len(each.isr) == 2 for each in state_of(cluster).partitions.values()))
 
     def type_in(arguments: list[str]) -> None:
         capsys.readouterr()
-        here = {"7": str(BROKERS - 1), "/disk2": f"{tmp_path}/disk2"}
+        here = {"7": str(BROKERS - 1), "/disk2": f"{tmp_path}/disk2", "60": "1"}
         code = cli.run([here.get(each, each) for each in arguments])
         assert code == 0, (arguments, capsys.readouterr())
 
+    type_in(["plan", "--balance", "counts", "-o", "kafka"])
+    (tmp_path / "reassignment.json").write_text(capsys.readouterr().out)
+    asked = [command for _, commands in jobs("## Plans") for command in commands]
+    for command in asked:
+        type_in(command)
+    assert len(asked) > 14
     done = {}
     with Traffic(cluster, "clicks", 3) as traffic:
-        for job, commands in jobs():
+        for job, commands in jobs("### Carrying a plan out"):
             dead = "dead" in job
             if dead:
                 cluster.stop(3)
@@ -94,12 +103,14 @@ def test_each_job_of_the_page(
             type_in(["brokers", "uncordon", "3"])
             type_in(["reassign", "rollback"])
     traffic.check()
-    assert len(done) == 10
+    assert len(done) == 11
     for job, after in done.items():
         if "shrink" in job or "replace broker" in job or "dead" in job:
             assert not any(3 in each for each in after), job
         if "factor" in job:
-            assert {len(each) for each in after} == {3}, job
+            assert {len(each) for each in after} == {3 if "raise" in job else 1}, job
+        if "racks" in job:
+            assert all(len({min(id, 3) for id in each}) == 2 for each in after), job
     state = state_of(cluster)
     assert [each.throttles for each in (*state.brokers.values(), *state.topics.values()) if each.throttles] == []
     assert state.partitions[TopicPartition("clicks", 0)].replicas == assignment[0]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import random
 from collections.abc import Sequence
 
 import pytest
 
+from tidelog.placement.plan import exact
 from tidelog.placement.plan.goals import Balance, Goals, PlanRefused
 from tidelog.placement.plan.planner import make_plan
 from tidelog.placement.plan.state import BrokerState, ClusterState, PartitionState, TopicState
@@ -174,3 +176,37 @@ def test_what_has_no_place_on_a_broker_to_fill_goes_elsewhere() -> None:
     assert after[0][1] in (0, 1, 2)
     assert (after[1], after[2]) == ((4, 0), (2, 4))
     assert 3 not in after
+
+
+def optimum(replicas: Sequence[Sequence[int]], racks: Sequence[str | None]) -> int:
+    """The fewest moves to even counts with no rack twice, by HiGHS."""
+    solver = importlib.import_module(exact.SOLVER).Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("mip_rel_gap", 0.0)
+    x = [[solver.addBinary() for _ in racks] for _ in replicas]
+    for former, row in zip(replicas, x, strict=True):
+        solver.addConstr(sum(row) == len(former))
+        for rack in set(racks):
+            solver.addConstr(sum(each for each, of in zip(row, racks, strict=True) if of == rack) <= 1)
+    total = sum(map(len, replicas))
+    for broker in range(len(racks)):
+        count = sum(row[broker] for row in x)
+        solver.addConstr(count >= total // len(racks))
+        solver.addConstr(count <= -(-total // len(racks)))
+    solver.minimize(sum(row[id] for former, row in zip(replicas, x, strict=True) for id in set(range(8)) - set(former)))
+    return round(solver.getInfo().objective_function_value)
+
+
+@pytest.mark.skipif(not exact.is_installed(), reason="needs the extra `plan`")
+def test_moves_are_those_of_a_solver() -> None:
+    """Beyond what can be searched exhaustively: 8 brokers in 4 racks, 30 partitions of 3 replicas."""
+    draw = random.Random(1)
+    racks = [f"r{id % 4}" for id in range(8)]
+    for _ in range(8):
+        skewed = [id for id in range(8) if draw.random() < 0.8 or id < 4]
+        replicas = []
+        for _ in range(30):
+            order = draw.sample(skewed, len(skewed))
+            replicas.append(list({id % 4: id for id in order}.values())[:3])
+        plan = make_plan(state_of(replicas, racks=racks), Goals(balance=(Balance.COUNTS,))).plan
+        assert (plan.replica_moves, plan.moves_least) == (optimum(replicas, racks),) * 2
