@@ -145,7 +145,7 @@ def plan(
             print_json(_json(planned, seconds))
         case Form.TABLE:
             print_plan(state, planned, throttle)
-            if out is not None:
+            if out is not None and planned.plan.moves:
                 print(f"The plan is kept in {out}: tidelog reassign run {out}")
 
 

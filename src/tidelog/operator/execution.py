@@ -87,15 +87,20 @@ class Execution:
         """
         state = yield from self._settled(plan, kind)
         known = self._around.journal().run
-        if known is not None and known.status.unfinished and known.plan.moves == plan.moves:
+        done = Progress.of(plan, state).of_standing(Standing.DONE)
+        self._done_before = frozenset(each.move.key for each in done)
+        goes_on = known is not None and known.status.unfinished and known.plan.moves == plan.moves
+        if kind is RunKind.RUN and known is not None and not goes_on and len(done) == len(plan.moves):
+            # The run before it stays the last one, which `rollback` takes back.
+            yield from self._clear(known, state)
+            return _without_moves(Run(kind, plan, RunStatus.DONE, plan_path, throttle))
+        if known is not None and goes_on:
+            self._done_before = frozenset()
             path = plan_path or known.plan_path
             run = replace(known, status=RunStatus.RUNNING, throttle=throttle, plan_path=path, interrupted=True)
         else:
             yield from self._clear(known, state)
             run = Run(kind, plan, plan_path=plan_path, throttle=throttle, started_at_ms=self._around.wall_ms())
-        if not run.interrupted:
-            done = Progress.of(plan, state).of_standing(Standing.DONE)
-            self._done_before = frozenset(each.move.key for each in done)
         if run.predicted_seconds is None or run.active_seconds == 0:
             run = replace(run, predicted_seconds=_predicted(plan, state, throttle, self._done_before))
         self._save_run(run)
@@ -123,8 +128,7 @@ class Execution:
             is_last = known is not None and known.plan.moves == plan.moves
             if not back.moves and not is_last:
                 # Another plan was run last: that one is still to be undone by `rollback` alone.
-                nothing = Run(RunKind.ROLLBACK, back, RunStatus.DONE)
-                return Ended(nothing, RunStatus.DONE, 0, 0, 0, (), 0.0, None)
+                return _without_moves(Run(RunKind.ROLLBACK, back, RunStatus.DONE))
             if known is not None and is_last and known.status.unfinished:
                 self._save_run(replace(known, status=RunStatus.CANCELLED, ended_at_ms=self._around.wall_ms()))
         return (yield from self.run(back, kind=RunKind.ROLLBACK, throttle=throttle, plan_path=plan_path))
@@ -295,6 +299,12 @@ class Execution:
 
     def _release(self) -> Operation[None]:
         yield from self._requests.patiently(self._throttles.release, "removing throttles")
+
+
+def _without_moves(run: Run) -> Ended:
+    """The end of a run that found everything where it should be."""
+    number = len(run.plan.moves)
+    return Ended(run, RunStatus.DONE, number, number, 0, (), 0.0, None, number)
 
 
 def _predicted(plan: Plan, state: ClusterState, throttle: int | None, done: Collection[TopicPartition]) -> float | None:

@@ -91,6 +91,19 @@ def test_a_run_goes_back_by_one_command() -> None:
     assert (last.kind, last.status, last.undone) == (RunKind.ROLLBACK, RunStatus.DONE, True)
 
 
+def test_a_run_that_finds_nothing_to_do_is_not_the_last_one() -> None:
+    """What `rollback` takes back is the run before it, which did something."""
+    cluster, plan = cluster_and_plan()
+    run(cluster, plan)
+    for nothing in (Plan.of((), cluster_id="fake"), Plan.of(plan.moves[:1], cluster_id="fake"), plan):
+        ended = run(cluster, nothing)
+        assert (ended.status, ended.done_before) == (RunStatus.DONE, len(nothing.moves))
+    last = cluster.around.journal().run
+    assert last is not None
+    cluster.run(Execution(cluster.routing, cluster.around).rollback(last.plan))
+    is_as_before(cluster)
+
+
 def steps_of_a_run() -> list[int]:
     """All that change something, and some of those that only look."""
     cluster, plan = cluster_and_plan()
