@@ -11,13 +11,14 @@ import pytest
 from tests.scenarios.documents import CLIENTS_PAGE, documented
 
 from tidelog.client import admin, errors
-from tidelog.client.admin import NewTopic
+from tidelog.client.admin import ConfigChange, ConfigResource, NewTopic, ResourceType
 from tidelog.client.cluster import Cluster as ClientCluster
 from tidelog.client.consumer import Consumer, ConsumerSettings
 from tidelog.client.errors import KafkaError
 from tidelog.client.fetching import READ_COMMITTED, FetchSettings
 from tidelog.client.offsets import committed_offsets
-from tidelog.client.producer import ProducerSettings
+from tidelog.client.producer import Producer, ProducerSettings
+from tidelog.client.share_consumer import ShareConsumerSettings
 from tidelog.model.identifiers import TopicPartition
 from tidelog.testing import Cluster
 
@@ -36,7 +37,7 @@ def test_every_example_runs() -> None:
 def test_the_page_names_all_there_is() -> None:
     """Settings with their defaults, operations of administrators, errors."""
     rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
-    for kind in (ProducerSettings, ConsumerSettings):
+    for kind in (ProducerSettings, ConsumerSettings, ShareConsumerSettings):
         for field in dataclasses.fields(kind):
             assert any(f"`{field.name}`" in row for row in rows), field.name
     operations = {name for name in admin.__all__ if name[0].islower()}
@@ -93,5 +94,24 @@ def test_the_examples_send_read_and_transform(broker: Cluster) -> None:
             for group in ("billing", "totals"):
                 committed = await cluster.run(committed_offsets(cluster.routing, group))
                 assert committed[TopicPartition("orders", 0)].offset == 3
+
+    asyncio.run(run())
+
+
+def test_the_example_shares_records(broker: Cluster) -> None:
+    """Records are accepted, one is released once, one is rejected."""
+    send_mails = documented("share")["send_mails"]
+
+    async def run() -> None:
+        async with ClientCluster(broker.bootstrap) as cluster:
+            await cluster.run(admin.create_topics(cluster.routing, [NewTopic("mails", 1, 1)]))
+            group = ConfigResource(ResourceType.GROUP, "mailers")
+            changes = {group: [ConfigChange("share.auto.offset.reset", "earliest")]}
+            assert await cluster.run(admin.alter_configs(cluster.routing, changes)) == {group: None}
+            async with Producer(cluster) as producer:
+                for value in (b"a", None, b"later", b"b"):
+                    await producer.send("mails", value=value)
+                await producer.flush()
+            assert await send_mails(broker.bootstrap, 3) == [b"a", b"b", b"later"]
 
     asyncio.run(run())

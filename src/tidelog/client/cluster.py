@@ -118,12 +118,15 @@ class Cluster:
                 connection.retire()
                 connection = None
             if connection is None or connection.closed:
-                connection = await Connection.connect(
-                    address,
-                    client_id=self.client_id,
-                    timeout_s=timeout_s,
-                    throttles=self.routing.throttles,
-                    security=self._security,
-                )
-                self._connections[key] = connection
+                connection = self._connections[key] = await self.open(address, timeout_s=timeout_s)
             return connection
+
+    async def open(self, address: Address, *, timeout_s: float = 30.0) -> Connection:
+        """A connection to a broker that the caller does not share, and closes itself."""
+        return await Connection.connect(
+            address,
+            client_id=self.client_id,
+            timeout_s=timeout_s,
+            throttles=self.routing.throttles,
+            security=self._security,
+        )

@@ -107,10 +107,7 @@ class CoordinatorConnection:
                 found = await self._cluster.run(self._routing.find_coordinator(self._key, self._key_type, deadline))
                 if isinstance(found, KafkaError):
                     raise found
-                self._connection = await Connection.connect(
-                    found,
-                    client_id=self._cluster.client_id,
-                    timeout_s=min(self._routing.call_timeout_s, deadline.remaining_s),
-                    throttles=self._routing.throttles,
+                self._connection = await self._cluster.open(
+                    found, timeout_s=min(self._routing.call_timeout_s, deadline.remaining_s)
                 )
             return self._connection

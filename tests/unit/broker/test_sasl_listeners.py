@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import struct
@@ -19,6 +20,13 @@ from confluent_kafka.admin import (
 )
 from tests.waiting import until
 
+from tidelog.client import admin
+from tidelog.client.cluster import Cluster as ClientCluster
+from tidelog.client.consumer import AutoOffsetReset, ConsumerSettings
+from tidelog.client.consumer import Consumer as OwnConsumer
+from tidelog.client.producer import Producer as OwnProducer
+from tidelog.client.producer import ProducerSettings
+from tidelog.client.security import ClientSecurity
 from tidelog.testing import Cluster
 
 PLAIN_USERS = (
@@ -169,3 +177,31 @@ def test_a_session_ends_unless_it_is_renewed() -> None:
             assert producer.flush(15) == 0
             producer.poll(0.1)
         assert errors == []
+
+
+def test_our_own_members_and_transactions_log_in_to_their_coordinators(cluster: Cluster) -> None:
+    """Each of them has a connection of its own to the broker that coordinates it."""
+    security = ClientSecurity.from_properties(
+        {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "alice",
+            "sasl.password": "alice-secret",
+        }
+    )
+
+    async def run() -> None:
+        async with ClientCluster(cluster.bootstrap, security=security) as client:
+            topic = [admin.NewTopic("own", 1, 1)]
+            await client.run(admin.create_topics(client.routing, topic))
+            transactional = ProducerSettings(transactional_id="own")
+            async with OwnProducer(client, transactional) as producer, producer.transaction():
+                await producer.send("own", value=b"x", partition=0)
+            settings = ConsumerSettings(auto_offset_reset=AutoOffsetReset.EARLIEST)
+            async with OwnConsumer(client, "own", settings) as consumer:
+                consumer.subscribe(["own"])
+                batch = await consumer.poll(30)
+                assert batch is not None
+                assert [record.value for record in batch] == [b"x"]
+
+    asyncio.run(run())
