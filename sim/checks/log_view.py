@@ -14,7 +14,8 @@ from tidelog.records.errors import InvalidBatch
 from tidelog.storage.file_names import LOG, PARTITION_METADATA, parse_segment_file
 
 if TYPE_CHECKING:
-    from sim.world.disk import FileContent, SimulatedDisk
+    from sim.world.disk import SimulatedDisk
+    from sim.world.platter import FileContent
 
 
 class BatchId(NamedTuple):

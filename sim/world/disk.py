@@ -20,18 +20,14 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from sim.world import threads
+from sim.world.platter import PAGE, Directory, FileContent, Inode
 from sim.world.randomness import SeededRandom
 from tidelog.ports.disk import Bytes, File, FileStat, Lock, Space
-
-PAGE: Final = 4096
-SECTOR: Final = 512
-"""Bytes that reach the platter whole or not at all."""
-
 
 _LOOKS: Final = frozenset({"read", "open", "list", "stat"})
 """Operations that change nothing."""
@@ -79,192 +75,6 @@ FaultPlan: TypeAlias = Callable[[Operation], Fault | None]
 Observer: TypeAlias = Callable[[Operation], None]
 
 
-class _Inode:
-    """A file: what the page cache shows, and what a power cut would leave."""
-
-    __slots__ = (
-        "content",
-        "dirty",
-        "durable",
-        "modified_ms",
-        "rewritten",
-        "rotten",
-        "rotten_durable",
-        "size_dirty",
-    )
-
-    def __init__(self, now_ms: int) -> None:
-        self.content = bytearray()
-        self.durable = bytearray()
-        self.dirty: set[int] = set()
-        self.size_dirty = False
-        self.modified_ms = now_ms
-        self.rotten: dict[int, int] = {}
-        """[position] -> bits of the byte there that are not what was written."""
-        self.rotten_durable: dict[int, int] = {}
-        """The same of what is on the platter: what mends it has to be synced."""
-        self.rewritten = 0
-        """Counts what changed bytes that were there before: whoever reads along has to begin anew."""
-
-    @staticmethod
-    def sound(content: bytearray, rotten: dict[int, int]) -> bytearray:
-        """A content as it was before it began to rot."""
-        if rotten:
-            content = bytearray(content)
-            for position, bits in rotten.items():
-                if position < len(content):
-                    content[position] ^= bits
-        return content
-
-    def heal(self, start: int, end: int) -> None:
-        """Bytes are written anew, or are no more."""
-        if self.rotten:
-            self.rotten = {at: bits for at, bits in self.rotten.items() if not start <= at < end}
-
-    def touch(self, start: int, end: int) -> None:
-        self.dirty.update(range(start // PAGE, (end + PAGE - 1) // PAGE))
-
-    def sync(self) -> None:
-        size = len(self.content)
-        if len(self.durable) < size:
-            self.durable += bytes(size - len(self.durable))
-        del self.durable[size:]
-        for page in self.dirty:
-            start = page * PAGE
-            if start < size:
-                self.durable[start : start + PAGE] = self.content[start : start + PAGE]
-        self.rotten_durable = dict(self.rotten)
-        self.forget_dirt()
-
-    def forget_dirt(self) -> None:
-        self.dirty.clear()
-        self.size_dirty = False
-
-    def power_cut(self, random: SeededRandom, *, nothing_survives: bool) -> None:
-        self.rewritten += 1
-        if nothing_survives:
-            self.content = bytearray(self.durable)
-            self.rotten = dict(self.rotten_durable)
-            self.forget_dirt()
-            return
-        old, new = self.durable, self.content
-        size = len(old)
-        if self.size_dirty:
-            between = range(min(len(old), len(new)) // PAGE + 1, max(len(old), len(new)) // PAGE + 1)
-            sizes = (len(old), len(new), *(page * PAGE for page in between))
-            size = sizes[random.below(len(sizes))]
-        left = old[:size] + bytes(max(size - len(old), 0))
-        for page in sorted(self.dirty):
-            start = page * PAGE
-            fate = random.below(4)
-            for sector in range(start, min(start + PAGE, size, len(new)), SECTOR):
-                if fate == 0 or (fate == 1 and random.chance(0.5)):
-                    part = new[sector : min(sector + SECTOR, size)]
-                    left[sector : sector + len(part)] = part
-        self.rotten = self.rotten_durable = {
-            position: bits
-            for position, bits in self.rotten_durable.items()
-            if position < len(left) and left[position] == old[position]
-        }
-        self.content = left
-        self.durable = bytearray(left)
-        self.forget_dirt()
-
-
-class _Directory:
-    """Names: as they are, as a power cut would leave them at least, and the changes between the two."""
-
-    __slots__ = ("changes", "durable", "entries")
-
-    def __init__(self) -> None:
-        self.entries: dict[str, _Inode | _Directory] = {}
-        self.durable: dict[str, _Inode | _Directory] = {}
-        self.changes: list[tuple[str | None, str | None, _Inode | _Directory]] = []
-        """(name that went, name that came, what it names), in order."""
-
-    def change(self, gone: str | None, come: str | None, node: _Inode | _Directory) -> None:
-        _apply(self.entries, gone, come, node)
-        self.changes.append((gone, come, node))
-
-    def sync(self) -> None:
-        self.durable = dict(self.entries)
-        self.changes.clear()
-
-    def sync_below(self) -> None:
-        self.sync()
-        for node in self.entries.values():
-            if isinstance(node, _Directory):
-                node.sync_below()
-            else:
-                node.sync()
-
-    def power_cut(self, random: SeededRandom, *, nothing_survives: bool, names_in_order: bool) -> None:
-        for gone, come, node in [] if nothing_survives else _survivors(self.changes, random, in_order=names_in_order):
-            _apply(self.durable, gone, come, node)
-        self.entries = dict(self.durable)
-        self.changes.clear()
-        for name in sorted(self.entries):
-            node = self.entries[name]
-            if isinstance(node, _Directory):
-                node.power_cut(random, nothing_survives=nothing_survives, names_in_order=names_in_order)
-            else:
-                node.power_cut(random, nothing_survives=nothing_survives)
-
-    def files(self) -> Iterator[_Inode]:
-        for node in self.entries.values():
-            if isinstance(node, _Directory):
-                yield from node.files()
-            else:
-                yield node
-
-
-_Change: TypeAlias = tuple[str | None, str | None, "_Inode | _Directory"]
-
-
-def _survivors(changes: list[_Change], random: SeededRandom, *, in_order: bool) -> list[_Change]:
-    """A beginning of them, or any of them."""
-    if in_order or random.chance(0.5):
-        return changes[: random.below(len(changes) + 1)]
-    return [change for change in changes if random.chance(0.5)]
-
-
-def _apply(
-    entries: dict[str, _Inode | _Directory], gone: str | None, come: str | None, node: _Inode | _Directory
-) -> None:
-    if gone is not None:
-        entries.pop(gone, None)
-    if come is not None:
-        entries[come] = node
-
-
-class FileContent:
-    """A file to be looked at from outside, as it is now, or would be had nothing of it rotted."""
-
-    __slots__ = ("_inode",)
-
-    def __init__(self, inode: _Inode) -> None:
-        self._inode = inode
-
-    @property
-    def content(self) -> bytearray:
-        return self._inode.sound(self._inode.content, self._inode.rotten)
-
-    @property
-    def durable(self) -> bytearray:
-        """What is on the platter."""
-        return self._inode.sound(self._inode.durable, self._inode.rotten_durable)
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether nothing of it waits for a sync."""
-        return not self._inode.dirty and not self._inode.size_dirty
-
-    @property
-    def state(self) -> tuple[object, int]:
-        """Equal as long as all that happened is that the file grew."""
-        return self._inode, self._inode.rewritten
-
-
 class SimulatedDisk:
     """The device, which outlives processes. A process reaches it through its own `mount`."""
 
@@ -285,7 +95,7 @@ class SimulatedDisk:
         self.observer: Observer | None = None
         """Told of every change, before it happens."""
         self.operations = 0
-        self._root = _Directory()
+        self._root = Directory()
         self._locks: dict[str, Mount] = {}
         self._mount: Mount | None = None
 
@@ -321,32 +131,32 @@ class SimulatedDisk:
         """What of a file is sure to survive a power cut; None if its name isn't."""
         directory, name = self._parent(path)
         node = directory.durable.get(name)
-        return bytes(node.durable) if isinstance(node, _Inode) else None
+        return bytes(node.durable) if isinstance(node, Inode) else None
 
     def paths(self, directory: str = "/") -> list[str]:
         """Paths of all files below a directory, sorted."""
         found: list[str] = []
         node = self._find(directory)
-        if isinstance(node, _Directory):
+        if isinstance(node, Directory):
             for name in sorted(node.entries):
                 path = f"{directory.rstrip('/')}/{name}"
-                found += self.paths(path) if isinstance(node.entries[name], _Directory) else [path]
+                found += self.paths(path) if isinstance(node.entries[name], Directory) else [path]
         return found
 
     def folders(self, directory: str) -> list[str]:
         """Names of the directories in a directory, sorted."""
         node = self._find(directory)
-        entries = node.entries if isinstance(node, _Directory) else {}
-        return sorted(name for name in entries if isinstance(entries[name], _Directory))
+        entries = node.entries if isinstance(node, Directory) else {}
+        return sorted(name for name in entries if isinstance(entries[name], Directory))
 
     def files(self, directory: str, suffix: str) -> dict[str, FileContent]:
         """The files in a directory whose names end so, as a process would see them; they are not to be changed."""
         node = self._find(directory)
-        entries = node.entries if isinstance(node, _Directory) else {}
+        entries = node.entries if isinstance(node, Directory) else {}
         return {
             name: FileContent(inode)
             for name, inode in sorted(entries.items())
-            if name.endswith(suffix) and isinstance(inode, _Inode)
+            if name.endswith(suffix) and isinstance(inode, Inode)
         }
 
     def exists(self, path: str) -> bool:
@@ -372,8 +182,8 @@ class SimulatedDisk:
     def is_rotten(self, directory: str) -> bool:
         """Whether a file in a directory still shows a process other bytes than were written."""
         node = self._find(directory)
-        entries = node.entries if isinstance(node, _Directory) else {}
-        return any(isinstance(inode, _Inode) and inode.rotten for inode in entries.values())
+        entries = node.entries if isinstance(node, Directory) else {}
+        return any(isinstance(inode, Inode) and inode.rotten for inode in entries.values())
 
     # What mounts use.
 
@@ -387,34 +197,34 @@ class SimulatedDisk:
             self.observer(operation)
         return None if self.fault is None else self.fault(operation)
 
-    def _find(self, path: str) -> _Inode | _Directory | None:
-        node: _Inode | _Directory | None = self._root
+    def _find(self, path: str) -> Inode | Directory | None:
+        node: Inode | Directory | None = self._root
         for part in _parts(path):
-            if not isinstance(node, _Directory):
+            if not isinstance(node, Directory):
                 return None
             node = node.entries.get(part)
         return node
 
-    def _parent(self, path: str) -> tuple[_Directory, str]:
+    def _parent(self, path: str) -> tuple[Directory, str]:
         parts = _parts(path)
         node = self._find("/".join(parts[:-1]))
-        if not parts or not isinstance(node, _Directory):
+        if not parts or not isinstance(node, Directory):
             raise _os_error(errno.ENOENT, path)
         return node, parts[-1]
 
-    def _file(self, path: str) -> _Inode:
+    def _file(self, path: str) -> Inode:
         node = self._find(path)
         if node is None:
             raise _os_error(errno.ENOENT, path)
-        if isinstance(node, _Directory):
+        if isinstance(node, Directory):
             raise _os_error(errno.EISDIR, path)
         return node
 
-    def _directory(self, path: str) -> _Directory:
+    def _directory(self, path: str) -> Directory:
         node = self._find(path)
         if node is None:
             raise _os_error(errno.ENOENT, path)
-        if not isinstance(node, _Directory):
+        if not isinstance(node, Directory):
             raise _os_error(errno.ENOTDIR, path)
         return node
 
@@ -432,7 +242,7 @@ class SimulatedFile:
 
     __slots__ = ("_inode", "_is_open", "_mount", "_path", "_read_only")
 
-    def __init__(self, mount: Mount, path: str, inode: _Inode, read_only: bool) -> None:
+    def __init__(self, mount: Mount, path: str, inode: Inode, read_only: bool) -> None:
         self._mount = mount
         self._path = path
         self._inode = inode
@@ -607,7 +417,7 @@ class Mount:
         self.turn("open", path)
         if disk._find(path) is None and create:
             directory, name = disk._parent(path)
-            inode = _Inode(disk.now_ms())
+            inode = Inode(disk.now_ms())
             self._names("create", path, lambda: directory.change(None, name, inode))
         else:
             fault = disk.check("open", path)
@@ -626,7 +436,7 @@ class Mount:
     def stat(self, path: str) -> FileStat:
         self.look("stat", path)
         node = self.disk._find(path)
-        if isinstance(node, _Directory):
+        if isinstance(node, Directory):
             return FileStat(0, 0, is_directory=True)
         inode = self.disk._file(path)
         return FileStat(len(inode.content), inode.modified_ms, is_directory=False)
@@ -644,11 +454,11 @@ class Mount:
             node = directory.entries.get(part)
             if node is None:
                 self._make_directory(directory, part, made)
-            elif not isinstance(node, _Directory):
+            elif not isinstance(node, Directory):
                 raise _os_error(errno.ENOTDIR, made)
 
-    def _make_directory(self, directory: _Directory, name: str, path: str) -> None:
-        self._names("make_directory", path, lambda: directory.change(None, name, _Directory()))
+    def _make_directory(self, directory: Directory, name: str, path: str) -> None:
+        self._names("make_directory", path, lambda: directory.change(None, name, Directory()))
 
     def rename(self, source: str, target: str) -> None:
         self.turn("rename", target)
@@ -660,7 +470,7 @@ class Mount:
         if other is not directory:
             raise _os_error(errno.EXDEV, target)  # Nothing here needs it, and it would be two changes.
         replaced = directory.entries.get(new)
-        if isinstance(replaced, _Directory) and (replaced.entries or not isinstance(node, _Directory)):
+        if isinstance(replaced, Directory) and (replaced.entries or not isinstance(node, Directory)):
             raise _os_error(errno.ENOTEMPTY, target)
         self._names("rename", target, lambda: directory.change(old, new, node))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 
 import pytest
-from sim.world.disk import PAGE, Fault, Mount, Operation, ProcessDeath, SimulatedDisk
+from sim.world.disk import Fault, Mount, Operation, ProcessDeath, SimulatedDisk
+from sim.world.platter import PAGE
 from sim.world.randomness import SeededRandom
 
 from tidelog.ports.disk import replace_file
