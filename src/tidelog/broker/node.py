@@ -26,7 +26,7 @@ from tidelog.broker.fetches.cold_reads import ColdReads
 from tidelog.broker.fetches.fetch_sessions import FetchSessions
 from tidelog.broker.fetches.replica_fetch import ReplicaFetches
 from tidelog.broker.fetches.replica_sessions import ReplicaSessions
-from tidelog.broker.fetches.throttles import Throttles
+from tidelog.broker.fetches.replication_throttles import ReplicationThrottles
 from tidelog.broker.following.replica_fetcher_manager import ReplicaFetcherManager
 from tidelog.broker.logs.cleaning import LogCleanerRunner
 from tidelog.broker.logs.directory_moves import Moves
@@ -144,7 +144,7 @@ class Node:
         self.metadata.on_brokers_changed.append(self.replicas.live_brokers_changed)
         self.alter_partition_manager = AlterPartitionManager(environment, self.controller, self.replicas)
         """What the leaders here want of the controller: changes of their ISRs."""
-        self.throttles = Throttles(self.broker_id, config, clock=self.clock, shell=self.shell)
+        self.throttles = ReplicationThrottles(self.broker_id, config, clock=self.clock, shell=self.shell)
         """How fast throttled partitions are sent to followers and fetched from leaders."""
         self.fetcher_manager = ReplicaFetcherManager(
             environment, purgatory=self.purgatory, throttles=self.throttles, disk_scheduler=self.disk_scheduler

@@ -58,7 +58,6 @@ class LogConfig:
     preallocate: bool = False
     """Whether a new segment's file takes its full size at once."""
     min_insync_replicas: int = 1
-    unclean_leader_election_enable: bool = False
     delete_retention_ms: int = 24 * 3600 * 1000
     """How long compaction keeps tombstones and markers."""
     min_compaction_lag_ms: int = 0

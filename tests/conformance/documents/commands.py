@@ -1,11 +1,14 @@
-"""Every command that documents 001, 002 and 004 type, and what Kafka's tools print then.
+"""Every command that three documents type, and what Kafka's tools print then.
+
+They are about expanding a cluster, growing topics, and brokers in and out of service; a command's name begins with its
+document's.
 
 `{server}` in the arguments stands for the option of the way (zookeeper or bootstrap-server) and the address; the
 documents have it with one dash and with two, and both are typed. What is printed is a fact of the release, taken from
 the documents and from real clusters of those releases. Names in braces are filled in by the test that types the
 command: the facts of its cluster.
 
-The documents' commands in a form that no release takes (001: --replicationfactor) are here with the refusal. Where a
+The documents' commands in a form that no release takes (--replicationfactor) are here with the refusal. Where a
 release has no such command, `instead` says what its users type. What the documents do in Java, by KafkaAdminClient, is
 done with librdkafka's admin client by the checks themselves.
 """
@@ -19,7 +22,8 @@ from typing import Final
 from tests.conformance.documents.printing import ANY, REST
 
 MANY: Final = 12
-"""Topics made by the interface: with the defect that document 002 finds, half of them would get a broker twice."""
+"""Topics made by the interface: with the defect that the document on growing topics finds, half of them would get a
+broker twice."""
 Texts = str | Mapping[str, str]
 """What is printed: in every way, or by the way's name, its release, "zk" or "api", the first that is there."""
 
@@ -125,7 +129,7 @@ def _verify(does: str, file: str, option: str = "--verify") -> Command:
 
 COMMANDS: Final[Mapping[str, Command]] = {
     # Document 001, one broker.
-    "001 create misspelt": Command(
+    "expanding: create misspelt": Command(
         "two partitions, with an option that no release has",
         "kafka-topics",
         "--{server} --create --topic topicone --partitions 2 --replicationfactor 1",
@@ -133,17 +137,19 @@ COMMANDS: Final[Mapping[str, Command]] = {
         status=1,
         says="replicationfactor is not a recognized option",
     ),
-    "001 create": _create("two partitions, one replica", "--topic topicone --partitions 2 --replication-factor 1"),
-    "001 create too many": Command(
+    "expanding: create": _create(
+        "two partitions, one replica", "--topic topicone --partitions 2 --replication-factor 1"
+    ),
+    "expanding: create too many": Command(
         "more replicas than brokers",
         "kafka-topics",
         "--{server} --create --topic toomany --partitions 1 --replication-factor 2",
         {"zk": f"Error while executing topic command : {_TOO_FEW}\n{REST}", "api": f"{_NOT_REACHED}\n{REST}"},
         status=1,
     ),
-    "001 list": Command("all topics", "kafka-topics", "--list -{server}", "__consumer_offsets\ntopicone"),
-    "001 describe": _describe("one topic", "topicone", "-"),
-    "001 alter config": Command(
+    "expanding: list": Command("all topics", "kafka-topics", "--list -{server}", "__consumer_offsets\ntopicone"),
+    "expanding: describe": _describe("one topic", "topicone", "-"),
+    "expanding: alter config": Command(
         "a setting",
         "kafka-topics",
         "--alter -{server} --topic topicone --config flush.messages=1",
@@ -160,10 +166,10 @@ COMMANDS: Final[Mapping[str, Command]] = {
             )
         },
     ),
-    "001 describe configured": _describe("the setting shows", "topicone", "-"),
-    "001 grow": _grow("a third partition", "topicone", 3, "-"),
-    "001 describe grown": _describe("three partitions", "topicone", "-"),
-    "001 shrink": Command(
+    "expanding: describe configured": _describe("the setting shows", "topicone", "-"),
+    "expanding: grow": _grow("a third partition", "topicone", 3, "-"),
+    "expanding: describe grown": _describe("three partitions", "topicone", "-"),
+    "expanding: shrink": Command(
         "fewer partitions than there are",
         "kafka-topics",
         "--alter -{server} --topic topicone --partitions 2",
@@ -176,8 +182,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
         },
         status=1,
     ),
-    "001 delete": Command("the topic", "kafka-topics", "--delete -{server} --topic topicone", _DELETED),
-    "001 delete refused": Command(
+    "expanding: delete": Command("the topic", "kafka-topics", "--delete -{server} --topic topicone", _DELETED),
+    "expanding: delete refused": Command(
         "the topic, where delete.topic.enable=false",
         "kafka-topics",
         "--delete -{server} --topic kept",
@@ -189,15 +195,15 @@ COMMANDS: Final[Mapping[str, Command]] = {
         status={"zk": 0, "api": 1},
     ),
     # Document 001, three brokers and one more.
-    "001 cluster create": _create(
+    "expanding: cluster create": _create(
         "three partitions, three replicas", "--topic topic-cluster --partitions 3 --replication-factor 3"
     ),
-    "001 cluster describe": _describe("three partitions", "topic-cluster"),
-    "001 cluster grow": _grow("a fourth partition", "topic-cluster", 4),
-    "001 cluster describe grown": _describe("four partitions", "topic-cluster"),
-    "001 cluster describe joined": _describe("the new broker has none of them", "topic-cluster"),
-    "001 generate": _generate("a plan over four brokers", "{folder}/reassign.json", "0,1,2,3"),
-    "001 generate too few": Command(
+    "expanding: cluster describe": _describe("three partitions", "topic-cluster"),
+    "expanding: cluster grow": _grow("a fourth partition", "topic-cluster", 4),
+    "expanding: cluster describe grown": _describe("four partitions", "topic-cluster"),
+    "expanding: cluster describe joined": _describe("the new broker has none of them", "topic-cluster"),
+    "expanding: generate": _generate("a plan over four brokers", "{folder}/reassign.json", "0,1,2,3"),
+    "expanding: generate too few": Command(
         "a plan over fewer brokers than replicas",
         "kafka-reassign-partitions",
         "--{server} --topics-to-move-json-file {folder}/reassign.json --broker-list 0 --generate",
@@ -210,43 +216,47 @@ COMMANDS: Final[Mapping[str, Command]] = {
         },
         status={"2.2.1": 0, "": 1},
     ),
-    "001 execute": _execute("the document's plan", "{folder}/assignplan.json"),
-    "001 verify": _verify("how far it is, with one dash", "{folder}/assignplan.json", "-verify"),
-    "001 cluster describe reassigned": _describe("where the partitions are now", "topic-cluster"),
-    "001 cluster describe elected": _describe("after a preferred election", "topic-cluster"),
-    "001 raise factor": _execute("a replication factor of three", "{folder}/replication-factor.json"),
-    "001 raise factor verify": _verify("how far it is", "{folder}/replication-factor.json"),
+    "expanding: execute": _execute("the document's plan", "{folder}/assignplan.json"),
+    "expanding: verify": _verify("how far it is, with one dash", "{folder}/assignplan.json", "-verify"),
+    "expanding: cluster describe reassigned": _describe("where the partitions are now", "topic-cluster"),
+    "expanding: cluster describe elected": _describe("after a preferred election", "topic-cluster"),
+    "expanding: raise factor": _execute("a replication factor of three", "{folder}/replication-factor.json"),
+    "expanding: raise factor verify": _verify("how far it is", "{folder}/replication-factor.json"),
     # Document 002, three brokers.
-    "002 create": _create("two partitions by the tool", "--topic {topic} --partitions 2 --replication-factor 1"),
-    "002 grow": _grow("a third partition, of one made by the tool", "by-tool", 3),
-    "002 grow made by the interface": Command(
+    "growing: create": _create("two partitions by the tool", "--topic {topic} --partitions 2 --replication-factor 1"),
+    "growing: grow": _grow("a third partition, of one made by the tool", "by-tool", 3),
+    "growing: grow made by the interface": Command(
         f"a third partition, of {MANY} topics made by the interface",
         "kafka-topics",
         "--alter --{server} --topic by-interface.* --partitions 3",
         {way: "\n".join([text] * MANY) for way, text in _GROWN.items()},
     ),
-    "002 describe": _describe("three brokers", "by-tool"),
+    "growing: describe": _describe("three brokers", "by-tool"),
     # Document 004, four brokers.
-    "004 generate service": _generate("a plan onto the fourth broker", "{folder}/topics-to-move.json", "0,1,2,3"),
-    "004 execute service": _execute("the document's plan", "{folder}/increase-replication-factor.json"),
-    "004 verify service": _verify("how far it is", "{folder}/increase-replication-factor.json"),
-    "004 generate retirement": _generate("a plan off the fourth broker", "{folder}/topics-to-move.json", "0,1,2"),
-    "004 execute retirement": _execute("the document's plan", "{folder}/increase-replication-factor.json"),
-    "004 verify retirement": _verify("how far it is", "{folder}/increase-replication-factor.json"),
-    "004 create second": _create(
+    "service: generate service": _generate("a plan onto the fourth broker", "{folder}/topics-to-move.json", "0,1,2,3"),
+    "service: execute service": _execute("the document's plan", "{folder}/increase-replication-factor.json"),
+    "service: verify service": _verify("how far it is", "{folder}/increase-replication-factor.json"),
+    "service: generate retirement": _generate("a plan off the fourth broker", "{folder}/topics-to-move.json", "0,1,2"),
+    "service: execute retirement": _execute("the document's plan", "{folder}/increase-replication-factor.json"),
+    "service: verify retirement": _verify("how far it is", "{folder}/increase-replication-factor.json"),
+    "service: create second": _create(
         "sixteen partitions, three replicas", "--topic second --partitions 16 --replication-factor 3"
     ),
-    "004 describe second": _describe("how they are spread", "second"),
-    "004 create three": _create("four partitions, two replicas", "--partitions 4 --replication-factor 2 --topic three"),
-    "004 describe three": _describe("where they are", "three"),
-    "004 execute three": _execute("all onto two brokers", "{folder}/increase-replication-factor.json"),
-    "004 verify three": _verify("how far it is", "{folder}/increase-replication-factor.json"),
-    "004 describe three moved": _describe("where they are now", "three"),
-    "004 create four": _create("three partitions, one replica", "--partitions 3 --replication-factor 1 --topic four"),
-    "004 execute four": _execute("a replication factor of three", "{folder}/increase-replication-factor.json"),
-    "004 describe four": _describe("three replicas each", "four"),
-    "004 dump index": Command("an offset index", "kafka-dump-log", "--files {file}.index", REST),
-    "004 dump log": Command("a segment", "kafka-dump-log", "--files {file}.log", REST),
+    "service: describe second": _describe("how they are spread", "second"),
+    "service: create three": _create(
+        "four partitions, two replicas", "--partitions 4 --replication-factor 2 --topic three"
+    ),
+    "service: describe three": _describe("where they are", "three"),
+    "service: execute three": _execute("all onto two brokers", "{folder}/increase-replication-factor.json"),
+    "service: verify three": _verify("how far it is", "{folder}/increase-replication-factor.json"),
+    "service: describe three moved": _describe("where they are now", "three"),
+    "service: create four": _create(
+        "three partitions, one replica", "--partitions 3 --replication-factor 1 --topic four"
+    ),
+    "service: execute four": _execute("a replication factor of three", "{folder}/increase-replication-factor.json"),
+    "service: describe four": _describe("three replicas each", "four"),
+    "service: dump index": Command("an offset index", "kafka-dump-log", "--files {file}.index", REST),
+    "service: dump log": Command("a segment", "kafka-dump-log", "--files {file}.log", REST),
 }
 """[document and name] -> the command."""
 

@@ -1,4 +1,4 @@
-"""A broker more, made as document 001 makes it: from a copy of another one's file."""
+"""A broker more, made as the document on expanding a cluster makes it: from a copy of another one's file."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.vectors.families.security import security_files
-from tidelog.broker.connections.throttling import ConnectionRates
+from tidelog.broker.connections.connection_rates import ConnectionRates
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.model.errors import ErrorCode, KafkaError
 from tidelog.quotas.client_quotas import ClientQuotas

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tidelog.broker.connections.admission import Admission
-    from tidelog.broker.connections.throttling import ConnectionRates
+    from tidelog.broker.connections.connection_rates import ConnectionRates
     from tidelog.broker.connections.tls import ListenerTls
     from tidelog.broker.requests.dispatch import Answer, Dispatcher
     from tidelog.broker.shell import Shell, Timer

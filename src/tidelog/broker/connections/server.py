@@ -17,7 +17,7 @@ from tidelog.broker.connections.admission import Admission
 from tidelog.broker.connections.authentication import AUTHENTICATION_MS_MAX, Gate
 from tidelog.broker.connections.budget import ByteBudget
 from tidelog.broker.connections.connection import Connection
-from tidelog.broker.connections.throttling import ConnectionRates
+from tidelog.broker.connections.connection_rates import ConnectionRates
 from tidelog.config.listener_security import SASL_PROTOCOLS
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tidelog.broker.environment import BrokerEnvironment
     from tidelog.broker.fetches.cold_reads import ColdReads
     from tidelog.broker.fetches.replica_sessions import FollowedPartition, ReplicaSession, ReplicaSessions
-    from tidelog.broker.fetches.throttles import Throttles
+    from tidelog.broker.fetches.replication_throttles import ReplicationThrottles
     from tidelog.broker.replicas.replica import Replica
     from tidelog.broker.replicas.replica_manager import ReplicaManager
     from tidelog.broker.shell import Timer
@@ -67,7 +67,7 @@ class ReplicaFetches:
         logs: LogManager,
         replicas: ReplicaManager,
         sessions: ReplicaSessions,
-        throttles: Throttles,
+        throttles: ReplicationThrottles,
         cold_reads: ColdReads,
         on_rot: Callable[[], object],
     ) -> None:

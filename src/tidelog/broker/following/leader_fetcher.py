@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from tidelog.broker.deferred import Deferred
     from tidelog.broker.environment import BrokerEnvironment
-    from tidelog.broker.fetches.throttles import Throttles
+    from tidelog.broker.fetches.replication_throttles import ReplicationThrottles
     from tidelog.broker.replicas.replica import Replica
     from tidelog.broker.shell import Timer
     from tidelog.model.identifiers import BrokerId
@@ -97,7 +97,7 @@ class LeaderFetcher:
     def __init__(
         self,
         environment: BrokerEnvironment,
-        throttles: Throttles,
+        throttles: ReplicationThrottles,
         leader_id: BrokerId,
         step: Callable[[Followed, FollowerEvent, Bytes | None], None],
     ) -> None:

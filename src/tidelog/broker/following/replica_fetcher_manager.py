@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from tidelog.broker.deferred import Deferred
     from tidelog.broker.disk_scheduler import DiskScheduler
     from tidelog.broker.environment import BrokerEnvironment
-    from tidelog.broker.fetches.throttles import Throttles
+    from tidelog.broker.fetches.replication_throttles import ReplicationThrottles
     from tidelog.broker.replicas.purgatory import Purgatory
     from tidelog.broker.replicas.replica import Replica
     from tidelog.ports.disk import Bytes
@@ -70,7 +70,7 @@ class ReplicaFetcherManager:
         environment: BrokerEnvironment,
         *,
         purgatory: Purgatory,
-        throttles: Throttles,
+        throttles: ReplicationThrottles,
         disk_scheduler: DiskScheduler,
     ) -> None:
         """`purgatory` is where consumers wait for records, which may be here (KIP-392)."""

@@ -32,7 +32,7 @@ from tidelog.storage.tasks import run_now
 if TYPE_CHECKING:
     from tidelog.broker.disk_scheduler import DiskScheduler
     from tidelog.broker.environment import BrokerEnvironment
-    from tidelog.broker.fetches.throttles import Throttles
+    from tidelog.broker.fetches.replication_throttles import ReplicationThrottles
     from tidelog.broker.following.replica_fetcher_manager import ReplicaFetcherManager
     from tidelog.broker.replicas.replica import Replica
     from tidelog.broker.replicas.replica_manager import ReplicaManager
@@ -88,7 +88,7 @@ class Moves:
         logs: LogManager,
         replicas: ReplicaManager,
         fetcher_manager: ReplicaFetcherManager,
-        throttles: Throttles,
+        throttles: ReplicationThrottles,
         disk_scheduler: DiskScheduler,
     ) -> None:
         self._clock = environment.clock

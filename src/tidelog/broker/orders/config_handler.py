@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidelog.broker.cluster.metadata_cache import MetadataCache
     from tidelog.broker.disk_scheduler import DiskScheduler
     from tidelog.broker.environment import BrokerEnvironment
-    from tidelog.broker.fetches.throttles import Throttles
+    from tidelog.broker.fetches.replication_throttles import ReplicationThrottles
     from tidelog.broker.following.replica_fetcher_manager import ReplicaFetcherManager
     from tidelog.broker.logs.cleaning import LogCleanerRunner
     from tidelog.broker.logs.directory_moves import Moves
@@ -44,7 +44,7 @@ class ConfigHandler:
         replicas: ReplicaManager,
         fetcher_manager: ReplicaFetcherManager,
         moves: Moves,
-        throttles: Throttles,
+        throttles: ReplicationThrottles,
         cleaning: LogCleanerRunner,
         disk_scheduler: DiskScheduler,
         on_broker_changed: Callable[[], object],

@@ -53,7 +53,6 @@ def log_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
         message_timestamp_after_max_ms=values["message.timestamp.after.max.ms"],
         preallocate=values["preallocate"],
         min_insync_replicas=values["min.insync.replicas"],
-        unclean_leader_election_enable=values["unclean.leader.election.enable"],
         delete_retention_ms=values["delete.retention.ms"],
         min_compaction_lag_ms=values["min.compaction.lag.ms"],
         max_compaction_lag_ms=values["max.compaction.lag.ms"],

@@ -1,4 +1,4 @@
-"""Document 004: a broker in and out of service, replicas placed by rule and by hand, a factor raised, files read."""
+"""A broker in and out of service, replicas placed by rule and by hand, a factor raised, files read."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def test_service_and_retirement(site: Site) -> None:
     site.create(topic, FIRST)
     site.produce(topic)
     site.write("topics-to-move.json", json.dumps({"topics": [{"topic": topic}], "version": 1}))
-    printed = site.type("004 generate service", current=site.current(topic, FIRST))
+    printed = site.type("service: generate service", current=site.current(topic, FIRST))
     assert is_drawn(planned(printed.out.strip().splitlines()[-1]), [0, 1, 2, 3])
-    _execute(site, "004 execute service", topic, FIRST, IN_SERVICE)
-    site.type("004 verify service", **site.moved(topic))
-    printed = site.type("004 generate retirement", current=site.current(topic, IN_SERVICE))
+    _execute(site, "service: execute service", topic, FIRST, IN_SERVICE)
+    site.type("service: verify service", **site.moved(topic))
+    printed = site.type("service: generate retirement", current=site.current(topic, IN_SERVICE))
     assert is_drawn(planned(printed.out.strip().splitlines()[-1]), [0, 1, 2])
-    _execute(site, "004 execute retirement", topic, IN_SERVICE, RETIRED)
-    site.type("004 verify retirement", **site.moved(topic))
+    _execute(site, "service: execute retirement", topic, IN_SERVICE, RETIRED)
+    site.type("service: verify retirement", **site.moved(topic))
     assert not any(broker == 3 for broker, _ in site.folders(topic))
 
 
@@ -78,13 +78,13 @@ def _execute(site: Site, command: str, topic: str, before: list[list[int]], afte
 @pytest.mark.row("R01")
 def test_sixteen_partitions_on_four_brokers(site: Site) -> None:
     """Leaders go round; the distance of the other replicas grows by one with each round, as the document shows it."""
-    site.type("004 create second", topic="second")
+    site.type("service: create second", topic="second")
     site.settle("second")
     assignment = site.assignment("second")
     assert is_drawn(assignment, [0, 1, 2, 3])
     distances = [(assignment[number][1] - assignment[number][0]) % 4 for number in range(16)]
     assert distances == [(distances[0] - 1 + number // 4) % 3 + 1 for number in range(16)], assignment
-    site.type("004 describe second", described=site.described("second", configs=_configs(site)))
+    site.type("service: describe second", described=site.described("second", configs=_configs(site)))
     site.delete("second")
 
 
@@ -93,36 +93,36 @@ def test_sixteen_partitions_on_four_brokers(site: Site) -> None:
 def test_placed_by_hand(site: Site) -> None:
     """Four partitions that only two of the four brokers shall hold."""
     topic = "three"
-    site.type("004 create three", topic=topic)
+    site.type("service: create three", topic=topic)
     site.settle(topic)
     assert is_drawn(site.assignment(topic), [0, 1, 2, 3])
-    site.type("004 describe three", described=site.described(topic, configs=_configs(site)))
+    site.type("service: describe three", described=site.described(topic, configs=_configs(site)))
     site.delete(topic)
     before = [[2, 1], [3, 0], [1, 2], [0, 3]]
     site.create(topic, before)
     site.produce(topic)
-    _execute(site, "004 execute three", topic, before, [[0, 1], [0, 1], [1, 0], [1, 0]])
-    site.type("004 verify three", **site.moved(topic))
+    _execute(site, "service: execute three", topic, before, [[0, 1], [0, 1], [1, 0], [1, 0]])
+    site.type("service: verify three", **site.moved(topic))
     assert {broker for broker, _ in site.folders(topic)} == {0, 1}
     # Who leads and may stay, leads on; the document's last leader comes from a preferred election.
     assert [each.leader for each in site.partitions(topic)] == [0, 0, 1, 0]
     assert [each.isr for each in site.partitions(topic)] == [(1, 0), (0, 1), (1, 0), (0, 1)]
-    site.type("004 describe three moved", described=site.described(topic, configs=_configs(site)))
+    site.type("service: describe three moved", described=site.described(topic, configs=_configs(site)))
 
 
 @pytest.mark.row("R14")
 def test_the_factor_raised(site: Site) -> None:
     """From one replica to three, leaders as the document's afterwards."""
     topic = "four"
-    site.type("004 create four", topic=topic)
+    site.type("service: create four", topic=topic)
     site.settle(topic)
     site.delete(topic)
     before = [[3], [1], [0]]
     site.create(topic, before)
     site.produce(topic)
-    _execute(site, "004 execute four", topic, before, [[0, 1, 2]] * 3)
+    _execute(site, "service: execute four", topic, before, [[0, 1, 2]] * 3)
     assert [each.leader for each in site.partitions(topic)] == [0, 1, 0]
-    site.type("004 describe four", described=site.described(topic, configs=_configs(site)))
+    site.type("service: describe four", described=site.described(topic, configs=_configs(site)))
 
 
 @pytest.mark.row("R31")
@@ -131,7 +131,7 @@ def test_files(site: Site) -> None:
     site.create("dumped", [[0]])
     site.produce("dumped")
     file = Path(site.cluster.data_of(0)) / "dumped-0" / ("0" * 20)
-    printed = site.type("004 dump log", file=str(file))
+    printed = site.type("service: dump log", file=str(file))
     assert f"Dumping {file}.log" in printed.out
     assert re.search(r"(?m)^(Log s|S)tarting offset: 0$", printed.out)
     batches = re.findall(r"(?m)^baseOffset: (\d+) lastOffset: (\d+) .*", printed.out)
@@ -139,6 +139,6 @@ def test_files(site: Site) -> None:
     assert batches[0][0] == "0"
     assert batches[-1][1] == "499"
     assert len(re.findall(r"magic: 2 compress\w+: (?:NONE|none) crc: \d+ isvalid: true", printed.out)) == len(batches)
-    printed = site.type("004 dump index", file=str(file))
+    printed = site.type("service: dump index", file=str(file))
     assert f"Dumping {file}.index" in printed.out
     assert "Index offset" not in printed.out

@@ -1,4 +1,4 @@
-"""Document 001: a topic's life on one broker; a cluster of three, a fourth broker, and partitions moved onto it."""
+"""A topic's life on one broker; a cluster of three, expanded by a fourth broker, and partitions moved onto it."""
 
 from __future__ import annotations
 
@@ -46,29 +46,29 @@ def alone(open_site: Open) -> Iterator[Site]:
 def test_a_topics_life(alone: Site) -> None:
     """Created, seen in the store, listed, described, configured, grown, never shrunk, deleted with its files."""
     site = alone
-    site.type("001 create misspelt")
+    site.type("expanding: create misspelt")
     assert "topicone" not in site.children("/brokers/topics")
-    site.type("001 create", topic="topicone")
+    site.type("expanding: create", topic="topicone")
     site.settle("topicone")
     _see_in_the_store(site)
-    site.type("001 list")
-    site.type("001 describe", described=site.described("topicone", [ALONE] * 2))
+    site.type("expanding: list")
+    site.type("expanding: describe", described=site.described("topicone", [ALONE] * 2))
     site.produce("topicone")
     before = site.topic("topicone")["topic_id"]
 
-    site.type("001 alter config")
+    site.type("expanding: alter config")
     assert site.get("/config/topics/topicone")["config"] == {"flush.messages": "1"}
     site.until(lambda: site.setting("topicone", "flush.messages") == ("1", True))
-    site.type("001 describe configured", described=site.described("topicone", [ALONE] * 2, "flush.messages=1"))
+    site.type("expanding: describe configured", described=site.described("topicone", [ALONE] * 2, "flush.messages=1"))
 
-    site.type("001 grow")
+    site.type("expanding: grow")
     site.settle("topicone")
-    site.type("001 describe grown", described=site.described("topicone", [ALONE] * 3, "flush.messages=1"))
-    site.type("001 shrink")
+    site.type("expanding: describe grown", described=site.described("topicone", [ALONE] * 3, "flush.messages=1"))
+    site.type("expanding: shrink")
     assert len(site.assignment("topicone")) == 3
     assert site.topic("topicone")["topic_id"] == before
 
-    site.type("001 delete", topic="topicone")
+    site.type("expanding: delete", topic="topicone")
     site.until(lambda: site.is_gone("topicone"))
 
 
@@ -110,7 +110,7 @@ def test_the_admin_client(alone: Site) -> None:
 @pytest.mark.row("R05")
 def test_more_replicas_than_brokers(alone: Site) -> None:
     """Refused, by whoever places the replicas; nothing is left of the attempt."""
-    alone.type("001 create too many", factor="2", brokers="1")
+    alone.type("expanding: create too many", factor="2", brokers="1")
     assert "toomany" not in alone.children("/brokers/topics")
     assert "toomany" not in alone.children("/config/topics")
 
@@ -121,7 +121,7 @@ def test_deletion_disabled(open_site: Open) -> None:
     with open_site({"delete.topic.enable": False}, brokers=1) as site:
         site.create("kept", [[0]])
         site.produce("kept")
-        site.type("001 delete refused", topic="kept")
+        site.type("expanding: delete refused", topic="kept")
         site.until(lambda: site.children("/admin/delete_topics") == [], "the mark is gone")
         site.settle("kept")
         site.cluster.restart(0)
@@ -142,43 +142,43 @@ def test_partitions_move_to_a_new_broker(cluster: Site) -> None:
     """Three brokers, a partition more, a broker more, a plan, its execution; leaders as the document's in the end."""
     site = cluster
     topic = "topic-cluster"
-    site.type("001 cluster create", topic=topic)
+    site.type("expanding: cluster create", topic=topic)
     site.settle(topic)
     assert is_drawn(site.assignment(topic), [0, 1, 2])
-    site.type("001 cluster describe", described=site.described(topic))
+    site.type("expanding: cluster describe", described=site.described(topic))
 
     # From here on with the document's draw.
     site.delete(topic)
     site.create(topic, BEFORE[:3])
-    site.type("001 cluster grow")
+    site.type("expanding: cluster grow")
     site.settle(topic)
     shown = [Partition(replicas[0], tuple(replicas), tuple(replicas)) for replicas in BEFORE]
-    site.type("001 cluster describe grown", described=site.described(topic, shown))
+    site.type("expanding: cluster describe grown", described=site.described(topic, shown))
     site.produce(topic)
 
     with joined(site, 3):
         site.until(lambda: "3" in site.children("/brokers/ids"))
-        site.type("001 cluster describe joined", described=site.described(topic, shown))
+        site.type("expanding: cluster describe joined", described=site.described(topic, shown))
         assert not any(broker == 3 for broker, _ in site.folders(topic))
 
         site.write("reassign.json", json.dumps({"topics": [{"topic": topic}], "version": 1}))
-        printed = site.type("001 generate", current=site.current(topic, BEFORE))
+        printed = site.type("expanding: generate", current=site.current(topic, BEFORE))
         proposed = next(line for line in reversed(printed.out.splitlines()) if line)
         assert is_drawn(planned(proposed), [0, 1, 2, 3])
-        site.type("001 generate too few", factor="3", brokers="1")
+        site.type("expanding: generate too few", factor="3", brokers="1")
 
         site.write("assignplan.json", plan(topic, PLAN))
-        site.type("001 execute", current=site.current(topic, BEFORE), **site.moved(topic))
+        site.type("expanding: execute", current=site.current(topic, BEFORE), **site.moved(topic))
         site.settle(topic)
         site.until(lambda: site.get("/admin/reassign_partitions") is None)
-        site.type("001 verify", **site.moved(topic))
+        site.type("expanding: verify", **site.moved(topic))
         moved = [
             Partition.of(1, "0,1,2", "1,2,0"),
             Partition.of(2, "1,2,3", "2,1,3"),
             Partition.of(0, "2,3,0", "0,2,3"),
             Partition.of(1, "3,0,1", "1,0,3"),
         ]
-        site.type("001 cluster describe reassigned", described=site.described(topic, moved))
+        site.type("expanding: cluster describe reassigned", described=site.described(topic, moved))
         site.check_replicas(topic)
 
         chosen = [{"topic": topic, "partition": number} for number in (1, 2, 3)]
@@ -187,7 +187,7 @@ def test_partitions_move_to_a_new_broker(cluster: Site) -> None:
         leaders = [1, 1, 2, 3]
         site.until(lambda: [each.leader for each in site.metadata(topic)] == leaders)
         elected = [Partition(leader, each.replicas, each.isr) for leader, each in zip(leaders, moved, strict=True)]
-        site.type("001 cluster describe elected", described=site.described(topic, elected))
+        site.type("expanding: cluster describe elected", described=site.described(topic, elected))
         _raise_the_factor(site)
 
 
@@ -197,10 +197,10 @@ def _raise_the_factor(site: Site) -> None:
     site.produce(topic)
     before = site.current(topic)
     site.write("replication-factor.json", plan(topic, [[0, 1, 2]] * 3, directory=None))
-    site.type("001 raise factor", current=before, **site.moved(topic))
+    site.type("expanding: raise factor", current=before, **site.moved(topic))
     site.until(lambda: site.assignment(topic) == {number: [0, 1, 2] for number in range(3)})
     site.settle(topic)
     site.until(lambda: site.get("/admin/reassign_partitions") is None)
-    site.type("001 raise factor verify", **site.moved(topic))
+    site.type("expanding: raise factor verify", **site.moved(topic))
     assert [each.leader for each in site.partitions(topic)] == [0, 1, 2]
     site.check_replicas(topic)

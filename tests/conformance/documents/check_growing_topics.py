@@ -1,4 +1,4 @@
-"""Document 002: two partitions on three brokers, grown to three, whichever way they were made and are grown."""
+"""Growing topics: two partitions on three brokers, grown to three, whichever way they were made and are grown."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def site(open_site: Open) -> Iterator[Site]:
 @pytest.mark.row("R10")
 def test_made_by_the_tool(site: Site) -> None:
     """Grown by the tool: a broker each."""
-    site.type("002 create", topic="by-tool")
+    site.type("growing: create", topic="by-tool")
     site.settle("by-tool")
-    site.type("002 grow")
+    site.type("growing: grow")
     _check(site, "by-tool")
-    site.type("002 describe", described=site.described("by-tool"))
+    site.type("growing: describe", described=site.described("by-tool"))
 
 
 @pytest.mark.row("R10")
@@ -43,7 +43,7 @@ def test_made_by_the_interface(site: Site) -> None:
         future.result(10)
     for name in names:
         site.settle(name)
-    site.type("002 grow made by the interface")
+    site.type("growing: grow made by the interface")
     for name in names:
         _check(site, name)
 
@@ -51,7 +51,7 @@ def test_made_by_the_interface(site: Site) -> None:
 @pytest.mark.row("R10")
 def test_made_by_the_tool_and_grown_by_the_interface(site: Site) -> None:
     """The other way round; what the tool has made first is grown again."""
-    site.type("002 create", topic="by-tool-too")
+    site.type("growing: create", topic="by-tool-too")
     site.settle("by-tool-too")
     site.admin.create_partitions([NewPartitions("by-tool-too", 3)])["by-tool-too"].result(10)
     _check(site, "by-tool-too")

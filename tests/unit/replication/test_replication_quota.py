@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tidelog.replication.quota import UNLIMITED, RateMeter, ReplicationQuota, throttled_partitions
+from tidelog.replication.replication_quota import UNLIMITED, RateMeter, ReplicationQuota, throttled_partitions
 
 
 def test_the_first_sample_counts_as_a_whole_one() -> None:

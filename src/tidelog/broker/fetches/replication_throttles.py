@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from tidelog.config import registry
 from tidelog.config.setting import InvalidValue
-from tidelog.replication.quota import UNLIMITED, ReplicationQuota, throttled_partitions
+from tidelog.replication.replication_quota import UNLIMITED, ReplicationQuota, throttled_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +32,7 @@ _FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 _MOVES_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
-class Throttles:
+class ReplicationThrottles:
     """Both sides' quotas, and that of moves between log directories."""
 
     def __init__(self, broker_id: BrokerId, config: BrokerConfig, *, clock: Clock, shell: Shell) -> None:
