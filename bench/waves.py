@@ -168,7 +168,7 @@ def kafka(jars: Path) -> Iterator[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kafka", type=Path, metavar="DIR", help="where `kafka.sh jars DIR` put Apache Kafka")
-    parser.add_argument("--megabytes", type=int, default=40, help="of one replica of all partitions")
+    parser.add_argument("--megabytes", type=int, default=60, help="of one replica of all partitions")
     parser.add_argument("--throttle", type=int, default=1_000_000, help="bytes a second of each broker")
     parser.add_argument("--seconds", type=float, default=20, help="how long the client is watched before")
     options = parser.parse_args()
