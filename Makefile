@@ -16,7 +16,7 @@ It works without them: {i.PURE_COST}.")'
 
 PYTEST := PYTHONHASHSEED=0 python -m pytest -n 2 --dist loadfile -q
 
-.PHONY: help venv demo test lint tests unit interop spark vectors thorough fuzz soak soak-clients nightly mutants chaos conformance bench endure reference dist dist-check clean
+.PHONY: help venv demo test lint tests unit interop spark vectors thorough fuzz soak soak-clients nightly mutants chaos conformance ecosystem bench endure reference dist dist-check clean
 
 help: ## List the tasks.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -94,6 +94,9 @@ chaos: venv ## Brokers killed, paused and starved under a verifying load; CYCLES
 
 conformance: venv ## Kafka's own tools and clients, Go's, Node's, kcat, and Apache Kafka as peers (fetches them).
 	@tests/conformance/run
+
+ecosystem: venv ## Software that others have written for Kafka, pinned, each in an environment of its own; NAMES='faust celery' chooses.
+	@python -m tests.ecosystem $(NAMES)
 
 bench: venv ## Speed and memory beside the C sink, Apache Kafka and the official Spark connector.
 	@bench/run

@@ -24,6 +24,8 @@ from produce import SHAPES, build, create_topic, load
 from tidelog.testing import ProcessBroker
 
 SHAPE = SHAPES[-1]
+TOPICS = 10
+"""Of the partitions whose page is measured."""
 
 
 def cpu_s(pid: int) -> float:
@@ -40,8 +42,9 @@ def cost_us(work: Path, broker: ProcessBroker, seconds: float) -> float:
 
 def page_cost(port: int, broker: ProcessBroker, partitions: int) -> None:
     """Prints CPU of ten pages of a broker with so many partitions, and the longest that one has held the loop."""
-    topic = NewTopic("many", partitions, 1)
-    for future in AdminClient({"bootstrap.servers": broker.bootstrap}).create_topics([topic]).values():
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    topics = [NewTopic(f"many-{number}", partitions // TOPICS, 1) for number in range(TOPICS)]
+    for future in admin.create_topics(topics, request_timeout=600).values():
         future.result(600)
 
     def page() -> str:

@@ -338,3 +338,14 @@ def test_leaders_are_elected() -> None:
 def elect(cluster: Cluster, kind: str, *arguments: str, fails: bool = False) -> str:
     command = f"{TOOLS}.LeaderElectionCommand"
     return run(command, "--bootstrap-server", cluster.bootstrap, "--election-type", kind, *arguments, fails=fails)
+
+
+@pytest.mark.nightly
+def test_features_and_a_quorum_that_there_is_not(broker: Cluster) -> None:
+    """kafka-features shows what is in force; kafka-metadata-quorum says what it says of Kafka with ZooKeeper."""
+    server = ("--bootstrap-server", broker.bootstrap)
+    features = run(f"{TOOLS}.FeatureCommand", *server, "describe")
+    for name, level in (("group.version", 1), ("share.version", 1), ("transaction.version", 2)):
+        assert re.search(rf"Feature: {re.escape(name)}\s.*FinalizedVersionLevel: {level}\s", features)
+    refused = run(f"{TOOLS}.MetadataQuorumCommand", *server, "describe", "--status", fails=True)
+    assert "The node does not support DESCRIBE_QUORUM" in refused

@@ -1,0 +1,1 @@
+"""Software that others have written for Kafka, unchanged, on tidelog: `make ecosystem`."""
