@@ -37,9 +37,13 @@ def _brokers(state: ClusterState) -> Iterator[str]:
             yield f"broker {broker.id} is offline: {held[broker.id]} replicas are assigned to it"
         elif not held[broker.id]:
             yield f"broker {broker.id} holds no replica"
+        if broker.cordoned:
+            yield f"broker {broker.id} is cordoned: it gets no new replica"
         for directory in broker.directories:
             if directory.error is not None:
                 yield f"broker {broker.id} has lost {directory.path} ({directory.error})"
+            elif directory.cordoned and not broker.cordoned:
+                yield f"broker {broker.id} {directory.path} is cordoned: it gets no new replica"
 
 
 def _partitions(state: ClusterState) -> Iterator[str]:

@@ -197,7 +197,7 @@ def test_what_is_wrong_is_told() -> None:
         brokers=[
             BrokerState(0, "a", directories=(DirectoryState("/x", 100, 5), DirectoryState("/y", error="GONE"))),
             BrokerState(1, "a", throttles={"leader.replication.throttled.rate": "1"}),
-            BrokerState(2, "b"),
+            BrokerState(2, "b", cordoned=True),
             BrokerState(3, online=False),
         ],
         topics=[TopicState("t", min_insync_replicas=2)],
@@ -211,6 +211,7 @@ def test_what_is_wrong_is_told() -> None:
     assert findings(state) == [
         "broker 0 has lost /y (GONE)",
         "broker 2 holds no replica",
+        "broker 2 is cordoned: it gets no new replica",
         "broker 3 is offline: 2 replicas are assigned to it",
         "1 partition without a leader: t-2",
         "1 partition below min.insync.replicas: t-1",
