@@ -19,6 +19,8 @@ OTHERS = {
     (2, "u"): {"leader.replication.throttled.replicas": "0:7"},
 }
 """Throttles that somebody else has set."""
+FAST = 250
+"""A throttle, in bytes a second, for what is done many times over: fewer looks until it is done."""
 
 
 def move(topic: str, partition: int, before: tuple[int, ...], after: tuple[int, ...], wave: int = 0) -> Move:
@@ -107,7 +109,7 @@ def test_a_run_that_finds_nothing_to_do_is_not_the_last_one() -> None:
 def steps_of_a_run() -> list[int]:
     """All that change something, and some of those that only look."""
     cluster, plan = cluster_and_plan()
-    run(cluster, plan)
+    run(cluster, plan, throttle=FAST)
     return sorted({*cluster.changing, *range(1, cluster.steps, 29)})
 
 
@@ -124,14 +126,14 @@ def test_killed_at_any_step_it_goes_on(then: str, before: bool) -> None:
         cluster, plan = cluster_and_plan()
         cluster.kill_at, cluster.kill_before = step, before
         with pytest.raises(Killed):
-            run(cluster, plan)
+            run(cluster, plan, throttle=FAST)
         cluster.restart_tool()
         execution = Execution(cluster.routing, cluster.around, patience_s=60)
         last = cluster.around.journal().run
         match then:
             case "run":
                 # Another throttle than before is welcome.
-                assert run(cluster, plan, throttle=90).status is RunStatus.DONE, step
+                assert run(cluster, plan, throttle=FAST + 1).status is RunStatus.DONE, step
                 is_done(cluster)
             case "tidy":
                 cluster.advance(100)
@@ -153,19 +155,19 @@ def test_killed_at_any_step_it_goes_on(then: str, before: bool) -> None:
 def test_a_rollback_killed_at_any_step_goes_on(before: bool) -> None:
     """Called again it goes on where it was, in the direction in which it was going."""
     done, plan = cluster_and_plan()
-    run(done, plan)
+    run(done, plan, throttle=FAST)
     first = copy.deepcopy((done.partitions, done.places)), done.around.text
     done.changing.clear()
     begin = done.steps
-    done.run(Execution(done.routing, done.around).rollback(plan, throttle=50))
+    done.run(Execution(done.routing, done.around).rollback(plan, throttle=FAST))
     for step in done.changing:
         cluster, plan = cluster_and_plan()
         (cluster.partitions, cluster.places), cluster.around.text = copy.deepcopy(first)
         cluster.kill_at, cluster.kill_before = step - begin, before
         with pytest.raises(Killed):
-            cluster.run(Execution(cluster.routing, cluster.around).rollback(plan, throttle=50))
+            cluster.run(Execution(cluster.routing, cluster.around).rollback(plan, throttle=FAST))
         cluster.restart_tool()
-        ended = cluster.run(Execution(cluster.routing, cluster.around).rollback(plan, throttle=50))
+        ended = cluster.run(Execution(cluster.routing, cluster.around).rollback(plan, throttle=FAST))
         assert ended.status is RunStatus.DONE, step
         is_as_before(cluster)
 
