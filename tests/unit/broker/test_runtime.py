@@ -224,7 +224,7 @@ def test_timers_of_a_broker_that_has_stopped_do_nothing() -> None:
 
 
 def test_nothing_stays_behind() -> None:
-    """After the stop no thread of the broker lives, its folder is gone, and its port is free."""
+    """After the stop the threads of the broker end, its folder is gone, and its port is free."""
     before = set(threading.enumerate())
     cluster = Cluster()
     cluster.start()
@@ -234,6 +234,8 @@ def test_nothing_stays_behind() -> None:
     data, port = cluster.data, int(cluster.bootstrap.rpartition(":")[2])
     cluster.stop()
     assert not os.path.exists(data)
+    for thread in own:
+        thread.join(60)  # It has been told to end, and may be about to.
     assert not [thread for thread in own if thread.is_alive()]
     with socket.create_server(("127.0.0.1", port)):
         pass

@@ -13,7 +13,7 @@ from tests.unit.client.scripted_broker import DROP, ScriptedBroker
 from tests.waiting import eventually
 
 from tidelog.client.cluster import Cluster
-from tidelog.client.errors import BatchRefused, ConnectionFailed, ProducerClosed, RefusedWithBatch
+from tidelog.client.errors import BatchRefused, ConnectionFailed, ProducerClosed, RefusedWithBatch, RequestTimedOut
 from tidelog.client.partitioners import InvalidPartition, Partitions, partition_for_key
 from tidelog.client.producer import Producer, ProducerSettings, sender
 from tidelog.model.errors import ErrorCode, KafkaError
@@ -208,12 +208,15 @@ async def test_records_at_fault_fail_and_say_so(at_fault: tuple[int, ...], code:
 
 
 async def test_delivery_ends_at_its_deadline() -> None:
-    """A partition that stays without its replicas fails the batch after delivery_timeout_s."""
+    """A partition that stays without its replicas fails the batch after delivery_timeout_s.
+
+    The last attempt was refused or, on a busy machine, had no answer when the time was over.
+    """
     with LogBroker(partitions=1) as broker:
         broker.fail_next[ApiKey.PRODUCE] = [ErrorCode.NOT_ENOUGH_REPLICAS] * 1000
-        with pytest.raises(KafkaError) as failed:
+        with pytest.raises((KafkaError, RequestTimedOut)) as failed:
             await produce(broker, [b"v"], delivery_timeout_s=0.3)
-        assert failed.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert isinstance(failed.value, RequestTimedOut) or failed.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 async def test_without_acks_nothing_is_waited_for() -> None:
@@ -302,13 +305,13 @@ async def test_a_batch_that_was_given_up_does_not_end_the_partition(failure: Any
         async with Cluster(broker.bootstrap) as cluster, Producer(cluster, settings) as producer:
             await (await producer.send("t", b"before")).place()
             broker.fail_next[ApiKey.PRODUCE] = [failure] * 1000
-            with pytest.raises((KafkaError, ConnectionFailed)):
+            with pytest.raises((KafkaError, ConnectionFailed, RequestTimedOut)):
                 await (await producer.send("t", b"lost")).place()
             broker.fail_next.clear()
             places = [(await (await producer.send("t", b"after")).place()).offset for _ in range(3)]
             assert places == [1, 2, 3]
             assert producer.statistics.epochs_begun == 1
-            with pytest.raises((KafkaError, ConnectionFailed)):
+            with pytest.raises((KafkaError, ConnectionFailed, RequestTimedOut)):
                 await producer.flush()
 
 

@@ -147,11 +147,24 @@ func franzTransactional() []kgo.Opt {
 	}
 }
 
+// A session whose transaction could not be ended (its coordinator cannot be reached, say) is of no more use: the
+// application begins another with the same transactional id, which aborts what the first one left open.
 func franzCopy(told context.Context) error {
+	for {
+		err := franzCopyInOneSession(told)
+		if err == nil || told.Err() != nil {
+			return err
+		}
+		sayError(err)
+	}
+}
+
+func franzCopyInOneSession(told context.Context) error {
 	session, err := kgo.NewGroupTransactSession(append(append(franzMembership(), franzTransactional()...), kgo.RequireStableFetchOffsets())...)
 	if err != nil {
 		return err
 	}
+	defer session.Close()
 	for told.Err() == nil {
 		fetches := franzTake(told, session.PollRecords)
 		if fetches.NumRecords() == 0 {
@@ -176,7 +189,6 @@ func franzCopy(told context.Context) error {
 		}
 		say("copied", map[string]any{"outcome": outcome, "records": franzGrouped(fetches)})
 	}
-	session.Close()
 	return nil
 }
 
