@@ -18,13 +18,14 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
-from tests.ecosystem import connect
+from tests.ecosystem import connect, java, mirror
 from tests.ecosystem.catalogue import SKIPPED, SOFTWARE, Software
 from tests.ecosystem.judge import Wrong, judge, prepare
 from tidelog.testing import Cluster
 
 HERE: Final = Path(__file__).parent
 ENVIRONMENTS: Final = HERE.parents[1] / "build" / "ecosystem"
+ON_JAVA: Final = (connect, mirror)
 SHOWN_LINES: Final = 30
 """Of a log, where something went wrong."""
 
@@ -77,7 +78,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="which; all where none is named")
     names = parser.parse_args().names
-    known = {software.name for software in SOFTWARE} | {connect.NAME}
+    known = {software.name for software in SOFTWARE} | {each.NAME for each in ON_JAVA}
     if not known.issuperset(names):
         parser.error(f"known are {', '.join(sorted(known))}")
     verdicts: list[tuple[str, str]] = []
@@ -85,9 +86,10 @@ def main() -> int:
     with Cluster(settings, brokers=3) as cluster:
         chosen = [software for software in SOFTWARE if not names or software.name in names]
         verdicts += [(each.title, _verdict(functools.partial(run, each, cluster.bootstrap))) for each in chosen]
-        if not names or connect.NAME in names:
-            verdict = _verdict(functools.partial(connect.run, cluster.bootstrap, ENVIRONMENTS))
-            verdicts.append((connect.TITLE, verdict))
+        for each in ON_JAVA:
+            if not names or each.NAME in names:
+                verdict = _verdict(functools.partial(each.run, cluster.bootstrap, ENVIRONMENTS))
+                verdicts.append((each.TITLE, verdict))
     if not names:
         verdicts += [(title, f"skipped: {reason}") for title, reason in SKIPPED.items()]
     print()
@@ -100,7 +102,7 @@ def _verdict(attempt: Callable[[], None]) -> str:
     began = time.monotonic()
     try:
         attempt()
-    except connect.Absent as reason:
+    except java.Absent as reason:
         return f"skipped: {reason}"
     except (Wrong, OSError, subprocess.SubprocessError, KafkaException) as error:
         return f"FAILED: {error}"

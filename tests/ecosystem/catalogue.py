@@ -61,6 +61,5 @@ SKIPPED: Final = {
     "Debezium on PostgreSQL": "a PostgreSQL server with logical decoding is needed",
     "PyFlink's Kafka connector": "half a gigabyte of Flink, whose Python package needs an older Python and pyarrow",
     "rsyslog (omkafka), syslog-ng (kafka-c)": "packages of a distribution with services of their own",
-    "MirrorMaker 2": "not automated yet; tried by hand on an earlier version",
 }
 """Not run by `make ecosystem`, and why."""

@@ -12,18 +12,15 @@ from pathlib import Path
 from typing import Final
 
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.ecosystem.judge import DEADLINE_S, PARTITIONS, RECORDS, Wrong, judge
+from tests.ecosystem.java import jars
+from tests.ecosystem.judge import DEADLINE_S, PARTITIONS, RECORDS, Wrong, judge, make_topic
 from tidelog.launcher.plan import HOST
 from tidelog.launcher.ports import ReservedPort
 
 NAME: Final = "connect"
 TITLE: Final = "Kafka Connect 4.3, file source exactly once"
-VERSION: Final = "4.3.0"
 TOPIC: Final = "connect-out"
-LINES_A_POLL: Final = 50
-"""Of the connector, each a transaction: the kill comes between some of them."""
 _WORKER: Final = """\
 bootstrap.servers={bootstrap}
 group.id=connect
@@ -43,26 +40,6 @@ session.timeout.ms=10000
 heartbeat.interval.ms=1000
 scheduled.rebalance.max.delay.ms=0
 """
-
-
-class Absent(Exception):
-    """What is needed is not here; the text names it."""
-
-
-def jars(folder: Path) -> Path:
-    """The worker's jars, fetched from Maven Central once."""
-    target = folder / f"connect-{VERSION}"
-    done = target / ".complete"
-    if not done.exists():
-        for tool in ("java", "mvn"):
-            if shutil.which(tool) is None:
-                raise Absent(f"{tool} is not installed")
-        print(f"fetching Kafka Connect {VERSION}", flush=True)
-        pom = Path(__file__).with_name("connect-pom.xml")
-        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={target}", f"-Dkafka.version={VERSION}"]
-        subprocess.run(["mvn", "-q", "-B", "-f", pom, *goal], check=True)
-        done.touch()
-    return target
 
 
 class Worker:
@@ -119,14 +96,12 @@ class Worker:
 
 
 def run(bootstrap: str, folder: Path) -> None:
-    """Half of the file, a kill, the other half and another worker. Wrong, Absent."""
-    classpath = jars(folder)
+    """Half of the file, a kill, the other half and another worker. Wrong, java.Absent."""
+    classpath = jars(folder) / "libs"
     work = folder / "connect-work"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for made in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)]).values():
-        made.result(30)
+    make_topic(bootstrap, TOPIC)
     file = work / "lines"
     half = RECORDS // 2
     _append(file, range(half))
@@ -135,7 +110,6 @@ def run(bootstrap: str, folder: Path) -> None:
         "tasks.max": "1",
         "file": str(file),
         "topic": TOPIC,
-        "batch.size": str(LINES_A_POLL),
         "exactly.once.support": "required",
     }
     worker = Worker(bootstrap, classpath, work)

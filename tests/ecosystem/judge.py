@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -24,17 +24,32 @@ class Wrong(AssertionError):
     """What came out is not what should; the text says in which way."""
 
 
+def doubled() -> list[int]:
+    """What a right output has, in the order of the input."""
+    return [2 * number for number in range(RECORDS)]
+
+
 def prepare(bootstrap: str, source: str, sink: str) -> None:
-    """Makes both topics, and fills the first one with 0, 1, 2, ... as JSON."""
+    """Makes both topics, and fills the first one with 0, 1, 2, ... as JSON. Wrong."""
+    make_topic(bootstrap, sink)
+    fill(bootstrap, source, range(RECORDS))
+
+
+def make_topic(bootstrap: str, topic: str, replicas: int = 3) -> None:
+    """With PARTITIONS partitions. KafkaException."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    topics = [NewTopic(name, PARTITIONS, 3) for name in (source, sink)]
-    for future in admin.create_topics(topics).values():
+    for future in admin.create_topics([NewTopic(topic, PARTITIONS, replicas)]).values():
         future.result(30)
+
+
+def fill(bootstrap: str, topic: str, values: Iterable[int], replicas: int = 3) -> None:
+    """Makes the topic, with these values. Wrong."""
+    make_topic(bootstrap, topic, replicas)
     producer = Producer({"bootstrap.servers": bootstrap})
-    for number in range(RECORDS):
-        producer.produce(source, str(number).encode(), key=f"key-{number % 7}".encode())
+    for value in values:
+        producer.produce(topic, str(value).encode(), key=f"key-{value % 7}".encode())
     if producer.flush(60):
-        raise Wrong("the input could not be written")
+        raise Wrong(f"topic {topic} could not be written")
 
 
 def judge(bootstrap: str, sink: str, still_runs: Callable[[], bool]) -> None:

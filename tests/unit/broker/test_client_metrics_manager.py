@@ -242,6 +242,13 @@ def test_a_resource_is_shown_escaped(telemetry: Telemetry) -> None:
     assert r'group_id="a\"\n\\g"' in telemetry.page()
 
 
+def test_a_clients_words_are_cut(telemetry: Telemetry) -> None:
+    """A client id of 32 KiB would stand on each of its series."""
+    telemetry.get(client_id="x" * 32_767)
+    telemetry.push(queue_time())
+    assert f'{{client_id="{"x" * 256}",client_instance_id' in telemetry.page()
+
+
 def test_a_silent_client_is_forgotten(telemetry: Telemetry) -> None:
     """After a minute or three intervals; its connection's end makes it new at once, and leaves what it has pushed."""
     telemetry.get()

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 BUDGETS_MAX: Final = 1_000
 """Budgets with series of their own: clients choose their ids, and may choose many."""
+CLIENT_ID_LENGTH_MAX: Final = 256
+"""A budget of a longer one has no series: cut, two could not be told apart."""
 _PER_STEP: Final = 200
 _NAMES: Final = {
     QuotaKey.PRODUCER_BYTE_RATE: ("produce", "byte_rate", "Bytes a second that the client has produced lately."),
@@ -33,6 +35,8 @@ def collect_quotas(page: Page, node: Node) -> Iterator[None]:
     for index, usage in enumerate(node.quotas.usage(now_ms)):
         if index == BUDGETS_MAX:
             break
+        if len(usage.client_id or "") > CLIENT_ID_LENGTH_MAX:
+            continue
         kind, attribute, help = _NAMES[usage.key]
         labels = labels_text(user=usage.user or "", client_id=usage.client_id or "")
         page.family(f"kafka_server_{kind}_{attribute}", "gauge", help).add(usage.rate, labels)

@@ -29,7 +29,7 @@ POINTS_MAX: Final = 20_000
 NAME_LENGTH_MAX: Final = 200
 VALUE_LENGTH_MAX: Final = 256
 """Characters of a label's value: what is longer is cut."""
-ATTRIBUTES_MAX: Final = 16
+ATTRIBUTES_MAX: Final = 8
 """Attributes of a data point or resource that become labels."""
 
 _MODULE: Final = "opentelemetry.proto.metrics.v1.metrics_pb2"

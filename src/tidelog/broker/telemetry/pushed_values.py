@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from tidelog.broker.telemetry.otlp import Kind, Pushed, Sample
+from tidelog.broker.telemetry.otlp import VALUE_LENGTH_MAX, Kind, Pushed, Sample
 from tidelog.metrics.page import pairs_text
 
 CLIENT_SHARE: Final = 4
@@ -31,7 +31,8 @@ class PushedOfClient:
 
     def __init__(self, facts: Mapping[str, str | None]) -> None:
         """`facts`: what the broker knows of the client, by the names that subscriptions match."""
-        self._facts = {name: value for name, value in facts.items() if value is not None}
+        # A client id may have 32 KiB, and stands on each series.
+        self._facts = {name: value[:VALUE_LENGTH_MAX] for name, value in facts.items() if value is not None}
         self.labels = pairs_text(**{name: self._facts.get(name, "") for name in OF_SERIES})
         """Of each of its series, as `pairs_text` gives them."""
         self.info = ""
