@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tidelog.model.identifiers import TopicPartition
 
 REQUEST_MS_MAX: Final = 5_000
-CONTROLLER_BUSY: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
 
 
 class Administrator:

@@ -25,8 +25,6 @@ from tidelog.sharing.records import RecordState, StateBatch
 from tidelog.sharing.runs import NO_MEMBER, Change, Run, Runs
 from tidelog.sharing.settings import ShareSettings
 
-UNKNOWN_START: Final = -1
-
 
 class AcknowledgeType(IntEnum):
     """As in requests."""

@@ -29,8 +29,6 @@ from tidelog.store.tree import LostWatches
 T = TypeVar("T")
 
 WATCH_XID: Final = -1
-PING_XID: Final = -2
-AUTH_XID: Final = -4
 
 PASSWORD_SIZE: Final = 16
 NULL_PASSWORD: Final = bytes(PASSWORD_SIZE)
